@@ -6,7 +6,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-# Modules with a function `main`.
+# Commands that are modules with a function `main`.
 _PROGRAMS = {
     "bystanders": "measure what the plugin costs for graphs without regions",
     "busy_conversions": "convert models beside busy processes",
@@ -26,7 +26,7 @@ _PROGRAMS = {
     "streams": "call one program from many threads, each on a CUDA stream",
     "stock": "measure converted models in TensorFlow without the plugin",
 }
-_CHILDREN = ("worker", "zoo.measure")  # that other commands start
+_CHILDREN = ("worker", "zoo.measure")  # started by other commands
 _OTHERS = {
     "gpu_day": "run all GPU measurements, the most important first",
     "zoo": "convert and measure the networks of the zoo",
@@ -49,7 +49,7 @@ def _usage() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command, by default the one that `sys.argv` names; gives its exit code."""
+    """Runs a command, by default the one in `sys.argv`; returns its exit code."""
     name, *words = (sys.argv[1:] if arguments is None else arguments) or [""]
     if name in ("", "-h", "--help"):
         print(_usage())
@@ -71,7 +71,7 @@ def _run_module(name: str, words: Sequence[str]) -> int:
     sys.argv = [f"python -m benchmarks {name}", *words]
     try:
         return importlib.import_module(f"benchmarks.{name}").main() or 0
-    except SystemExit as end:  # of a parser
+    except SystemExit as end:  # raised by a parser
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
         sys.argv = before

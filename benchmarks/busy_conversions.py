@@ -1,13 +1,13 @@
-"""Conversions beside busy processes: verdicts, times, and how good the schedules are.
+"""Conversions beside busy processes: verdicts, times, and quality of the schedules.
 
     python -m benchmarks busy_conversions [--models=MODEL...] [--loads=N...]
         [--json=FILE]
 
 MODEL is a SavedModel, a Keras file, `keras:NAME`, `models:NAME` or a network of the
-zoo. Each is converted with an empty cache beside as many processes that do nothing but
-compute as each of the loads says. Afterwards the models that were converted beside
-some are called in turn with the one that was converted beside none; run it on a quiet
-machine. The exit code is 1 if a goal is missed:
+zoo. For each load N, it is converted with an empty cache beside N processes that do
+nothing but compute. Afterwards, the models converted under load are called in turn with
+the model converted without load. Run this on a quiet machine. The exit code is 1 if a
+goal is missed:
 
     the verdict of a model is the same beside each load,
     a conversion takes at most 3 times as long as beside none,
@@ -45,7 +45,7 @@ MODELS = (
     "keras:NASNetMobile",
 )
 LOADS = (0, 2, 4, 8)
-_COMPARED_LOAD = 4  # whose schedules have a goal
+_COMPARED_LOAD = 4  # the load whose schedules have a goal
 _MOST_TIME = 3.0
 _MOST_SLOWER = 1.05
 
@@ -55,9 +55,9 @@ class Conversion:
     """One conversion.
 
     Attributes:
-      model: its name.
-      busy: the processes beside it.
-      seconds: of the whole command.
+      model: name of the model.
+      busy: number of busy processes beside the conversion.
+      seconds: duration of the whole command.
       verdict: "converted", "copied" or "undecided".
       report: what the command printed.
     """
@@ -70,7 +70,7 @@ class Conversion:
 
     @property
     def speedup(self) -> float | None:
-        """Over TensorFlow, by the estimate, if the model was converted."""
+        """The estimated speedup over TensorFlow, or None if not converted."""
         for signature in self.report["signatures"]:
             for latency in signature["latencies"].values():
                 if "converted_speedup" in latency:
@@ -93,7 +93,7 @@ def convert(model: str, source: str, output: str, busy: int) -> Conversion:
     """Converts a SavedModel in a new process.
 
     Raises:
-      RuntimeError: the conversion fails.
+      RuntimeError: the conversion failed.
     """
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as cache:
         words = ["convert", source, output, "--json", "--overwrite"]
@@ -113,7 +113,7 @@ def convert(model: str, source: str, output: str, busy: int) -> Conversion:
 
 
 def slowdown(slower: str, faster: str, inputs: dict[str, Any]) -> Ratio:
-    """How many times as long one converted model takes as another, on this machine."""
+    """Returns the ratio of two converted models' latencies on this machine."""
     import tensorflow as tf
 
     from ios_tf.conversion import timing
@@ -134,7 +134,7 @@ def slowdown(slower: str, faster: str, inputs: dict[str, Any]) -> Ratio:
 
 
 def _call(owner: Any, function: Any, inputs: dict[str, Any]) -> Any:
-    """Calls a signature; its model owns the variables."""
+    """Calls a signature; `owner` keeps the model's variables alive."""
     del owner
     return function(**inputs)
 
@@ -142,7 +142,7 @@ def _call(owner: Any, function: Any, inputs: dict[str, Any]) -> Any:
 def campaign(
     models: Sequence[str], loads: Sequence[int]
 ) -> Iterator[tuple[list[Conversion], dict[int, Ratio]]]:
-    """The conversions of each model, and how its schedules compare with the first's."""
+    """Yields each model's conversions, and their slowdowns relative to the first."""
     for model in models:
         with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
             source, inputs = prepare(model, 1, directory)
@@ -174,7 +174,7 @@ def _print_row(one: Conversion, first: Conversion) -> None:
 def missed_goals(
     found: Sequence[Conversion], ratios: dict[int, Ratio]
 ) -> Iterator[str]:
-    """The goals that the conversions of one model miss, one line each."""
+    """Yields one line for each goal that the conversions of one model miss."""
     first, *others = found
     verdicts = {one.verdict for one in found}
     if len(verdicts) > 1:
@@ -184,13 +184,13 @@ def missed_goals(
             times = one.seconds / first.seconds
             yield f"{first.model} beside {one.busy}: {times:.1f} times as long"
     ratio = ratios.get(_COMPARED_LOAD)
-    if ratio and ratio.low > _MOST_SLOWER:  # else it is not decided
+    if ratio and ratio.low > _MOST_SLOWER:  # otherwise undecided
         percent = 100 * (ratio.estimate - 1)
         yield f"{first.model}: the model converted beside 4 is {percent:.0f} % slower"
 
 
 def rows(found: Sequence[Conversion], ratios: dict[int, Ratio]) -> list[list[str]]:
-    """A row of the table for each conversion."""
+    """Returns a table row for each conversion."""
     table_rows = []
     for one in found:
         ratio = ratios.get(one.busy)

@@ -1,9 +1,10 @@
 """The cost of the plugin for graphs it has nothing to do with:
 python -m benchmarks bystanders [--rounds N] [--json FILE]
 
-A BERT-like encoder, and a training step of a small CNN, on TensorFlow alone, with the
-plugin loaded, and with `ios_tf.enable`; in one process, in turn. For each: the time of
-the first call, in which TensorFlow optimises the graph, and of the calls after it.
+The graphs are a BERT-like encoder and a training step of a small CNN. Each runs on
+TensorFlow alone, with the plugin loaded, and with `ios_tf.enable`, in turn in one
+process. The first call, in which TensorFlow optimises the graph, is timed separately
+from the calls after it.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from ios_tf.native import grappler, plugin
 from ios_tf.tables import table
 
 VARIANTS = ("TensorFlow", "plugin", "enabled")
-# Calls of a variant in a row; the first one is not counted.
+# Consecutive calls of a variant; the first call is not counted.
 _CALLS = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One graph under one variant: times in ms of first calls and of the others."""
+    """One graph under one variant: times in ms of first calls and later calls."""
 
     graph: str
     variant: str
@@ -98,8 +99,8 @@ def bench(rounds: int = 20, repeats: int = 3) -> list[Row]:
     """Measures all graphs under all variants.
 
     Args:
-      rounds: of measured calls.
-      repeats: of first calls, each of a newly traced function.
+      rounds: number of rounds of measured calls.
+      repeats: number of first calls, each of a newly traced function.
     """
     plugin.ops()
     rows = []
@@ -121,7 +122,7 @@ def _bench(
     first: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
     run: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
     functions = {}
-    # This uncounted call does what TensorFlow does only once in a process.
+    # This uncounted call triggers what TensorFlow does only once in a process.
     _timed(_traced(call))
     for _ in range(repeats):
         for variant in VARIANTS:
@@ -158,7 +159,7 @@ def _timed(function: Callable[[], Any]) -> float:
 
 
 def results_table(rows: Sequence[Row]) -> str:
-    """Medians, and their ratios to TensorFlow alone."""
+    """Returns a table of medians and their ratios to TensorFlow alone."""
     stock = {row.graph: row for row in rows if row.variant == VARIANTS[0]}
     lines = [
         [

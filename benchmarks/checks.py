@@ -1,7 +1,7 @@
 """Compares the engine with float64: python -m benchmarks checks --device=gpu ...
 
 Runs every type of operator, and the networks that `python -m benchmarks export_blocks`
-wrote, with random weights. Needs PyTorch, the reference, but neither TensorFlow nor a
+wrote, with random weights. Needs PyTorch as the reference, but neither TensorFlow nor a
 network connection.
 """
 
@@ -40,10 +40,11 @@ from ios_tf.scheduler import (
 from ios_tf.tuning.parts import joined, parts_of
 from ios_tf.validation import add_engine_device
 
-# The difference from float64, relative, by dtype; float32 with TF32 and without. Of an
-# operator, and of a network, where each layer adds its rounding: 100 in a row, without
-# residuals, left norms of 3.7e-3 (TF32), 2.7e-3 (float16) and 2.0e-2 (bfloat16), and
-# largest differences of up to twice these.
+# Limits for the relative difference from float64, by dtype; "tf32" is float32 with
+# TF32. The first limits are for an operator, the second for a network, where each layer
+# adds its rounding. 100 consecutive layers without residuals caused norms of 3.7e-3
+# (TF32), 2.7e-3 (float16) and 2.0e-2 (bfloat16). Their largest differences were up to
+# twice these norms.
 _TOLERANCES = {"tf32": 1e-3, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 _NETWORK_TOLERANCES = {
     "tf32": 1e-2,
@@ -51,21 +52,22 @@ _NETWORK_TOLERANCES = {
     "float16": 1e-2,
     "bfloat16": 5e-2,
 }
-# How many times its norm's limit the largest difference may be: TF32 rounds each factor
-# to 11 bits, and one of a convolution's thousands of sums is twice as far off as most.
+# The largest difference may exceed the limit of the norm by this factor. TF32 rounds
+# each operand to 11 bits, and the worst of a convolution's thousands of sums has twice
+# the usual error.
 _OUTLIER = 3.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """How far the engine is from float64.
+    """The difference between the engine and float64.
 
     Attributes:
-      difference: the largest difference over the largest value: sees one wrong value
-        among many, and grows with their number.
-      norm: the norm of the differences over that of the values: sees many that are a
-        little wrong.
-      tolerance: what the norm may be.
+      difference: the largest difference over the largest value. It reveals one wrong
+        value among many, and grows with the number of values.
+      norm: the norm of the differences over that of the values. It reveals many values
+        that are slightly wrong.
+      tolerance: the limit of the norm.
     """
 
     what: str
@@ -97,12 +99,12 @@ def check_network(network: Network, device: str, dtype: str) -> list[Check]:
 
 
 def without_measuring(problem: Problem, strategy: str) -> Schedule:
-    """A block's schedule of a strategy, without a device."""
+    """Returns a block's schedule by a strategy, without a device."""
     if strategy == "greedy":
         return greedy_schedule(problem)
     if strategy == "sequential":
         return sequential_schedule(problem)
-    # Fewest stages: every merge that is allowed is made, within what a search can hold.
+    # Minimize the stages, which makes every allowed merge within the searched parts.
     options = SearchOptions(strategy)
     parts, _ = parts_of(problem, options.pruning)
     found = [
@@ -113,12 +115,12 @@ def without_measuring(problem: Problem, strategy: str) -> Schedule:
 
 class _OneEach:
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
-        """Every stage costs the same."""
+        """Returns the same cost for every stage."""
         return 1.0
 
 
 def check_operators(device: str, dtype: str) -> list[Check]:
-    """Runs each type of operator alone, with shapes that are multiples of nothing."""
+    """Runs each type of operator alone, with shapes that match no block size."""
     tolerance = _TOLERANCES[_arithmetic(device, dtype)]
     schedule = Schedule((Stage(Strategy.CONCURRENT, ((0,),)),))
     checks = []
@@ -166,7 +168,7 @@ def _differences(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; gives 0, 1 for failure, 2 for wrong usage."""
+    """Runs the command line; returns 0, 1 for failure, or 2 for wrong usage."""
     options = _parser().parse_args(arguments)
     try:
         return _run(options)
@@ -187,7 +189,7 @@ def _run(options: argparse.Namespace) -> int:
         for check in found:
             if not check.passed:
                 print(_failure(check), flush=True)
-        # What is known when the time is over.
+        # Write after each step, in case the time limit ends the process.
         if options.json:
             _write(options.json, fingerprint, checks)
     failed = sum(not check.passed for check in checks)
@@ -198,7 +200,7 @@ def _run(options: argparse.Namespace) -> int:
 def _all_checks(
     networks: Sequence[Network], options: argparse.Namespace
 ) -> Iterator[list[Check]]:
-    """Of operators and of each network, by dtype."""
+    """Yields the checks of operators and of each network, for each dtype."""
     for dtype in options.dtypes:
         if not options.only_networks:
             yield check_operators(options.device, dtype)

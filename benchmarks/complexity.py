@@ -2,8 +2,8 @@
 
     python -m benchmarks complexity MODEL [--single_source]
 
-Counts operators n, width d, states, the bound on transitions, transitions and schedules
-of every different block.
+Prints the operators n, width d, states, bound on transitions, transitions and schedules
+of every distinct block.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Runs the command line; gives its exit code."""
+    """Runs the command line; returns its exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_block_options(parser, max_groups=0, max_group_size=0)
     parser.add_argument(

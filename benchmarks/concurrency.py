@@ -2,9 +2,9 @@
 
     python -m benchmarks concurrency MODEL [--threads=24] [--runs=100000] ...
 
-Checks that every output has the bits of the single-threaded call, and reports
-throughput and memory: of the converted model on the engine, and of the original on
-stock TensorFlow, each in a process of its own.
+Checks that every output equals that of a single-threaded call bit for bit. Reports
+throughput and memory of the converted model on the engine, and of the original on stock
+TensorFlow. Each variant runs in its own process.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Result:
     """The observations of `hammer`. Memory is resident, in MiB.
 
     Attributes:
-      differing: runs whose outputs were not those of the single-threaded call.
-      loaded: memory with the model loaded and every batch size called once.
-      settled: the largest after a tenth of the runs, when caches and pools are full.
-      peak: the largest after that.
-      seconds: of all runs.
+      differing: number of runs whose outputs differ from the single-threaded call.
+      loaded: memory after the model is loaded and every batch size was called once.
+      settled: peak memory in the first tenth of the runs, which fills caches and pools.
+      peak: peak memory of all runs.
+      seconds: duration of all runs.
     """
 
     runs: int
@@ -53,7 +53,7 @@ class Result:
 
     @property
     def growth(self) -> float:
-        """MiB by which memory grew after a tenth of the runs."""
+        """MiB by which memory grew after the first tenth of the runs."""
         return max(0.0, self.peak - self.settled)
 
 
@@ -67,13 +67,13 @@ def hammer(
 
     Args:
       function: a signature of a loaded model.
-      batch_sizes: call i uses the (i mod n)th; more than the engine keeps compiled
-        (eight) make it compile again and again.
-      threads: that call.
-      runs: of all threads together.
+      batch_sizes: call i uses batch size i mod n. The engine keeps eight sizes
+        compiled; with more, it compiles again and again.
+      threads: number of threads that call the function.
+      runs: number of calls of all threads together.
 
     Raises:
-      Whatever a call raises.
+      Any exception that a call raises.
     """
     inputs = [example_inputs(function, size) for size in batch_sizes]
     expected = [_bits(function(**i)) for i in inputs]
@@ -129,15 +129,15 @@ def bench_concurrency(
     progress: bool = False,
     log: Callable[[str], None] = lambda line: None,
 ) -> tuple[Result, Result]:
-    """`hammer`s the converted model on the engine and the original on TensorFlow.
+    """Runs `hammer` on the converted model (engine) and the original (TensorFlow).
 
     Args:
       model, cache_dir, progress, log: as for `ios_tf.convert`.
       batch_sizes, threads, runs: as for `hammer`.
-      stock_runs: of stock TensorFlow; by default `runs`.
+      stock_runs: number of calls on stock TensorFlow; by default `runs`.
 
     Returns:
-      The engine's result and stock TensorFlow's.
+      The engine's result and stock TensorFlow's result.
     """
     with (
         saved_model(model, log=log) as source,
@@ -155,7 +155,7 @@ def bench_concurrency(
 def _in_a_process(
     path: str, batch_sizes: Sequence[int], threads: int, runs: int, plugin: bool
 ) -> Result:
-    """So that the memory of one variant is not counted for the other."""
+    """Runs `hammer` in its own process, so that the variants' memory is separate."""
     arguments = json.dumps([path, list(batch_sizes), threads, runs, plugin])
     command = command_line("concurrency", "--child", arguments)
     done = subprocess.run(command, capture_output=True, text=True)

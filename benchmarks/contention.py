@@ -1,12 +1,12 @@
-"""Latencies on a machine that is not ours alone.
+"""Latencies on a machine that other processes use, too.
 
     python -m benchmarks contention MODEL [MODEL...] [--batch_size=N] [--seconds=N]
         [--json=FILE]
 
 MODEL is a SavedModel, a Keras file, `keras:NAME`, `models:NAME` or a network of the
-zoo. It is converted once. Then every row is a process of its own that calls the
-original and the converted model in turn: alone, beside processes that do nothing but
-compute, beside builds, beside a process that calls the same model, on one core, and
+zoo. The model is converted once. Then, for every row, a new process calls the original
+and the converted model in turn. The rows are: alone, beside processes that do nothing
+but compute, beside builds, beside a process that calls the same model, on one core, and
 under a quota of processor time.
 """
 
@@ -29,14 +29,15 @@ from ios_tf.files import check_writable
 
 VARIANTS = ("TensorFlow", "converted")
 PERCENTILES = (50, 90, 99)
-_CORES = 1.5  # of the quota
-_CALLS = 5  # of a variant in a row; one before them is not counted
-_LEAST_CALLS = 50  # of each variant
+_CORES = 1.5  # quota of processor time
+_CALLS = 5  # consecutive counted calls of a variant, after one uncounted call
+_LEAST_CALLS = 50  # least counted calls per variant
 _SERVED = "beside a process that calls the same"
 _ONE_CORE = "on one core"
 _QUOTA = f"with a quota of {_CORES} cores"
 
-# Arguments: as JSON, see _measure. Both kinds of processes do this first.
+# Program of the measuring process and of the process that serves beside it. The
+# argument is JSON; see _measure.
 _CHILD = """
 import json, os, sys, time
 given = json.loads(sys.argv[1])
@@ -74,7 +75,7 @@ while time.perf_counter() < end or len(times[0]) < given["least"]:
             times[number].append((time.perf_counter() - start) * 1e3)
 print(json.dumps(times))
 """
-# Ends when the process that started it does, however that ends.
+# Ends when its parent process has ended for any reason.
 BUSY = """
 import os
 parent = os.getppid()
@@ -82,9 +83,8 @@ input()
 while os.getppid() == parent:
     for _ in range(100_000): pass
 """
-# Builds and tests, as their neighbours see them: short processes, one after the other,
-# that read files, take memory and end. Of lower priority, as who shares a machine runs
-# them.
+# Imitates builds and tests: consecutive short processes that read files, allocate
+# memory and end. Their priority is lower, as is usual on a shared machine.
 _BUILDS = """
 import os, subprocess, sys
 os.nice(10)
@@ -110,14 +110,14 @@ def bench_contention(
     rows: Sequence[str] | None = None,
     log: Callable[[str], None] = print,
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Percentiles in ms: row -> variant -> "p50" ... -> value.
+    """Measures percentiles in ms: row -> variant -> "p50" ... -> value.
 
     Args:
-      name: of the model, see above.
-      batch_size: of its inputs.
-      seconds: of a row, at least.
-      rows: those of `ROWS` to measure, all by default.
-      log: gets a line about what cannot be measured here.
+      name: the model, see the module's description.
+      batch_size: batch size of the model's inputs.
+      seconds: least duration of a row.
+      rows: the items of `ROWS` to measure; by default all.
+      log: gets a line about a row that cannot be measured here.
 
     Raises:
       UserError: as for `ios_tf.convert`.
@@ -166,7 +166,7 @@ def bench_contention(
 
 
 def prepare(name: str, batch_size: int, directory: str) -> tuple[str, Mapping]:
-    """A SavedModel, and inputs for its default signature."""
+    """Writes a SavedModel; returns its path and inputs for its default signature."""
     from benchmarks.zoo.registry import networks
     from ios_tf.model import saved_models
     from ios_tf.model.inputs import example_inputs
@@ -179,7 +179,7 @@ def prepare(name: str, batch_size: int, directory: str) -> tuple[str, Mapping]:
         model.save(source)
         return source, model.inputs(batch_size)
     with saved_model(name) as path:
-        # Keras networks are there for the time of this block only.
+        # Copy the model: SavedModels of Keras networks exist only inside this block.
         copy_directory(path, source)
     loaded = saved_models.load(source)
     function = loaded.signatures[saved_models.choose_signature(None, loaded)]
@@ -192,7 +192,7 @@ def _measure(
     stack: contextlib.ExitStack,
     others: Sequence[Sequence[str]],
 ) -> dict[str, dict[str, float]]:
-    """Percentiles of a process beside others that run Python programs."""
+    """Returns percentiles of a process beside others that run Python programs."""
     import numpy as np
 
     processes = [start(stack, arguments) for arguments in others]
@@ -229,7 +229,11 @@ def start(
 
 @contextlib.contextmanager
 def _group_of_quota() -> Iterator[str | None]:
-    """The file that a process joins a control group of _CORES cores by, or None."""
+    """Makes a control group with a quota of _CORES cores.
+
+    Yields:
+      The file through which a process joins the group; None if no group can be made.
+    """
     period = 100_000
     quota = int(_CORES * period)
     name = f"ios_tf_{os.getpid()}"

@@ -1,11 +1,13 @@
-"""The time that users wait, and the memory it takes, beside the goals: compiling the
-package, converting, counting schedules, comparing, and loading a converted model.
+"""Compares the time that users wait, and the memory it takes, with goals.
+
+The cases are compiling the package, converting, counting schedules, comparing, and
+loading a converted model:
 
     python -m benchmarks costs [--cases convert complexity bench compile load]
 
-Every case but the last is a process of its own that begins with an empty cache. The
-goals are those of two cores without AVX-512. Where one is missed the exit code is 1,
-and the last lines name it.
+Every case except the last runs in its own process, which begins with an empty cache.
+The goals are for two cores without AVX-512. If a goal is missed, the exit code is 1
+and the last lines name the goal.
 """
 
 from __future__ import annotations
@@ -27,18 +29,18 @@ from ios_tf.tables import table
 
 _NETWORK = "keras:InceptionV3"
 _LOAD = "load"
-# The second has the most filters that are kept transformed, too.
+# The second network keeps the most transformed filters beside the original ones.
 _LOADED = (_NETWORK, "keras:ResNet50")
-_ANSWER, _RESIDENT = 1.20, 1.15  # of the original's
+_ANSWER, _RESIDENT = 1.20, 1.15  # ratios to the original
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A command, and what it should take at most.
+    """A command, and the most time and memory that it should take.
 
     Attributes:
-      words: Python's arguments; OUT stands for a path that is not there.
-      seconds, megabytes: the goals; no goal for memory if 0.
+      words: Python's arguments; OUT stands for a path that does not exist.
+      seconds, megabytes: the goals; 0 megabytes means no goal for memory.
     """
 
     words: str
@@ -48,7 +50,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """A measured number, and the goal: the most that it should be."""
+    """A measured number, and its goal: an upper limit."""
 
     case: str
     what: str
@@ -74,10 +76,10 @@ _CASES = {
 
 
 def run(case: Case) -> tuple[float, float]:
-    """The seconds and the peak of resident memory in MB that a case takes.
+    """Returns a case's seconds and its peak of resident memory in MB.
 
     Raises:
-      UserError: it fails, or compiles and the sources are not at hand.
+      UserError: the case fails, or it compiles and the sources are not available.
     """
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         compiles = case.words.startswith("setup.py")
@@ -106,10 +108,10 @@ def run(case: Case) -> tuple[float, float]:
 
 
 def copy_sources(checkout: Path, directory: Path) -> None:
-    """Copies what compiling needs.
+    """Copies the files that compiling needs.
 
     Raises:
-      UserError: it is not there.
+      UserError: the files do not exist.
     """
     if not (checkout / "setup.py").exists():
         raise UserError("compiling needs the sources; run this in a checkout")
@@ -133,7 +135,7 @@ def _figures(name: str, rounds: int) -> Iterator[Figure]:
 
 
 def _loading(network: str, rounds: int) -> Iterator[Figure]:
-    """Of the converted model, over the original."""
+    """Yields ratios of the converted model to the original."""
     from benchmarks.loading import bench_loading
 
     found = bench_loading(network, rounds=rounds)
@@ -147,7 +149,7 @@ def _loading(network: str, rounds: int) -> Iterator[Figure]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Prints a table of all cases; gives 1 if a goal is missed, and says which."""
+    """Prints a table of all cases; returns 1 and names the goals if any is missed."""
     figures: list[Figure] = []
     for name in options.cases or [*_CASES, _LOAD]:
         print(f"{name} …", file=sys.stderr, flush=True)
@@ -172,5 +174,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Runs the command line; gives its exit code."""
+    """Runs the command line; returns its exit code."""
     return exit_code(_run, _parser().parse_args())

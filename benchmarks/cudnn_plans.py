@@ -1,8 +1,8 @@
-"""Which of cuDNN's plans are the fastest on a GPU, beside those expected of it.
+"""Compares the fastest cuDNN plans on a GPU with the expected plans.
 
 python -m benchmarks cudnn_plans --device=gpu: compiles convolutions one by one, so
-that the engine times cuDNN's plans for each, and compares the winners with the plans
-that cuDNN itself, asked without a GPU of that name, would have had timed.
+that the engine times cuDNN's plans for each. Compares the winners with the plans that
+cuDNN proposed for a GPU of that name when it was queried without the GPU.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from ios_tf.validation import add_engine_device
 
 _CASES = (("float32", 1), ("float16", 1), ("float32", 32), ("float16", 32))
 
-# Of a network the convolutions, by what their tensors are padded for.
+# Convolutions by network, then by the arithmetic that their tensors are padded for.
 Convolutions = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
 
 
 def measure(
     networks: Convolutions, device: str, output: str = ""
 ) -> dict[str, list[str]]:
-    """The fastest plans of all convolutions, by "NETWORK DTYPE BATCH".
+    """Returns the fastest plans of all convolutions, by "NETWORK DTYPE BATCH".
 
     Args:
-      networks: of gpu_data.CONVOLUTIONS.
-      device: as the engine calls it; without TF32 "float32" is called "exact".
-      output: a file that gets what is known after each network; "": none.
+      networks: the content of gpu_data.CONVOLUTIONS.
+      device: the engine's name of the device; without TF32 "float32" is called "exact".
+      output: a file for the results so far, written after each network; "" for none.
 
     Returns:
-      Names of cuDNN's engines with their knobs, in the convolutions' order; "" where
-      the engine computes one by a kernel of its own, or not at all.
+      Names of cuDNN's engines with their knobs, in the convolutions' order. A name is
+      "" if our engine computes the convolution by its own kernel, or cannot compute it.
     """
     exact = device.endswith(",tf32=off")
-    # Where tensors are pitched cuDNN compiles for seconds: at the end.
+    # cuDNN compiles for seconds if tensors are pitched, so these cases come last.
     order = sorted(
         ((network, dtype, batch) for dtype, batch in _CASES for network in networks),
         key=lambda case: case[0] == gpu_data.IN_CONCATS,
     )
     found: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
-        os.environ["IOS_TF_PLAN_CACHE"] = directory  # the engine reads it once
+        os.environ["IOS_TF_PLAN_CACHE"] = directory  # read once by the engine
         for network, dtype, batch in order:
             dtype = "exact" if exact and dtype == "float32" else dtype
             found[f"{network} {dtype} {batch}"] = [
@@ -84,23 +84,23 @@ def _fastest(block: Mapping[str, Any], device: str, directory: Path) -> str:
 
 
 def plan_names(directory: Path) -> dict[str, str]:
-    """The names of the plans that are kept there, by convolution in words."""
+    """Returns the names of the cached plans, by description of the convolution."""
     names = {}
     for path in directory.glob("*.json"):
         names.update(json.loads(path.read_text(encoding="utf-8"))["plans"])
-    # Beside plans there is in which form, of those that have one, convolutions run.
+    # The cache also has the forms in which some convolutions run; skip these.
     return {what: n for what, n in names.items() if not what.startswith("form of ")}
 
 
 def expected_engines(timed: str) -> set[str]:
-    """The engines of a recording's text, "eng10*4 eng41*29"."""
+    """Returns the engines in a recording's text, such as "eng10*4 eng41*29"."""
     return set(re.findall(r"eng\d+", timed))
 
 
 def compare(
     found: Mapping[str, Sequence[str]], recorded: Mapping[str, Any]
 ) -> dict[str, list[int]]:
-    """By "NETWORK DTYPE BATCH": how many plans are of expected engines, of how many."""
+    """Returns, by "NETWORK DTYPE BATCH": [plans of expected engines, all plans]."""
     result = {}
     for key, plans in found.items():
         answers = recorded["answers"].get(key)
@@ -133,7 +133,7 @@ def _read(path: str) -> Any:
 
 
 def _agreement(found: Mapping[str, Sequence[str]], recordings: str, device: str) -> str:
-    """One line: how many plans are of engines that were expected."""
+    """Returns one line: the number of plans whose engines were expected."""
     name = device.split(",")[0]
     path = gpu_data.recording(recordings, name)
     if path is None:
@@ -144,7 +144,7 @@ def _agreement(found: Mapping[str, Sequence[str]], recordings: str, device: str)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds all but where results go."""
+    """Adds all options except the output file."""
     add_engine_device(parser, "gpu")
     parser.add_argument(
         "--convolutions", metavar="FILE", default=gpu_data.CONVOLUTIONS, help="JSON"
@@ -158,7 +158,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; gives 0, 1 for failure, 2 for wrong usage."""
+    """Runs the command line; returns 0, 1 for failure, or 2 for wrong usage."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks cudnn_plans",
         description="Finds the fastest of cuDNN's plans for convolutions.",

@@ -2,8 +2,8 @@
 
     python -m benchmarks explore MODEL [--device=simulated:h200]
 
-Searches schedules without measuring: for a simulated device, or with latencies that
-were measured before.
+Searches schedules without measuring: for a simulated device, or with latencies from
+earlier measurements.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ios_tf.scheduler import Pruning
 
 
 def _run(options: argparse.Namespace) -> int:
-    # Fails now rather than after the model has been read.
+    # Make the cost model first, so that a wrong device fails before the model is read.
     cost_model = model_blocks.cost_model_of(options.device, options.cache_dir)
     pruning = Pruning(options.max_group_size, options.max_groups)
     blocks, patterns = blocks_of_options(options, pruning)
@@ -30,7 +30,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Runs the command line; gives its exit code."""
+    """Runs the command line; returns its exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_block_options(parser, max_groups=8, max_group_size=3)
     parser.add_argument(

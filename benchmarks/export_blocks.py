@@ -2,8 +2,8 @@
 
     python -m benchmarks export_blocks MODEL FILE
 
-The file has the regions and blocks of a model without its weights: a network that
-the experiments measure on the engine alone.
+The file contains the regions and blocks of a model without its weights. The
+experiments measure this network on the engine alone.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def export_blocks(
     signature: str | None = None,
     tags: Sequence[str] | None = None,
 ) -> Network:
-    """Writes what `network_of` gives as one JSON file.
+    """Writes the result of `network_of` as one JSON file.
 
     Raises:
-      UserError: one line that says what is wrong with the input.
+      UserError: the input is wrong; the message is one line.
     """
     network = network_of(model, batch_size=batch_size, signature=signature, tags=tags)
     network.write(output)
@@ -49,16 +49,17 @@ def network_of(
     signature: str | None = None,
     tags: Sequence[str] | None = None,
 ) -> Network:
-    """The regions and blocks of a model's signature.
+    """Returns the regions and blocks of a model's signature.
 
     Args:
-      model: as of `ios_tf.convert`.
-      batch_size: takes the place of an unknown leading dimension of the inputs.
-      signature: the one to export; by default `serving_default`, or the only one.
-      tags: as of `ios_tf.convert`.
+      model: as for `ios_tf.convert`.
+      batch_size: replaces an unknown leading dimension of the inputs.
+      signature: the signature to export; by default `serving_default`, or the only
+        signature.
+      tags: as for `ios_tf.convert`.
 
     Raises:
-      UserError: one line that says what is wrong with the input.
+      UserError: the input is wrong; the message is one line.
     """
     with saved_model(model) as source:
         loaded = saved_models.load(source, tags)
@@ -115,7 +116,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Runs the command line; gives its exit code."""
+    """Runs the command line; returns its exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_model(parser)
     parser.add_argument("output", metavar="FILE", help="file to write")

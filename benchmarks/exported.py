@@ -1,6 +1,6 @@
 """Exported networks on the engine alone: python -m benchmarks exported NETWORK...
 
-Compares it with float64 where PyTorch is installed (`python -m benchmarks checks`),
+Compares outputs with float64 if PyTorch is installed (`python -m benchmarks checks`),
 then measures the five schedules (`python -m benchmarks schedules`) in each dtype.
 """
 
@@ -16,7 +16,7 @@ from benchmarks.experiments import command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; gives 0, 1 for failure, 2 for wrong usage."""
+    """Runs the command line; returns 0, 1 for failure, or 2 for wrong usage."""
     options = _parser().parse_args(arguments)
     shared = [f"--device={options.device}", *options.networks]
     failed = 0

@@ -1,9 +1,9 @@
 """Measures everything on a GPU, the most important first: python -m benchmarks gpu_day.
 
-This command is for a machine that is lent for minutes. Each step is a process of its
-own, so that a step that fails or hangs costs only its own time. It needs neither
-TensorFlow nor a network connection: the networks and the expected plans are in
-benchmarks/gpu_data.
+This command is for a machine that is available for minutes only. Each step is a
+separate process, so a step that fails or hangs costs only its own time. The command
+needs neither TensorFlow nor a network connection: the networks and the expected plans
+are in benchmarks/gpu_data.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ _FINGERPRINT = (
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A process of the day.
+    """One step, which is a process.
 
     Attributes:
-      name: of its files, too.
-      command: words.
-      share: of all minutes it may take at most; what it leaves is the others'.
-      missing: what it needs and there is not.
+      name: name of the step and of its files.
+      command: the words of the command.
+      share: largest share of all minutes for this step. Unused time remains for the
+        other steps.
+      missing: message about a missing requirement, or "".
     """
 
     name: str
@@ -50,7 +51,7 @@ class Step:
 
 
 def steps(options: argparse.Namespace) -> list[Step]:
-    """All of them, in order of worth."""
+    """Returns all steps, the most important first."""
     device = [f"--device={options.device}"]
     networks = list(options.networks or gpu_data.NETWORKS)
     smallest = networks[-1:]
@@ -108,11 +109,11 @@ def _missing(module: str, name: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a step ended.
+    """The outcome of a step.
 
     Attributes:
       outcome: "passed", "failed", "ended: no time", "left out".
-      last_line: what it said last, or why it was left out.
+      last_line: the last line of its output, or why it was left out.
     """
 
     step: str
@@ -123,10 +124,10 @@ class Outcome:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the steps; 0 if all passed.
+    """Runs the steps; returns 0 if all passed, else 1.
 
     Raises:
-      UserError: the output cannot be written, or there is no such step.
+      UserError: the output cannot be written, or a step's name is unknown.
     """
     begin = time.monotonic()
     end = begin + 60 * options.minutes
@@ -141,7 +142,7 @@ def run(options: argparse.Namespace) -> int:
         os.makedirs(options.output, exist_ok=True)
     except OSError as error:
         raise UserError(f"{options.output}: {error.strerror}") from None
-    # What one step has timed and compiled, the next ones need not.
+    # Steps share caches, so that a step reuses what earlier steps timed and compiled.
     for variable in ("IOS_TF_PLAN_CACHE", "IOS_TF_CODE_CACHE"):
         os.environ.setdefault(variable, os.path.join(options.output, variable.lower()))
     outcomes = []
@@ -183,7 +184,7 @@ def _outcome(step: Step, limit: float, output: str) -> Outcome:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds those of this command."""
+    """Adds the arguments of this command."""
     parser.add_argument(
         "networks",
         metavar="NETWORK",

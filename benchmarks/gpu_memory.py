@@ -1,4 +1,4 @@
-"""Memory and a stream of a GPU, by the CUDA driver alone, in the engine's context."""
+"""GPU memory and a stream, in the engine's context, using only the CUDA driver."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ios_tf.native import engine
 
 
 class GpuMemory:
-    """Arrays on a GPU, which live as long as this does.
+    """Owns arrays on a GPU, which live as long as this object.
 
     Attributes:
-      stream: a CUDA stream, as `Program.enqueue` takes it.
+      stream: a CUDA stream for `Program.enqueue`.
 
     Raises:
-      EngineError: from every method: the driver's error.
+      EngineError: a driver call failed; every method can raise this.
     """
 
     def __init__(self, ordinal: int) -> None:
@@ -26,16 +26,16 @@ class GpuMemory:
         context = ctypes.c_uint64()
         self._check("cuDevicePrimaryCtxRetain", ctypes.byref(context), ordinal)
         self._context = context.value
-        self.stream = self._made("cuStreamCreate", 1)  # waits for no other stream
+        self.stream = self._made("cuStreamCreate", 1)  # non-blocking
 
     def allocate(self, size: int) -> int:
-        """The address of so many bytes."""
+        """Allocates `size` bytes; returns the address."""
         address = self._made("cuMemAlloc_v2", max(size, 1))
         self._addresses.append(address)
         return address
 
     def upload(self, array: np.ndarray) -> int:
-        """The address of a copy of an array."""
+        """Copies an array to the GPU; returns the address."""
         array = np.ascontiguousarray(array)
         address = self.allocate(array.nbytes)
         source = ctypes.c_void_p(array.ctypes.data)
@@ -44,13 +44,13 @@ class GpuMemory:
         return address
 
     def download(self, address: int, array: np.ndarray) -> None:
-        """Fills an array with what is at the address."""
+        """Fills an array with the data at the address."""
         target = ctypes.c_void_p(array.ctypes.data)
         self._call("cuMemcpyDtoHAsync_v2", target, address, array.nbytes, self.stream)
         self.synchronize()
 
     def synchronize(self) -> None:
-        """Returns when the stream is done."""
+        """Waits until the stream is done."""
         self._call("cuStreamSynchronize", self.stream)
 
     def __del__(self) -> None:

@@ -1,9 +1,9 @@
-"""The cost of loading a converted model with the plugin, and stock TensorFlow.
+"""The cost of loading a converted model with the plugin and in stock TensorFlow.
 
     python -m benchmarks loading MODEL [--batch_size=N] [--rounds=N] [--json=FILE]
 
-Every load is a process of its own, the variants in turn. Importing TensorFlow is not
-counted, importing this package is.
+Every load is a separate process, and the variants take turns. The time includes the
+import of this package but not the import of TensorFlow.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ print(json.dumps([b - a for a, b in zip(times, times[1:])] + memory))
 
 @dataclasses.dataclass(frozen=True)
 class Loading:
-    """One way to load a model: medians.
+    """Medians for one way to load a model.
 
     Attributes:
       load: seconds until the signature can be called.
-      first, second: seconds of the first two calls. TensorFlow optimises the graph in
-        the first, and the engine compiles its regions.
-      resident, peak: MiB of the process, after these calls and at most.
+      first, second: seconds of the first two calls. In the first call, TensorFlow
+        optimises the graph and the engine compiles its regions.
+      resident, peak: memory of the process in MiB, after these calls and at its peak.
     """
 
     load: float
@@ -83,11 +83,11 @@ def bench_loading(
     progress: bool = False,
     log: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Loading]:
-    """Loads the original and the converted model, each in processes of their own.
+    """Loads the original and the converted model, each in separate processes.
 
     Args:
       model, batch_size, cache_dir, progress, log: as for `ios_tf.convert`.
-      rounds: processes of each variant.
+      rounds: number of processes per variant.
 
     Returns:
       "TensorFlow" (the original), "converted, TensorFlow" (without the plugin) and
@@ -126,7 +126,10 @@ def bench_loading(
 
 @contextlib.contextmanager
 def _original(model: Any, log: Callable[[str], None]) -> Iterator[str]:
-    """What is served without this package: a SavedModel, or what Keras exports."""
+    """Yields the model as it is served without this package.
+
+    This is a SavedModel, or the export of a Keras model.
+    """
     keras_model = keras_model_of(model, log=log)
     if keras_model is None:
         with saved_model(model, log=log) as path:

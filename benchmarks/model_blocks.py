@@ -1,4 +1,4 @@
-"""Tables of a model's blocks: their numbers of schedules, and latencies by strategy."""
+"""Tables of a model's blocks: numbers of schedules, and latencies by strategy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ios_tf.tables import table
 from ios_tf.tuning.cache import directory_of, latency_database
 from ios_tf.tuning.parts import DEFAULT_PATTERNS, Patterns, parts_of
 
-# Names Keras gives to the nodes of a layer.
+# Keras' names of nodes inside layers.
 _INSIDE_LAYERS = ("convolution", "batchnorm", "mul", "mul_1", "add_1", "MaxPool2d")
 
 SIMULATED_PREFIX = "simulated:"
@@ -42,9 +42,9 @@ class Blocks:
     """The blocks of one signature of a model.
 
     Attributes:
-      problems: different blocks, in the graph's order.
-      counts: signature of a block -> how many there are.
-      notes: one line each on what the user may want to know.
+      problems: distinct blocks, in the graph's order.
+      counts: signature of a block -> number of such blocks.
+      notes: remarks for the user, one line each.
     """
 
     problems: Sequence[Problem]
@@ -84,10 +84,10 @@ def blocks_of(
     tags: Sequence[str] | None = None,
     count_only: bool = False,
 ) -> Blocks:
-    """The blocks that `ios_tf.convert` would search, see there for the arguments.
+    """Returns the blocks that `ios_tf.convert` would search; it has the same arguments.
 
-    With `count_only` - for `complexity_table` - those that are too large to search are
-    not cut, and batch norms of `models:NAME` keep the statistics they begin with.
+    `count_only` is for `complexity_table`. It does not cut blocks that are too large to
+    search, and batch norms of `models:NAME` keep their initial statistics.
 
     Raises:
       UserError: as for `ios_tf.convert`.
@@ -116,9 +116,9 @@ def blocks_of(
 def complexity_table(
     blocks: Blocks, pruning: Pruning, patterns: Patterns = DEFAULT_PATTERNS
 ) -> str:
-    """The paper's Table 1 of all blocks, the largest last.
+    """Returns the paper's Table 1 for all blocks, the largest last.
 
-    What has too many transitions to be counted at once is cut like for a search.
+    Blocks with too many transitions to count are cut as for a search.
     """
     rows, largest = [], None
     notes = list(blocks.notes)
@@ -151,7 +151,7 @@ def latency_table(
     patterns: Patterns = DEFAULT_PATTERNS,
     strategies: Sequence[str] = ("sequential", "greedy", "merge", "parallel", "auto"),
 ) -> str:
-    """Latencies in ms of all blocks under each strategy: sums of their stages'."""
+    """Returns all blocks' latencies in ms by strategy, as sums over their stages."""
     ordered = [s for s in reversed(STRATEGIES) if s in strategies]
     totals = dict.fromkeys(ordered, 0.0)
     rows = []
@@ -164,7 +164,7 @@ def latency_table(
                     cost_model,
                     SearchOptions(strategy, pruning, units=patterns.units_of(problem)),
                 ).latency_ms
-            except LookupError:  # too little has been measured
+            except LookupError:  # a stage has not been measured
                 latencies[strategy] = math.nan
             count = blocks.counts[problem.signature]
             totals[strategy] += latencies[strategy] * count
@@ -179,15 +179,15 @@ def latency_table(
 
 
 def cost_model_of(device: str, cache_dir: str | None = None) -> CostModel:
-    """The cost model of a device that is not there.
+    """Returns the cost model of a device that this machine may lack.
 
     Args:
       device: "simulated:NAME", one of `benchmarks.simulated_gpu.DEVICES`, or
         "measured:NAME", the fingerprint of a device in the latency database.
-      cache_dir: where the latency database is, as for `ios_tf.convert`.
+      cache_dir: directory of the latency database, as for `ios_tf.convert`.
 
     Raises:
-      UserError: there is no such device.
+      UserError: the device is unknown.
     """
     path = latency_database(directory_of(cache_dir))
     known = [SIMULATED_PREFIX + name for name in DEVICES]
@@ -233,7 +233,7 @@ def _label(problem: Problem, count: int) -> str:
 
 
 def _short(problem: Problem) -> str:
-    """The layer of the block's first operator."""
+    """Returns the layer of the block's first operator."""
     layers = problem.names[0].split("/")
     while len(layers) > 1 and layers[-1] in _INSIDE_LAYERS:
         layers.pop()

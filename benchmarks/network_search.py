@@ -1,4 +1,4 @@
-"""Schedules of a whole network, found and measured on the engine alone."""
+"""Finds and measures schedules of a whole network on the engine alone."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from ios_tf.tuning.algorithms import allowed
 from ios_tf.tuning.searcher import Searcher, SearchStats
 from ios_tf.tuning.settings import SearchSettings
 
-# Runs of one measurement together take at least so long.
+# The least total time of the runs in one measurement.
 _LEAST_MS = 20.0
-# From this batch size on a run is long, and few tell its latency.
+# From this batch size on, runs are long and a few runs determine the latency.
 _LARGE_BATCH = 16
 _FEW_RUNS = Measurement(warmup_runs=1, runs=1, sample_count=3)
-# In which whole networks are compared.
+# Number of rounds in which whole networks are compared.
 _ROUNDS = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """The schedules of a network's blocks, by signature, and what they took.
+    """The schedules of a network's blocks, and the cost of the search.
 
     Attributes:
-      schedules: by signature.
-      stats: of the search.
-      measuring_seconds: that part of the search in which the device was measured.
+      schedules: schedules by block signature.
+      stats: statistics of the search.
+      measuring_seconds: time within the search for measurements on the device.
     """
 
     schedules: Mapping[str, Schedule]
@@ -44,7 +44,7 @@ class Found:
     measuring_seconds: float
 
     def costs(self) -> dict[str, Any]:
-        """The cost of the search, as a row of an experiment has it."""
+        """Returns the cost of the search for a row of an experiment."""
         return {
             "search_seconds": self.stats.seconds,
             "measurements": self.stats.measured,
@@ -52,7 +52,7 @@ class Found:
         }
 
     def stages(self, network: Network) -> int:
-        """How many stages all regions have together."""
+        """Returns the number of stages of all regions together."""
         return sum(len(r.schedule(self.schedules).stages) for r in network.regions)
 
 
@@ -64,14 +64,14 @@ def find_schedules(
     time_limit: float = 0.0,
     winograd: bool = True,
 ) -> Found:
-    """Searches the schedules of all blocks, from nothing: no latency is known before.
+    """Searches the schedules of all blocks without any latencies known beforehand.
 
     Args:
-      network: what to schedule.
+      network: the network to schedule.
       strategy: one of STRATEGIES.
-      device: as the engine calls it: "cpu", "gpu", "gpu:1,tf32=off".
-      pruning: of the search.
-      time_limit: in seconds; 0: none.
+      device: the engine's name of the device: "cpu", "gpu", "gpu:1,tf32=off".
+      pruning: pruning of the search.
+      time_limit: time limit in seconds; 0 means no limit.
       winograd: whether convolutions may be computed by minimal filtering.
     """
     large = network.batch_size >= _LARGE_BATCH
@@ -92,7 +92,7 @@ def find_schedules(
 def transferred(
     schedules: Mapping[str, Schedule], network: Network, other: Network
 ) -> dict[str, Schedule]:
-    """Schedules of a network for the same one at another batch size or precision."""
+    """Maps schedules to the same network at another batch size or precision."""
     return {
         there.signature: dataclasses.replace(
             schedules[here.signature], signature=there.signature
@@ -104,10 +104,10 @@ def transferred(
 
 
 class _TimedCostModel(ProfiledCostModel):
-    """Also adds up the time it measures.
+    """Also adds up the time of its measurements.
 
     Attributes:
-      seconds: so far.
+      seconds: total time so far.
     """
 
     seconds = 0.0
@@ -126,15 +126,15 @@ def interleaved_ms(
     device: str,
     rounds: int,
 ) -> np.ndarray:
-    """Latencies of a network under several sets of schedules, in one run.
+    """Measures a network under several sets of schedules in one session.
 
-    Every round measures all candidates, every other one in reverse order.
+    Every round measures all candidates; every other round reverses their order.
 
     Args:
-      network: what runs.
-      candidates: schedules of its blocks, by signature.
-      device: as the engine calls it.
-      rounds: an even number.
+      network: the network to run.
+      candidates: sets of schedules of its blocks, by signature.
+      device: the engine's name of the device.
+      rounds: number of rounds; an even number.
 
     Returns:
       Milliseconds, float64 [candidates, rounds]: sums over the regions.
@@ -158,9 +158,9 @@ def interleaved_ms(
 def sum_of_stages_ms(
     network: Network, schedules: Mapping[str, Schedule], device: str, repeat: int
 ) -> float:
-    """The stages' latencies, each the median of measurements alone, added up.
+    """Returns the sum of the stages' median latencies, each measured alone.
 
-    The dynamic program takes this for the network's latency.
+    The dynamic program uses this sum as the network's latency.
     """
     total = 0.0
     for region in network.regions:
@@ -176,5 +176,5 @@ def sum_of_stages_ms(
 
 
 def schedule_json(schedule: Schedule) -> dict[str, Any]:
-    """The JSON object the engine takes."""
+    """Returns the JSON object that the engine takes."""
     return json.loads(schedule.to_json())

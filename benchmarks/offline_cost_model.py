@@ -1,4 +1,4 @@
-"""Offline cost model: what a latency database knows, without its device."""
+"""Offline cost model: reads latencies from a database, without the device."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from ios_tf.scheduler.schedule import Stage, Strategy
 
 
 class OfflineCostModel:
-    """Measures nothing. A search takes only stages that have been measured once."""
+    """Measures nothing, so that a search uses only stages measured earlier."""
 
     def __init__(self, database: LatencyDatabase) -> None:
         self._database = database
         self._group_keys: dict[tuple[str, tuple[int, ...]], str] = {}
 
     def knows(self, problem: Problem, stage: Stage) -> bool:
-        """Whether the stage is in the database."""
+        """Returns whether the stage is in the database."""
         return self._find(problem, stage) is not None
 
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
         """The latency of one stage in milliseconds.
 
         Raises:
-          LookupError: it is not in the database.
+          LookupError: the stage is not in the database.
         """
         latency_ms = self._find(problem, stage)
         if latency_ms is None:
@@ -36,7 +36,7 @@ class OfflineCostModel:
     def _find(self, problem: Problem, stage: Stage) -> float | None:
         keys = [stage_key(problem, stage, self._group_keys)]
         if stage.strategy is Strategy.CONCURRENT and len(stage.groups) == 1:
-            # Where lanes share the device, a group alone is known as such.
+            # If lanes share the device, a single group is stored under its lane key.
             keys.append(lane_key(problem, stage.groups[0], 1, self._group_keys))
         for key in keys:
             latency = self._database.get(key)

@@ -1,4 +1,4 @@
-"""Blocks of one operator, of every type, with shapes that are multiples of nothing."""
+"""Blocks of one operator, for every type, with shapes that match no block size."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 from benchmarks.frameworks.weights import ACTIVATIONS
 
-# Logarithms and roots of the numbers below 0 among the inputs are NaN.
+# These activations are NaN for some of the negative inputs.
 _OF_POSITIVE_NUMBERS = ("log", "log1p", "sqrt", "rsqrt")
 _ACTIVATIONS = ("none", *(a for a in ACTIVATIONS if a not in _OF_POSITIVE_NUMBERS))
 
 
 def sample_blocks() -> list[dict[str, Any]]:
-    """Blocks of one operator, of every type."""
+    """Returns blocks of one operator, for every type."""
     alone = [*_convolutions(), *_of_images()]
     samples = [([_IMAGE], operator) for operator in alone]
     samples += _of_other_inputs()
@@ -66,7 +66,7 @@ def _convolutions() -> list[dict[str, Any]]:
 
 
 def _of_images() -> list[dict[str, Any]]:
-    """Other operators that read one image, and nothing besides."""
+    """Returns other operators that read only one image."""
     mirrored = {"type": "pad", "padding": [2, 1, 3, 1]}
     channels = {"type": "pad", "padding": [1, 0, 2, 0], "channel_padding": [3, 5]}
     return [
@@ -111,7 +111,7 @@ def _of_images() -> list[dict[str, Any]]:
 
 
 def _of_other_inputs() -> list[tuple[list[list[int]], dict[str, Any]]]:
-    """Operators that read several tensors, or no image of the usual size."""
+    """Returns operators with several inputs, or without an image of the usual size."""
     return [
         ([_IMAGE, [2, 11, 8, 24]], _convolution([3, 3], residual=True)),
         ([_IMAGE] * 3, {"type": "add", "activation": "relu"}),

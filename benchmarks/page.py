@@ -44,18 +44,18 @@ _NO_GPU = """
 def write_page(
     output: str, results: str | os.PathLike[str] = RESULTS, paper: str | None = None
 ) -> int:
-    """Writes the page, and draws the figures that are missing.
+    """Writes the page and draws missing figures.
 
     Args:
       output: the Markdown file.
-      results: a directory of one directory for each machine.
-      paper: the file with the paper's numbers; by default the package's.
+      results: a directory with one subdirectory per machine.
+      paper: the file with the paper's numbers; by default the package's file.
 
     Returns:
-      How many results are on it.
+      The number of results on the page.
 
     Raises:
-      UserError: one line that says what cannot be read or written.
+      UserError: a file cannot be read or written.
     """
     published = paper_results(paper)
     machines: dict[str, tuple[list[tuple[Path, Record]], list[Mapping[str, Any]]]] = {}
@@ -86,7 +86,7 @@ def write_page(
 
 
 def _commands(records: Sequence[Record]) -> str:
-    """A table of the commands to run for all of it, and how long they took."""
+    """Returns a table of all experiments' commands and how long the records took."""
     rows = []
     for what in EXPERIMENTS:
         took = [
@@ -136,7 +136,7 @@ def _facts(command: str, date: str, device: str) -> str:
 
 
 def _model(path: Path) -> Mapping[str, Any] | None:
-    """The results that `ios_tf bench MODEL --json` wrote; None for other JSON."""
+    """Reads results of `ios_tf bench MODEL --json`; returns None for other JSON."""
     try:
         data = document.read(path)
     except (OSError, ValueError) as error:
@@ -162,7 +162,7 @@ def _model_section(data: Mapping[str, Any]) -> str:
 
 
 def _markdown(table: Table, left: int = 1) -> str:
-    """A Markdown table whose first columns are text and whose others are numbers."""
+    """Returns a Markdown table: `left` columns of text, then columns of numbers."""
     marks = ["---" if i < left else "---:" for i in range(len(table.header))]
     lines = [table.header, marks, *table.rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -175,7 +175,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Runs the command line; gives its exit code."""
+    """Runs the command line; returns its exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--results", metavar="DIR", default=RESULTS)
     parser.add_argument("--output", metavar="FILE", default="docs/benchmarks.md")

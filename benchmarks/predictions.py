@@ -1,4 +1,4 @@
-"""Predictions: networks on simulated devices, and what is calibrated by them."""
+"""Predicts latencies of networks on simulated devices; calibrates the devices."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from ios_tf.scheduler import (
 )
 from ios_tf.tuning.parts import DEFAULT_PATTERNS, parts_of
 
-# Searched in this order; a sequential schedule is what others are compared with.
+# In the order of the searches. The others are compared with "sequential".
 STRATEGIES = ("sequential", "greedy", "merge", "parallel", "auto")
-# The constants of a device that are calibrated.
+# The device constants that are calibrated.
 CALIBRATED = ("launch_ms", "stage_ms", "step_ms", "contention")
 
-# Latencies by strategy, and, of several networks, by name.
+# Latencies in ms by strategy. For several networks, mappings are by name first.
 Latencies = Mapping[str, float]
 
-# How much the error of a sequential latency counts beside that of a speedup: the
-# engines differ, so that what is compared is foremost the ratio.
+# Weight of the error of a sequential latency relative to that of a speedup. It is below
+# 1 because the engines differ, so that ratios matter more than latencies.
 _LATENCY_WEIGHT = 0.25
-# After each search the constants are fitted to the schedules that it found.
+# Number of searches. After each, the constants are fitted to the schedules found.
 _SEARCHES = 3
 _FIRST_STEP, _LAST_STEP = 0.3, 0.01
 
 
 class SearchParts:
-    """Parts of a network that searches schedule, and how often each is in it."""
+    """The parts of a network that are searched, and how often each part occurs."""
 
     def __init__(self, network: Network, pruning: Pruning = PAPER_PRUNING) -> None:
         self._pruning = pruning
@@ -55,12 +55,12 @@ class SearchParts:
     def schedules(
         self, device: SimulatedDevice, strategy: str = "auto"
     ) -> list[Schedule]:
-        """The best schedule of each part."""
+        """Returns the best schedule of each part."""
         model = SimulatedCostModel(device)
         return [self._search(problem, model, strategy) for problem in self._problems]
 
     def all_schedules(self, device: SimulatedDevice) -> dict[str, list[Schedule]]:
-        """The best schedules by each strategy."""
+        """Returns the best schedules of the parts, by strategy."""
         found = {s: self.schedules(device, s) for s in STRATEGIES if s != "auto"}
         model = SimulatedCostModel(device)
         found["auto"] = [
@@ -80,13 +80,16 @@ class SearchParts:
     def latency_ms(
         self, device: SimulatedDevice, schedules: Sequence[Schedule]
     ) -> float:
-        """The latency of the network; other batch sizes' schedules may be given."""
+        """Returns the network's ms; the schedules may be for another batch size."""
         return self.latencies_ms(device, {"": schedules})[""]
 
     def latencies_ms(
         self, device: SimulatedDevice, schedules: Mapping[str, Sequence[Schedule]]
     ) -> dict[str, float]:
-        """The same of several; the kernels of each operator are looked at once."""
+        """Returns the network's ms for several sets of schedules.
+
+        Computes the kernels of each operator only once.
+        """
         model = SimulatedCostModel(device)
         return {
             name: math.fsum(
@@ -106,14 +109,14 @@ def calibrated(
     published: Mapping[str, Latencies],
     log: Callable[[str], None],
 ) -> SimulatedDevice:
-    """The device with the constants that predict published latencies best.
+    """Returns the device with the constants that best predict published latencies.
 
-    Schedules are searched with the constants found so far, then constants are fitted to
-    these schedules.
+    Alternates between searching schedules with the current constants and fitting the
+    constants to these schedules.
 
     Args:
-      device: where to begin.
-      networks: by name.
+      device: the device with the initial constants.
+      networks: networks by name.
       published: ms by name and strategy.
       log: prints a line.
     """
@@ -132,15 +135,15 @@ def fitted(
     schedules: Mapping[str, Mapping[str, Sequence[Schedule]]],
     published: Mapping[str, Latencies],
 ) -> SimulatedDevice:
-    """The device with the constants that predict best what schedules take.
+    """Returns the device with the constants that best predict the schedules' ms.
 
-    They are changed one at a time, by a factor up or down of shrinking steps, as long
-    as the error falls.
+    Multiplies or divides one constant at a time by a factor, as long as the error
+    falls. The factors shrink towards 1.
 
     Args:
-      device: where to begin.
-      networks: by name.
-      schedules: by name and strategy.
+      device: the device with the initial constants.
+      networks: networks by name.
+      schedules: schedules by name and strategy.
       published: ms by name and strategy.
     """
     error = functools.partial(_total_error, networks, schedules, published)
@@ -168,7 +171,7 @@ def _total_error(
     published: Mapping[str, Latencies],
     device: SimulatedDevice,
 ) -> float:
-    """The error of all networks' predictions, under these schedules."""
+    """Returns the summed error of all networks' predictions for these schedules."""
     return sum(
         _error(parts.latencies_ms(device, schedules[name]), published[name])
         for name, parts in networks.items()
@@ -176,7 +179,7 @@ def _total_error(
 
 
 def _error(predicted: Latencies, published: Latencies) -> float:
-    """The squared logarithms of what predictions are wrong by."""
+    """Returns the weighted sum of the squared logarithms of relative errors."""
 
     def squared(ratio: float) -> float:
         return math.log(ratio) ** 2

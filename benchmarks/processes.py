@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-_GRACE_SECONDS = 5  # from being asked to end to being ended
+_GRACE_SECONDS = 5  # between the request to end and the kill
 
 
 def run_for(
@@ -18,16 +18,16 @@ def run_for(
     output: IO[bytes],
     environment: Mapping[str, str] | None = None,
 ) -> int | None:
-    """Runs a command in a process group of its own, and ends the group afterwards.
+    """Runs a command in its own process group, and ends the group afterwards.
 
     Args:
-      seconds: the time it has.
+      seconds: time limit.
       command: the program and its arguments.
-      output: what takes both of its streams.
-      environment: this process's if None.
+      output: file for both of its output streams.
+      environment: environment variables; by default those of this process.
 
     Returns:
-      Its exit code, negative for a signal; None: its time was over.
+      The exit code, negative for a signal, or None if the time limit was reached.
     """
     process = subprocess.Popen(
         command,

@@ -8,7 +8,7 @@ from typing import Any
 
 from ios_tf.files import write_text
 
-_DIGITS = 5  # significant ones; measurements have fewer
+_DIGITS = 5  # significant digits; measurements have fewer
 _LONGEST_LINE = 400
 
 
@@ -44,7 +44,7 @@ def _text(content: Any, depth: int = 0) -> str:
 
 
 def _is_record(content: Any) -> bool:
-    """Whether no value inside holds several records."""
+    """Returns whether no value inside contains several records."""
     values = content.values() if isinstance(content, dict) else content
     return not any(
         isinstance(value, dict)

@@ -2,9 +2,9 @@
 
     python -m benchmarks scaling docs/results/scaling.png
 
-Generated graphs (chains, antichains, parallel chains, random) are searched for a
-simulated device; no model and no device are needed. The paper's bound on transitions,
-C(n / d + 2, 2) ^ d (section 4.2), is drawn in.
+Searches generated graphs (chains, antichains, parallel chains, random) for a simulated
+device, so it needs neither a model nor a device. The plot includes the paper's bound on
+transitions, C(n / d + 2, 2) ^ d (section 4.2).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ios_tf.scheduler import (
 from ios_tf.scheduler.dynamic_programming import solve
 from ios_tf.scheduler.state_space import build_state_space
 
-# A graph with more is left out.
+# Graphs with more transitions are left out.
 _MAX_TRANSITIONS = 4_000_000
 _SEEDS = 3
 _REPEAT = 3
@@ -47,11 +47,13 @@ class Point:
     """One graph.
 
     Attributes:
-      family: what it was generated as.
-      counts: its complexity, unpruned.
-      solve_seconds: enumeration and dynamic program, unpruned, latencies being known.
-      distinct_stages: latencies that the unreduced dynamic program needs, unpruned.
-      measured: latencies that a search with r = 3, s = 8 measures.
+      family: the kind of generated graph.
+      counts: complexity of the graph, unpruned.
+      solve_seconds: time of enumeration and dynamic program, unpruned, with known
+        latencies.
+      distinct_stages: number of latencies that the unreduced dynamic program needs,
+        unpruned.
+      measured: number of latencies that a search with r = 3, s = 8 measures.
     """
 
     family: str
@@ -62,7 +64,7 @@ class Point:
 
 
 def points(largest: int) -> Iterator[Point]:
-    """Graphs of up to so many operators, and of one size but of growing width."""
+    """Yields graphs of up to `largest` operators, then graphs of growing width."""
     for operators in range(4, largest + 1, 4):
         yield from _points("chain", _parallel_chains(operators, 1))
         yield from _points("antichain", _parallel_chains(operators, operators))
@@ -79,7 +81,7 @@ def _points(family: str, problem: Problem) -> Iterator[Point]:
     except BlockTooLargeError:
         return
     seconds = math.inf
-    for _ in range(_REPEAT):  # the fastest: the machine may be busy
+    for _ in range(_REPEAT):  # take the fastest, because the machine may be busy
         start = time.perf_counter()
         space = build_state_space(problem, UNPRUNED)
         solve(space, 1.0 + 0.1 * bitsets.sizes(space.stages))
@@ -106,7 +108,7 @@ def _random(seed: int, operators: int) -> Problem:
 
 
 def _problem(operators: int, edges: Sequence[tuple[int, int]]) -> Problem:
-    """A graph whose operators are convolutions of a few kinds."""
+    """Returns a graph whose operators are convolutions of a few kinds."""
     graph = Problem.from_edges(operators, edges)
     shapes = [(1, 14, 14, 32 << op % 4) for op in range(operators)]
     convolution = {"type": "conv2d", "kernel": [3, 3]}

@@ -1,11 +1,11 @@
-"""Small regions beside TensorFlow's nodes, and which of them `enable` leaves to it.
+"""Small regions compared with TensorFlow, and which of them `enable` leaves to it.
 
     python -m benchmarks small_regions [--every=N] [--json=FILE]
 
-One or two convolutions, 1x1, 3x3 or depthwise, perhaps with a pool after them, on
-images of several sizes. Each runs on the engine, sequentially, and in TensorFlow, in
-turn, as `convert` times a region. What `enable`, which cannot measure TensorFlow, does
-with it says the plugin itself.
+A region has one or two convolutions (1x1, 3x3 or depthwise) and in some cases a pool,
+on images of several sizes. Each region runs in turn on the engine, sequentially, and in
+TensorFlow, as `convert` times a region. `enable` cannot measure TensorFlow, so the
+plugin itself is asked whether `enable` would leave the region to TensorFlow.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BATCHES = (1, 8)
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """`count` convolutions of a kind, each with a ReLU, and perhaps a pool."""
+    """`count` convolutions of a kind, each with a ReLU, and optionally a pool."""
 
     kind: str
     count: int
@@ -58,9 +58,9 @@ class Found:
     """The result of a case.
 
     Attributes:
-      flops: its work.
+      flops: floating-point operations of the case.
       tensorflow_ms, region_ms: median latencies of a call.
-      left: whether `enable` leaves it to TensorFlow.
+      left: whether `enable` leaves the case to TensorFlow.
     """
 
     case: Case
@@ -75,12 +75,12 @@ class Found:
 
     @property
     def slower(self) -> bool:
-        """Whether it takes more time than may be lost."""
+        """True if the region is slower than TensorFlow by more than the tolerance."""
         return bool(timing.slower({0: self.tensorflow_ms}, {0: self.region_ms}))
 
 
 def cases(every: int = 1) -> list[Case]:
-    """All of them, or one of `every`."""
+    """Returns every `every`-th case."""
     found = itertools.product(
         _KINDS, (1, 2), (False, True), _SIZES, _CHANNELS, _BATCHES
     )
@@ -88,7 +88,7 @@ def cases(every: int = 1) -> list[Case]:
 
 
 def measure(case: Case, cache_dir: str) -> Found:
-    """Measures one; `cache_dir` is an empty schedule cache."""
+    """Measures a case; `cache_dir` is an empty schedule cache."""
     frozen = _frozen(case)
     collected = graph_optimizer.collect(frozen, case.batch)
     schedules = {s: sequential_schedule(p) for s, p in collected.problems.items()}
@@ -134,7 +134,7 @@ def _frozen(case: Case) -> frozen_graphs.FrozenSignature:
 
 
 def _is_left(frozen: frozen_graphs.FrozenSignature, case: Case, cache_dir: str) -> bool:
-    """Whether the plugin, enabled for all that is not in the cache, makes no region."""
+    """Returns whether the plugin, enabled also on cache misses, makes no region."""
     config = ios_tf.session_config(cache_dir=cache_dir, on_miss="greedy")
     (spec,) = frozen.inputs.values()
     outputs = [name for name, _ in frozen.outputs.values()]
@@ -150,7 +150,7 @@ def _is_left(frozen: frozen_graphs.FrozenSignature, case: Case, cache_dir: str) 
 
 
 def _rows(found: Sequence[Found]) -> Iterator[list[str]]:
-    """A line for each group that the rule makes."""
+    """Yields a table row for the cases left to TensorFlow and one for the others."""
     for name, group in (
         ("left to TensorFlow", [one for one in found if one.left]),
         ("on the engine", [one for one in found if not one.left]),
@@ -166,7 +166,7 @@ def _rows(found: Sequence[Found]) -> Iterator[list[str]]:
 
 
 def report(found: Sequence[Found]) -> str:
-    """Regions that the rule leaves, and those slower than TensorFlow all the same."""
+    """Returns tables of the regions left to TensorFlow and of all slower regions."""
     columns = ["", "regions", "slower", "median ratio", "largest"]
     lines = [table(columns, _rows(found))]
     slower = sorted((one for one in found if one.slower), key=lambda one: -one.ratio)
@@ -218,5 +218,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Runs the command line; gives its exit code."""
+    """Runs the command line; returns its exit code."""
     return exit_code(_run, _parser().parse_args())

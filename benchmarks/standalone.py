@@ -18,7 +18,7 @@ _Result = TypeVar("_Result")
 
 
 def model_parser(description: str, rounds: int) -> argparse.ArgumentParser:
-    """A parser of a model to convert and measure; `rounds` is the default."""
+    """Returns a parser for a model to measure; `rounds` is the default number."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("--batch_size", type=int, default=1)
@@ -29,7 +29,7 @@ def model_parser(description: str, rounds: int) -> argparse.ArgumentParser:
 
 
 def measured(bench: Callable[..., _Result], options: argparse.Namespace) -> _Result:
-    """Runs `bench` on the model that a `model_parser`'s options name."""
+    """Runs `bench` on the model in the options of a `model_parser`."""
     return bench(
         options.model,
         batch_size=options.batch_size,
@@ -43,7 +43,7 @@ def measured(bench: Callable[..., _Result], options: argparse.Namespace) -> _Res
 def exit_code(
     run: Callable[[argparse.Namespace], int], options: argparse.Namespace
 ) -> int:
-    """Returns the result of `run`, or 1 after the one line of a UserError."""
+    """Returns the result of `run`, or prints the line of a UserError and returns 1."""
     try:
         return run(options)
     except UserError as error:
@@ -67,9 +67,9 @@ def add_block_options(
 def blocks_of_options(
     options: argparse.Namespace, pruning: Pruning, count_only: bool = False
 ) -> tuple[Blocks, Patterns]:
-    """The blocks that `add_block_options` chose, and the patterns of names.
+    """Returns the blocks that `add_block_options` selects, and the name patterns.
 
-    `count_only` is that of `model_blocks.blocks_of`.
+    `count_only` is as for `model_blocks.blocks_of`.
     """
     from benchmarks import model_blocks
     from ios_tf.tuning.parts import Patterns

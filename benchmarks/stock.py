@@ -2,10 +2,11 @@
 
     python -m benchmarks stock MODEL [--batch_size=N] [--rounds=N] [--json=FILE]
 
-Measures, in one process, in turn and with the plugin off: the original model, its
-frozen graph, what `ios_tf convert --strategy=merge` makes of it, and its frozen graph
-with merges that nobody measured: all of convolutions with equal kernels, and all that
-are legal. The engine takes no part: so TensorFlow Serving runs them as it is.
+Measures the following in turn, in one process, with the plugin off: the original model,
+its frozen graph, the result of `ios_tf convert --strategy=merge`, and its frozen graph
+with unmeasured merges. These are either all merges of convolutions with equal kernels,
+or all legal merges. The engine does not take part, so stock TensorFlow Serving can run
+all of these models.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def bench_stock(
 ) -> Result:
     """Measures a model and its merged forms on TensorFlow alone.
 
-    Switches the plugin off, for the rest of the process.
+    Switches the plugin off for the rest of the process.
 
     Args:
       model, batch_size, rounds, signature, cache_dir, progress, log: as for
@@ -87,12 +88,12 @@ def bench_stock(
 
 
 def merge_everything(problem: Problem, equal_kernels: bool = False) -> Schedule:
-    """Every merge that is legal, fast or not; all else one by one.
+    """Returns a schedule with all legal merges; other operators run one by one.
 
     Args:
       problem: the block.
-      equal_kernels: merge only convolutions of one kernel size: zeros around smaller
-        kernels are multiplied as well.
+      equal_kernels: merge only convolutions of equal kernel size. Otherwise, smaller
+        kernels are padded with zeros, which costs extra multiplications.
     """
     classes = list(problem.merge_classes)
     if equal_kernels:
@@ -106,7 +107,7 @@ def merge_everything(problem: Problem, equal_kernels: bool = False) -> Schedule:
     for i in range(len(problem)):
         if done >> i & 1:
             continue
-        # All of a class read the same tensor: they are ready together.
+        # All members of a class read the same tensor, so they are ready together.
         merge = next((m for m in classes if m >> i & 1 and not m & done), 0)
         stages.append(
             Stage.merge(merge) if merge else Stage.concurrent(problem, 1 << i)

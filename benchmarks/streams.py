@@ -1,5 +1,8 @@
-"""Threads that call one program, each on a CUDA stream of its own, with batches of
-several sizes in random order: every output must be the one of a single thread."""
+"""Checks that threads which share a program compute the same outputs as one thread.
+
+Each thread has its own CUDA stream and calls the program with batches of several sizes
+in random order.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,14 @@ from ios_tf.validation import add_engine_device
 def differences(
     network: Network, target: Target, threads: int, calls: int, sizes: int
 ) -> int:
-    """How many outputs differ.
+    """Returns the number of outputs that differ.
 
     Args:
-      network: each of its regions is a program.
+      network: the network; each of its regions is a program.
       target: a GPU.
-      threads: how many there are.
-      calls: of each thread and region.
-      sizes: batches of 1 to so many images.
+      threads: number of threads.
+      calls: number of calls per thread and region.
+      sizes: the largest batch; batches have 1 to `sizes` images.
 
     Raises:
       EngineError: a call failed.
@@ -56,7 +59,7 @@ def differences(
     return wrong
 
 
-# Inputs and the outputs of one run.
+# The inputs and outputs of one run.
 _Batch = tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
 
 
@@ -125,7 +128,7 @@ def _of_thread(
 
 
 def main() -> int:
-    """Runs the command line; gives 0, 1 for failure, 2 for wrong usage."""
+    """Runs the command line; returns 0, 1 for failure, or 2 for wrong usage."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks streams",
         description="Calls one program from many threads, each on its own stream.",

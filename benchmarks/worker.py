@@ -1,8 +1,8 @@
-"""Workers: one process for each peer, which measures when it is told to.
+"""Workers: one process for each peer, which measures on request.
 
-Peers disturb each other inside of one process (thread pools, allocators, libraries of
-one name). Each has its own, and only one of them runs at a time: the parent asks one,
-waits for its answer, and asks the next.
+Peers in one process would disturb each other through thread pools, allocators and
+libraries of the same name. So each peer has its own process. Only one process works
+at a time: the parent asks one worker, waits for its answer, and asks the next.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class PeerError(RuntimeError):
 
 
 class Worker:
-    """A peer with one network, in a process of its own.
+    """A peer with one network, in its own process.
 
     Attributes:
-      seconds: what making it ready took.
-      versions: of the framework.
-      notes: what the table should say.
+      seconds: time that preparing the network took.
+      versions: versions of the framework's modules.
+      notes: remarks for the table.
     """
 
     def __init__(self, peer: str, network: str, target: Target) -> None:
@@ -48,10 +48,10 @@ class Worker:
         Args:
           peer: a key of PEERS.
           network: the file of a Network (`python -m benchmarks export_blocks`).
-          target: what for.
+          target: the device and settings to prepare the network for.
 
         Raises:
-          PeerError: it cannot run the network.
+          PeerError: the peer cannot run the network.
         """
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
@@ -61,7 +61,7 @@ class Worker:
             stderr=self._errors,
             env=_environment(target),
         )
-        device = re.sub(r"^gpu:\d+", "gpu", target.device)  # it sees only that one
+        device = re.sub(r"^gpu:\d+", "gpu", target.device)  # it sees only that GPU
         try:
             ready = self._ask(
                 {
@@ -78,19 +78,19 @@ class Worker:
         self.notes: str = ready["notes"]
 
     def outputs(self) -> list[np.ndarray]:
-        """The network's outputs for the data every peer gets, channels last."""
+        """Returns the outputs for the data that every peer gets, channels last."""
         with tempfile.NamedTemporaryFile(suffix=".npz") as file:
             self._ask({"outputs": file.name})
             with np.load(file.name) as arrays:
                 return [arrays[f"arr_{i}"] for i in range(len(arrays))]
 
     def time(self) -> float:
-        """One measurement: the latency in milliseconds."""
+        """Measures once; returns the latency in milliseconds."""
         return self._ask({"time": True})["ms"]
 
     def close(self) -> None:
         """Ends the process."""
-        with contextlib.suppress(BrokenPipeError):  # it has ended already
+        with contextlib.suppress(BrokenPipeError):  # the process has already ended
             self._process.stdin.close()
         try:
             self._process.wait(timeout=10)
@@ -115,7 +115,7 @@ class Worker:
         return result
 
     def _why(self) -> str:
-        """Why the process has ended: a signal, or the last thing it said."""
+        """Returns why the process ended: signal, last error line, or exit code."""
         code = self._process.wait()
         if code < 0:
             return signal.strsignal(-code) or f"signal {-code}"
@@ -126,7 +126,7 @@ class Worker:
 
 
 def _environment(target: Target) -> dict[str, str]:
-    """Every framework gets the same threads; a GPU is the only one it sees."""
+    """Gives every framework the same threads; shows it only the target's GPU."""
     threads = str(target.threads)
     environment = {
         **os.environ,
@@ -146,7 +146,7 @@ def _environment(target: Target) -> dict[str, str]:
 
 
 def main() -> None:
-    # Lines that frameworks print must not come between the answers.
+    # Send what frameworks print to stderr, so that it does not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     runner, calls = None, 0

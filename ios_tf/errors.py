@@ -25,8 +25,8 @@ _DUMPED_BY_KERAS = " Full object config: "
 _NODES = re.compile(r"(\[\[)?\{\{\w+ [^{}]*\}\}(\]\])?:? ?")
 _OPERATION = re.compile(r" ?\[Op:\w+\](?: name: ?\S*)?")
 
-# Lines with these beginnings do not give the reason. TensorFlow writes them when an
-# operator fails in a function.
+# Lines that begin with these texts do not give the reason of an error. TensorFlow
+# writes such lines when an operator fails in a function.
 _OF_NO_USE = ("Graph execution error", "Detected at node", "<stack traces", 'File "')
 
 

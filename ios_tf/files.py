@@ -91,6 +91,6 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def utc_now() -> str:
-    """The date and time of a record: ISO 8601, to the second."""
+    """The current date and time in UTC, in the format ISO 8601, to the second."""
     now = datetime.datetime.now(datetime.timezone.utc)
     return now.isoformat(timespec="seconds")

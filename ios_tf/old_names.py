@@ -49,7 +49,7 @@ def check_value(option: str, value: object) -> None:
     """Checks that the value of an option is not an old name.
 
     Raises:
-      UserError: it is.
+      UserError: the value is an old name.
     """
     new = _VALUES[option].get(value) if isinstance(value, str) else None
     if new:
@@ -57,7 +57,7 @@ def check_value(option: str, value: object) -> None:
 
 
 def of_flags(words: Sequence[str]) -> str | None:
-    """What to say about the first of these words that is an old flag; None: nothing."""
+    """The error for the first old flag among these words; None if there is none."""
     for word in words:
         flag = word.partition("=")[0]
         if flag in _FLAGS:

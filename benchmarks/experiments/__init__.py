@@ -1,1 +1,1 @@
-"""The paper's experiments, one module each: measure, print, draw."""
+"""The paper's experiments, one module each."""

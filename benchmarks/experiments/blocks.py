@@ -22,7 +22,7 @@ from ios_tf.model.network import Network
 from ios_tf.scheduler import PAPER_PRUNING, sequential_schedule
 from ios_tf.tuning.parts import parts_of
 
-# Names that Keras gives to nodes inside of layers.
+# Keras' names of nodes inside layers.
 _INSIDE_LAYERS = ("batchnorm", "convolution")
 
 
@@ -115,7 +115,7 @@ class Blocks(Experiment):
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    """The layer of the block's first operator."""
+    """Returns the layer of the block's first operator."""
     *layers, _ = row["block"].split("/")
     while layers and layers[-1] in _INSIDE_LAYERS:
         layers.pop()

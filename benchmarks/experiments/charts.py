@@ -1,4 +1,4 @@
-"""The few kinds of charts the figures are made of, on matplotlib Axes."""
+"""The kinds of charts in the figures, on matplotlib Axes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 def grouped_bars(
     axes: Any, groups: Sequence[str], series: Mapping[str, Sequence[float | None]]
 ) -> None:
-    """A bar of each series in every group; None is left out."""
+    """Draws one bar per series in every group; skips None."""
     width = 0.8 / max(len(series), 1)
     for number, (name, values) in enumerate(series.items()):
         offset = (number - (len(series) - 1) / 2) * width
@@ -32,7 +32,7 @@ def _color(number: int, count: int) -> Any:
 
 
 def legend(axes: Any) -> None:
-    """The names of the series, below the axes, where nothing hides behind them."""
+    """Puts the legend below the axes, where it hides nothing."""
     axes.legend(
         loc="upper center",
         bbox_to_anchor=(0.5, -0.14),
@@ -48,7 +48,7 @@ def heat_map(
     columns: Sequence[str],
     values: Sequence[Sequence[float]],
 ) -> None:
-    """Numbers, coloured by how they compare to the least of their row."""
+    """Draws numbers, coloured by their ratio to the least of their row."""
     relative = [[value / min(row) for value in row] for row in values]
     axes.imshow(relative, cmap="YlOrRd", vmin=1.0, vmax=1.2, aspect="auto")
     for i, row in enumerate(values):
@@ -59,7 +59,7 @@ def heat_map(
 
 
 def side_by_side(figure: Any, titles: Sequence[str], width: float = 6.0) -> list[Any]:
-    """Axes with these titles, from left to right."""
+    """Returns axes with these titles, from left to right."""
     figure.set_size_inches(width * len(titles), 4.5)
     found = figure.subplots(1, len(titles), squeeze=False)[0]
     for axes, title in zip(found, titles, strict=True):

@@ -1,6 +1,6 @@
 """The experiments' command line: python -m benchmarks NAME.
 
-It needs no TensorFlow where the networks are files that
+It does not need TensorFlow if the networks are files that
 `python -m benchmarks export_blocks` wrote.
 """
 
@@ -50,7 +50,7 @@ EXPERIMENTS: Sequence[Experiment] = (
     Simulated(),
 )
 _ROUNDS, _QUICK_ROUNDS = 20, 6
-_TIME_LIMIT, _QUICK_TIME_LIMIT = 300.0, 20.0  # seconds of each search
+_TIME_LIMIT, _QUICK_TIME_LIMIT = 300.0, 20.0  # seconds per search
 
 
 def add_arguments(parser: argparse.ArgumentParser, what: Experiment) -> None:
@@ -113,10 +113,10 @@ def add_arguments(parser: argparse.ArgumentParser, what: Experiment) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Runs the experiment that `options` name.
+    """Runs the experiment in `options`.
 
     Raises:
-      UserError: one line that says what is wrong with the input.
+      UserError: the input is wrong; the message is one line.
     """
     what: Experiment = options.experiment
     start = time.monotonic()
@@ -125,7 +125,7 @@ def run(options: argparse.Namespace) -> None:
         os.makedirs(options.output, exist_ok=True)
     except OSError as error:
         raise UserError(f"{options.output}: {error.strerror}") from None
-    os.environ["IOS_TF_NUM_THREADS"] = str(options.threads)  # the engine reads it once
+    os.environ["IOS_TF_NUM_THREADS"] = str(options.threads)  # read once by the engine
     fingerprint = engine.device_fingerprint(options.device)
     networks = options.networks or (
         what.quick_networks if options.quick else what.networks
@@ -166,13 +166,13 @@ def run(options: argparse.Namespace) -> None:
 
 
 def draw(record: Record, paper: dict[str, Any], stem: str) -> list[str]:
-    """Draws a record's figure as `stem`.svg; nothing without matplotlib."""
+    """Draws a record's figure as `stem`.svg if matplotlib is installed."""
     if importlib.util.find_spec("matplotlib") is None:
         return []
     from matplotlib import rcParams
     from matplotlib.figure import Figure
 
-    rcParams["svg.fonttype"] = "none"  # text as text: a fifth of the size
+    rcParams["svg.fonttype"] = "none"  # keep text as text: a fifth of the size
 
     figure = Figure(layout="constrained")
     by_name(record.experiment).draw(record.results, paper, figure)
@@ -182,10 +182,10 @@ def draw(record: Record, paper: dict[str, Any], stem: str) -> list[str]:
 
 
 def by_name(name: str) -> Experiment:
-    """The experiment of a name.
+    """Returns the experiment with this name.
 
     Raises:
-      UserError: there is none.
+      UserError: no experiment has this name.
     """
     for what in EXPERIMENTS:
         if what.name == name:
@@ -194,12 +194,12 @@ def by_name(name: str) -> Experiment:
 
 
 def text(found: Table) -> str:
-    """A table for a terminal."""
+    """Formats a table for a terminal."""
     return f"{found.title}\n{table(found.header, found.rows)}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """python -m benchmarks; gives 0, 1 for failure, 2 for wrong usage."""
+    """Runs the command line; returns 0, 1 for failure, or 2 for wrong usage."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     commands = parser.add_subparsers(required=True, metavar="EXPERIMENT")
     for what in EXPERIMENTS:
@@ -243,7 +243,7 @@ def _network_of_model(name: str, options: argparse.Namespace) -> Network:
         "tags": options.tags,
     }
     build = networks().get(name)
-    if not build or name.startswith(KERAS_PREFIX):  # which takes what convert takes
+    if not build or name.startswith(KERAS_PREFIX):  # takes convert's models
         return network_of(name, **keywords)
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         build().save(directory)
@@ -252,7 +252,7 @@ def _network_of_model(name: str, options: argparse.Namespace) -> Network:
 
 
 def _command(options: argparse.Namespace) -> str:
-    """The command line that repeats the run, without where its output goes."""
+    """Returns the command line that repeats the run, without output options."""
     words = ["python -m benchmarks", options.experiment.name, *options.networks]
     left_out = ("networks", "output", "paper", "experiment", "run", "traceback")
     parser = argparse.ArgumentParser()
@@ -262,7 +262,7 @@ def _command(options: argparse.Namespace) -> str:
             continue
         if isinstance(value, tuple):
             value = ",".join(map(str, value))
-        values = value if isinstance(value, list) else [value]  # given repeatedly
+        values = value if isinstance(value, list) else [value]  # one option per value
         words += [
             f"--{name}" if each is True else f"--{name}={each}" for each in values
         ]

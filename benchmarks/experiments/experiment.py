@@ -1,7 +1,7 @@
 """The interface of all experiments: their options, results and records.
 
-An experiment measures numbers that can be written as JSON; its tables and its figure
-are made from that JSON alone, so that the results page can be made again at any time.
+An experiment measures numbers that can be written as JSON. Its tables and its figure
+depend on that JSON alone, so the results page can be rebuilt at any time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FOUR_NETWORKS = (
     "models:nasnet_a_large",
     "models:squeezenet",
 )
-# The paper's names of networks, where they differ from ours.
+# The paper's names of networks, if they differ from ours.
 _PAPER_NAMES = {"nasnet_a_large": "nasnet_a"}
 _PAPER = Path(__file__).with_name("paper_results.json")
 
@@ -44,16 +44,16 @@ class Context:
     """The settings of an experiment.
 
     Attributes:
-      networks: what runs, at the batch size that was asked for.
-      device: as the engine calls it: "cpu", "gpu", "gpu:1,tf32=off".
+      networks: the networks to run, at the requested batch size.
+      device: the engine's name of the device: "cpu", "gpu", "gpu:1,tf32=off".
       dtype: "float32", "float16" or "bfloat16".
-      threads: of the CPU.
-      rounds: of every interleaved measurement; an even number.
-      time_limit: of each search, in seconds; 0: none.
-      quick: whether less is measured.
-      options: the experiment's own.
+      threads: number of CPU threads.
+      rounds: rounds of every interleaved measurement; an even number.
+      time_limit: time limit of each search in seconds; 0 means no limit.
+      quick: whether to measure less.
+      options: the experiment's own options.
       say: prints a line.
-      keep: writes results of a part, for the case that the rest is not lived to see.
+      keep: writes partial results, in case the run ends early.
     """
 
     networks: Sequence[Network]
@@ -81,10 +81,10 @@ class Experiment(abc.ABC):
     """One command of `python -m benchmarks`.
 
     Attributes:
-      name: of the subcommand and of its files.
+      name: name of the subcommand and of its files.
       help: one line, without a full stop.
-      networks: what runs if nothing is named.
-      quick_networks: the same with --quick.
+      networks: the default networks.
+      quick_networks: the default networks with --quick.
       figure_on_page: whether its figure shows more than its tables.
     """
 
@@ -100,39 +100,39 @@ class Experiment(abc.ABC):
 
     @abc.abstractmethod
     def measure(self, context: Context) -> dict[str, Any]:
-        """Measures; gives an object that can be written as JSON.
+        """Measures; returns an object that can be written as JSON.
 
         Raises:
-          UserError: one line that says what is wrong with the input.
+          UserError: the input is wrong; the message is one line.
         """
 
     @abc.abstractmethod
     def tables(
         self, results: Mapping[str, Any], paper: Mapping[str, Any]
     ) -> list[Table]:
-        """Tables of `measure`'s results beside the paper's, which may be missing."""
+        """Returns tables of `measure`'s results and the paper's, if it has any."""
 
     @abc.abstractmethod
     def draw(
         self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
     ) -> None:
-        """The same on a matplotlib Figure."""
+        """Draws the results and the paper's on a matplotlib Figure."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """The results of an experiment, with all they depend on. Written as JSON.
+    """The results of an experiment with all they depend on, stored as JSON.
 
     Attributes:
-      experiment: its name.
-      command: what to type for it.
+      experiment: name of the experiment.
+      command: the command line that repeats the experiment.
       date: UTC, ISO 8601.
-      device: the engine's fingerprint of it.
+      device: the engine's fingerprint of the device.
       machine: processor, cores, operating system.
-      versions: of what took part.
-      settings: of the measurement.
-      seconds: what the whole command took.
-      results: as `Experiment.measure` gave them.
+      versions: versions of the software that may have taken part.
+      settings: settings of the measurement.
+      seconds: duration of the whole command.
+      results: the result of `Experiment.measure`.
     """
 
     experiment: str
@@ -154,7 +154,7 @@ class Record:
         seconds: float,
         results: Mapping[str, Any],
     ) -> Record:
-        """A record of what has just been measured here."""
+        """Returns a record of results that were just measured on this machine."""
         now = datetime.datetime.now(datetime.timezone.utc)
         return cls(
             experiment,
@@ -177,10 +177,10 @@ class Record:
         )
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes what `read` reads, whole or not at all.
+        """Writes the record, completely or not at all; `read` reads it.
 
         Raises:
-          UserError: it cannot be written.
+          UserError: the file cannot be written.
         """
         content = {"version": VERSION, **dataclasses.asdict(self)}
         write_results(path, content)
@@ -190,7 +190,7 @@ class Record:
         """Reads a record.
 
         Raises:
-          UserError: one line that says what is wrong with the file.
+          UserError: the file is wrong; the message is one line.
         """
         try:
             data = document.read(path)
@@ -204,7 +204,7 @@ class Record:
 
 
 def machine() -> dict[str, Any]:
-    """The processor, the cores this process may use, and the operating system."""
+    """Returns the processor, this process's usable cores, and operating system."""
     processor = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -222,7 +222,7 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the packages that are installed and could take part."""
+    """Returns the versions of Python and of installed packages that may take part."""
     found = {"python": platform.python_version(), "numpy": np.__version__}
     for name in ("tensorflow", "torch", "onnxruntime", "openvino", "tensorrt"):
         if importlib.util.find_spec(name):
@@ -234,7 +234,7 @@ def versions() -> dict[str, str]:
 
 
 def quantiles(latencies_ms: Sequence[float]) -> dict[str, float]:
-    """Median and spread of latencies."""
+    """Returns the median and spread of latencies."""
     values = [float(value) for value in latencies_ms]
     low, high = np.percentile(values, (10, 90))
     return {
@@ -245,17 +245,17 @@ def quantiles(latencies_ms: Sequence[float]) -> dict[str, float]:
 
 
 def summary(latencies_ms: Sequence[float]) -> dict[str, Any]:
-    """Median and spread of latencies, and how many they are."""
+    """Returns the median, spread and number of latencies."""
     return {**quantiles(latencies_ms), "samples": len(latencies_ms)}
 
 
 def ratio(of: Sequence[float], to: Sequence[float]) -> float:
-    """The median of the rounds' ratios: each round measured both."""
+    """Returns the median of the rounds' ratios; each round measured both."""
     return statistics.median(a / b for a, b in zip(of, to, strict=True))
 
 
 def short_name(network: str) -> str:
-    """A network's name without where it comes from."""
+    """Returns a network's name without its origin."""
     name = network.rpartition("/")[2]
     if name.partition(":")[0] in ("models", "keras"):
         name = name.partition(":")[2]
@@ -263,13 +263,13 @@ def short_name(network: str) -> str:
 
 
 def paper_name(network: str) -> str:
-    """The network's name in the paper's numbers."""
+    """Returns the network's name in the paper's results."""
     name = short_name(network)
     return _PAPER_NAMES.get(name, name)
 
 
 def paper_results(path: str | None = None) -> dict[str, Any]:
-    """The paper's numbers, or those of a file of the same form.
+    """Returns the paper's results, or those in a file of the same format.
 
     Raises:
       UserError: the file cannot be read.
@@ -281,19 +281,19 @@ def paper_results(path: str | None = None) -> dict[str, Any]:
 
 
 def search_time(seconds: float, stopped: Any) -> str:
-    """Seconds for a table, marked if the time limit has stopped a search."""
+    """Formats seconds for a table; marks them if the time limit stopped a search."""
     return f"{seconds:.1f}" + ("*" if stopped else "")
 
 
-# The heads of the columns of `quantile_cells`.
+# The column headers for `quantile_cells`.
 QUANTILES = ("median ms", "10 %", "90 %")
 
 
 def quantile_cells(row: Mapping[str, Any]) -> list[str]:
-    """A table's cells of what `quantiles` gave."""
+    """Returns table cells for the result of `quantiles`."""
     return [ms(row[key]) for key in ("median_ms", "p10_ms", "p90_ms")]
 
 
 def ms(value: float) -> str:
-    """Milliseconds for a table, with three or more digits."""
+    """Formats milliseconds for a table, with three or more digits."""
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"

@@ -1,4 +1,4 @@
-"""The engine beside its peers."""
+"""Compares the engine with its peers."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from ios_tf.differences import relative_difference
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
 
-# The largest difference of outputs over the largest value; of float32 with TF32, too.
-# EfficientNetB0's, of random weights, differ by up to 3e-4 between any two peers that
-# add in different orders; those of a wrong operator by far more.
+# Limits for the largest difference of outputs over the largest value, by dtype, and for
+# float32 with TF32. With random weights, EfficientNetB0's outputs differ by up to 3e-4
+# between any two peers that add in different orders. A wrong operator differs far more.
 _TOLERANCES = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
 _TF32_TOLERANCE = 1e-2
 _PAPER_PEERS = {
@@ -173,15 +173,15 @@ def compare(
     """Measures peers on one network in turn, after comparing their outputs.
 
     Args:
-      network: what runs.
+      network: the network to run.
       peers: keys of PEERS, in the order of the rows.
-      context: how.
+      context: the settings.
 
     Returns:
       A row for each peer: its latencies, "over_ios" (ratio to the engine's),
-      "difference" of its outputs from the first peer's, "seconds" to make it ready;
-      or only "note", which says why it was not measured: it failed, say, or its
-      outputs differ by more than rounding explains.
+      "difference" of its outputs from the first peer's, and "seconds" of preparation.
+      The row of a peer that was not measured has only "note" with the reason. For
+      example, the peer failed, or its outputs differ by more than rounding explains.
 
     Raises:
       UserError: no peer can be measured.
@@ -199,7 +199,7 @@ def compare(
         for key in peers:
             name, row = f"{network.name}, {PEERS[key].name}", rows[key]
             try:
-                # One that is not measured ends, and disturbs nobody.
+                # A worker that is not measured ends, so that it disturbs no other.
                 with contextlib.ExitStack() as own:
                     worker, outputs = _ready(key, path, target, own)
                     expected = outputs if expected is None else expected
@@ -231,13 +231,13 @@ def compare(
 
 
 class _NotMeasuredError(Exception):
-    """A peer that has no latency; the message is the note of its row."""
+    """A peer was not measured; the message is the note of its row."""
 
 
 def _ready(
     key: str, path: str, target: Target, stack: contextlib.ExitStack
 ) -> tuple[Worker, list[np.ndarray]]:
-    """A peer that is ready to run, and its outputs."""
+    """Starts a peer; returns its worker and its outputs."""
     peer = PEERS[key]
     if target.kind not in peer.devices:
         raise _NotMeasuredError(f"does not run on {target.kind}")
@@ -254,10 +254,13 @@ def _ready(
 def _rounding(
     outputs: Sequence[np.ndarray], expected: Sequence[np.ndarray], target: Target
 ) -> float:
-    """The difference of outputs, if rounding explains it.
+    """Returns the difference of outputs if rounding explains it.
 
-    The latency of a peer that computes something else says nothing; those of the others
-    do.
+    Otherwise, the latency of this peer would be meaningless. The other peers are still
+    measured.
+
+    Raises:
+      _NotMeasuredError: the difference exceeds the limit.
     """
     pairs = zip(outputs, expected, strict=True)
     difference = max((relative_difference(*pair) for pair in pairs), default=0.0)
@@ -274,10 +277,10 @@ def _rounding(
 def _in_turn(
     workers: Mapping[str, Worker], rounds: int
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """Every round asks all workers, every other one in reverse order.
+    """Asks all workers in every round; reverses the order in every other round.
 
     Returns:
-      Latencies in ms of those that answered every time, and why the others did not.
+      Latencies in ms of workers that always answered, and the other workers' errors.
     """
     latencies: dict[str, list[float]] = {key: [] for key in workers}
     failures: dict[str, str] = {}

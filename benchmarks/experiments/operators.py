@@ -1,7 +1,7 @@
-"""Each operator of a network alone, beside another framework's time for the same.
+"""Compares each operator of a network with the same operator in another framework.
 
-A network of one operator is a fair rival for it: nothing before it or behind it can be
-fused with it, in either. Convolutions have the algorithms that a search chooses.
+Both run a network of one operator. The comparison is fair, because neither can fuse the
+operator with its neighbours. Convolutions use the algorithms that a search chooses.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.frameworks.runner import Runner, Target
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
 
-# Rows of a table: where most is lost.
+# Number of rows in a table: the operators that lose the most time.
 _SHOWN = 20
 
 
@@ -103,7 +103,7 @@ class Operators(Experiment):
 def _operators(
     network: Network, peer: Any, target: Target, context: Context
 ) -> list[dict[str, Any]]:
-    """The different operators of a network, each measured once, in turn."""
+    """Measures each distinct operator of a network on both, in turn."""
     rows = []
     for name, alone, count in network.different_operators():
         (operator,) = alone.block["operators"]
@@ -123,7 +123,7 @@ def _operators(
 
 
 def _compared(ours: Runner, peer: Runner, rounds: int) -> dict[str, Any]:
-    """Our latency, and the median of the rounds' ratios to it."""
+    """Returns our latency, and the rounds' median ratio of the peer's to ours."""
     runners = (ours, peer)
     calls = [runner.calls() for runner in runners]
     found: tuple[list[float], list[float]] = ([], [])
@@ -135,7 +135,7 @@ def _compared(ours: Runner, peer: Runner, rounds: int) -> dict[str, Any]:
 
 
 def _lost_ms(row: Mapping[str, Any]) -> float:
-    """How much longer all such operators of the network take than the peer's."""
+    """Returns the ms that the network loses to the peer in all such operators."""
     return float(row["count"] * row["median_ms"] * (1 - row["ratio"]))
 
 

@@ -1,15 +1,16 @@
-"""The times of a network's operators, and the floors under them.
+"""Compares the times of a network's operators with their roofline floors.
 
-Each operator is measured alone, again and again, so that what fits into the caches
-stays there, by the algorithm that a search chooses for it. Its floor is the roofline's:
-the longer of its floating-point operations at the highest rate that the engine itself
-reaches on some convolutions without minimal filtering, and its bytes at the bandwidth
-that it reaches on a sum of tensors larger than a core's own caches.
+Each operator is measured alone, with the algorithm that a search chooses for it. It
+runs repeatedly, so that data that fits into the caches stays there. The floor is the
+longer of two times: that of the operator's floating-point operations at the engine's
+peak rate, and that of its bytes at the engine's bandwidth. The peak is the highest rate
+that the engine reaches on some convolutions without minimal filtering. The bandwidth is
+measured on a sum of tensors larger than a core's own caches.
 
-The floor assumes that all products are computed, and that no operators are fused: each
-reads its inputs and weights once, and writes its output once. So convolutions by
-minimal filtering and operators whose tensors stay in the caches can be faster than
-their floor, and so can a network of them.
+The floor assumes that all products are computed and that no operators are fused: each
+operator reads its inputs and weights once, and writes its output once. Convolutions by
+minimal filtering, and operators whose tensors stay in the caches, can be faster than
+their floor. So can a network of such operators.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem
 
-# Runs of one measurement together take at least so long.
+# The least total time of the runs in one measurement.
 _LEAST_MS = 5.0
 # Convolutions that should reach the peak: kernel size, height and width, channels. The
-# smaller ones stay in a core's own caches.
+# smaller convolutions fit into a core's own caches.
 _LARGE_CONVOLUTIONS = ((1, 56, 512), (3, 56, 256), (3, 35, 96), (1, 35, 192))
-# Of the two tensors that are added and of their sum, together.
+# Size of the two tensors that are added and of their sum together.
 _SUM_BYTES = 64e6
-# A GPU takes more to be full: so many images.
+# Batch size on a GPU, because one image does not fill it.
 _GPU_IMAGES = 16
 _ARITHMETIC = ("conv2d", "conv2d_transpose", "sepconv", "matmul")
-# They move nothing where the tensors they join or part are made in place.
+# These operators move no bytes if their tensors are made in place.
 _VIEWS = ("concat", "slice")
-# Rows of a whole network, and the strategies that find their schedules.
+# Rows of a whole network -> the strategies that find their schedules.
 _WHOLE = {"sequential": "sequential", "best": "auto"}
 _SLIDING = ("conv2d", "conv2d_transpose", "sepconv", "pool")
 
@@ -59,8 +60,8 @@ class Work:
 
     Attributes:
       flop: floating-point operations of the products, two for a multiply-add; 0 for
-        operators without any.
-      bytes: of its inputs, weights and output, once each.
+        operators without products.
+      bytes: size of its inputs, weights and output, each counted once.
     """
 
     flop: int
@@ -144,7 +145,7 @@ class Roofline(Experiment):
 
 
 def work_of(block: Mapping[str, Any]) -> list[Work]:
-    """The work of each operator of a block, given as its JSON object."""
+    """Returns the work of each operator of a block, which is a JSON object."""
     problem = engine.problem(block)
     size = _element_size(block.get("dtype", "float32"))
     works = []
@@ -162,7 +163,7 @@ def work_of(block: Mapping[str, Any]) -> list[Work]:
 def _input_shapes(
     block: Mapping[str, Any], shapes: Sequence[Sequence[int]], index: int
 ) -> dict[int, Sequence[int]]:
-    """The shapes of the tensors that an operator reads, by reference."""
+    """Returns the shapes of the tensors that an operator reads, by reference."""
     return {
         ref: shapes[ref] if ref >= 0 else block["inputs"][-1 - ref]
         for ref in block["operators"][index]["inputs"]
@@ -174,7 +175,7 @@ def _element_size(dtype: str) -> int:
 
 
 def _whole(network: Network, strategy: str, context: Context) -> dict[str, Any]:
-    """The latency of a network as it runs."""
+    """Measures the latency of a whole network."""
     target = Target(context.device, context.dtype, context.threads, context.time_limit)
     runner = IosRunner(network, target, strategy)
     calls = runner.calls()
@@ -182,7 +183,7 @@ def _whole(network: Network, strategy: str, context: Context) -> dict[str, Any]:
 
 
 def _operators(network: Network, context: Context) -> list[dict[str, Any]]:
-    """The different operators of a network, each measured once, alone."""
+    """Measures each distinct operator of a network alone; returns rows."""
     return [
         {
             "operator": name,
@@ -205,7 +206,7 @@ def _kind(operator: Mapping[str, Any]) -> str:
 
 
 def _alone(problem: Problem, context: Context, winograd: bool = True) -> dict[str, Any]:
-    """The work of an operator alone, its latency, and its algorithm if not direct."""
+    """Measures one operator; returns its work, latency and non-direct algorithm."""
     (operator,) = problem.block["operators"]
     (work,) = work_of(problem.block)
     found = find_schedules(
@@ -232,7 +233,7 @@ def _alone(problem: Problem, context: Context, winograd: bool = True) -> dict[st
 
 
 def _peak(context: Context) -> dict[str, Any]:
-    """The most GFLOP/s of the engine on some large convolutions."""
+    """Measures the engine's highest GFLOP/s on some large convolutions."""
     found = []
     for kernel, size, channels in _LARGE_CONVOLUTIONS:
         convolution = {
@@ -252,7 +253,7 @@ def _peak(context: Context) -> dict[str, Any]:
 
 
 def _bandwidth(context: Context) -> dict[str, Any]:
-    """GB/s of the engine on a large sum."""
+    """Measures the engine's GB/s on a large sum."""
     row = [128, 64]
     elements = _SUM_BYTES / 3 / _element_size(context.dtype)
     image = [round(elements / math.prod(row)), *row]
@@ -263,7 +264,7 @@ def _bandwidth(context: Context) -> dict[str, Any]:
 def _measured(
     operator: Mapping[str, Any], images: Sequence[Sequence[int]], context: Context
 ) -> dict[str, Any]:
-    """Measures an operator that computes all products; `images` are [H,W,C]."""
+    """Measures an operator without minimal filtering; `images` are [H,W,C]."""
     batch = 1 if context.device.startswith("cpu") else _GPU_IMAGES
     block = {
         "version": 1,
@@ -278,7 +279,7 @@ def _measured(
 
 @dataclasses.dataclass(frozen=True)
 class _Total:
-    """Sums over operators, each as often as it is in the network."""
+    """Sums over operators, weighted by their number in the network."""
 
     count: int
     gflop: float
@@ -301,7 +302,7 @@ class _Total:
 
 
 def _by_kind(rows: Sequence[Mapping[str, Any]]) -> dict[str, _Total]:
-    """The operators of each kind together; what takes longest comes first."""
+    """Returns totals by kind of operator; the slowest kind comes first."""
     kinds = collections.defaultdict(list)
     for row in rows:
         kinds[row["kind"]].append(row)

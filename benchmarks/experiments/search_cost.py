@@ -1,4 +1,4 @@
-"""The cost of finding schedules: time of the dynamic program, and measurements."""
+"""The cost of finding schedules: dynamic programming time and measurements."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Latencies on a simulated V100, beside those that the paper's authors measured.
+"""Latencies on a simulated V100, compared with the paper's measurements.
 
 The model's constants are calibrated on the five schedules of each network at batch 1.
-Batch sizes, schedules made for other batches and devices, and pruning are held out, and
-with --calibrate each network in its turn.
+Other batch sizes, schedules made for other batches and devices, and pruning are held
+out. With --calibrate, each network in turn is held out, too.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from benchmarks.simulated_gpu import DEVICES, SimulatedDevice
 from ios_tf.model.network import Network
 from ios_tf.scheduler import Pruning, Schedule
 
-_WIDEST = "3,8"  # the pruning that others are compared with
-_FEW = 2  # the order of so many says nothing
+_WIDEST = "3,8"  # the pruning r, s that the others are compared with
+_FEW = 2  # the rank order of so few values says nothing
 
 
 @dataclasses.dataclass(frozen=True)
 class Ratio:
-    """A ratio of latencies that both the model and the paper have.
+    """A ratio of latencies that both the model and the paper provide.
 
     Attributes:
-      kind: what ratios it is counted with.
-      name: what it is.
-      predicted, published: the ratio.
+      kind: the group of ratios that this ratio is summarized with.
+      name: description of the ratio.
+      predicted, published: the ratio by the model and by the paper.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class Ratio:
 
     @property
     def error(self) -> float:
-        """How much too large the prediction is, as a fraction."""
+        """The relative error of the prediction; positive if it is too large."""
         return self.predicted / self.published - 1
 
 
@@ -163,9 +163,9 @@ class Simulated(Experiment):
 
 
 def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
-    """Spearman's: the correlation of ranks, equal values having their mean rank.
+    """Returns Spearman's rank correlation; equal values have their mean rank.
 
-    Not a number where all values of one are equal.
+    The result is NaN if all values of `a` or of `b` are equal.
     """
 
     def ranks(values: Sequence[float]) -> np.ndarray:
@@ -184,7 +184,7 @@ def _constants(device: SimulatedDevice) -> dict[str, float]:
 
 
 def _latencies(parts: SearchParts, device: SimulatedDevice) -> dict[str, float]:
-    """Latencies in ms by strategy."""
+    """Returns latencies in ms by strategy."""
     return parts.latencies_ms(device, parts.all_schedules(device))
 
 
@@ -195,7 +195,7 @@ def _predictions(
     devices: Mapping[str, SimulatedDevice],
     paper: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Latencies in ms of all that the paper has of a network, on a V100 and a K80."""
+    """Returns ms of a network, on a V100 and a K80, for all results in the paper."""
     v100 = devices["v100"]
     name = paper_name(network.name)
     special = paper.get(f"specialization_{name}", {})
@@ -236,14 +236,14 @@ def _at_batch(network: Network, size: int, device: SimulatedDevice) -> dict[str,
 def _by_schedules_of_others(
     network: Network, sizes: Sequence[int], device: SimulatedDevice
 ) -> list[list[float]]:
-    """Latencies in ms at each batch size, by the schedules found for each."""
+    """Returns ms: a row per batch size, a column per size that was optimised for."""
     at = [SearchParts(network.with_batch(size)) for size in sizes]
     best = [parts.schedules(device) for parts in at]
     return [[parts.latency_ms(device, other) for other in best] for parts in at]
 
 
 def _schedules(paper: Mapping[str, Any], network: str) -> dict[str, float]:
-    """The paper's latencies of a network by our names of strategies."""
+    """Returns the paper's latencies of a network by our strategy names."""
     published = paper.get("schedules_batch_1", {}).get(paper_name(network))
     if not published:
         return {}
@@ -253,7 +253,7 @@ def _schedules(paper: Mapping[str, Any], network: str) -> dict[str, float]:
 def _speedups(
     network: str, predicted: Mapping[str, float], paper: Mapping[str, Any]
 ) -> list[Ratio]:
-    """The speedups over sequential at batch 1, as far as they are published."""
+    """Returns the published speedups over sequential at batch 1."""
     published = _schedules(paper, network)
     return [
         Ratio(
@@ -270,7 +270,7 @@ def _speedups(
 def _held_out(
     network: str, found: Mapping[str, Any], paper: Mapping[str, Any]
 ) -> Iterator[Ratio]:
-    """Ratios that the constants were not fitted to."""
+    """Yields ratios that the constants were not fitted to."""
     name = paper_name(network)
     special = paper.get(f"specialization_{name}", {})
     for size, row in found["batch_sizes"].items():
@@ -315,7 +315,7 @@ def _other_batches(
 def _other_devices(
     predicted: Mapping[str, Latencies], published: Mapping[str, Latencies]
 ) -> Iterator[Ratio]:
-    """By device: latencies by the schedules for each."""
+    """Yields ratios across devices, from latencies by device and schedule."""
     made_for = {device: f"optimised_for_{device}" for device in ("k80", "v100")}
 
     def of_both(latencies: Mapping[str, Latencies]) -> float:
@@ -340,7 +340,7 @@ def _other_devices(
 
 
 def _summary(results: Mapping[str, Any], paper: Mapping[str, Any]) -> Table:
-    """How well the model predicts, first what it was calibrated on."""
+    """Returns how well the model predicts; the calibrated ratios come first."""
     by_kind: dict[str, list[Ratio]] = {}
     rows = []
     for network, found in results["networks"].items():
@@ -348,7 +348,7 @@ def _summary(results: Mapping[str, Any], paper: Mapping[str, Any]) -> Table:
         if speedups:
             by_kind.setdefault(speedups[0].kind, []).extend(speedups)
             published = _schedules(paper, network)
-            # As many digits as are published, so that what is equal there may be here.
+            # Round to the published digits, so that ties there can be ties here.
             predicted = {s: round(v, 2) for s, v in found["schedules"].items()}
             order = rank_correlation(list(predicted.values()), list(published.values()))
             rows.append(_summary_row(short_name(network), order, speedups))

@@ -1,4 +1,4 @@
-"""Schedules run where they were not made for."""
+"""Runs schedules at batch sizes and on devices that they were not optimised for."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Specialization(Experiment):
 def _schedules(
     record: Record, name: str, size: int, network: Network
 ) -> dict[str, Schedule]:
-    """Another device's schedules of a network; none if it has not searched any."""
+    """Returns another device's schedules of a network; empty if it has none."""
     searched = record.results["networks"].get(name, {}).get("schedules", {})
     if str(size) not in searched:
         return {}

@@ -1,10 +1,10 @@
-"""How busy the device is over the time of one run.
+"""Shows how busy the device is in the course of one run.
 
-Each stage is run again and again, alone, while its use of the device is observed; one
-after the other the stages make the run. On a CPU: the cores that are busy, by the
-processor time of the process, in which threads that wait for others by spinning count
-as busy; what they get done is the other curve. On a GPU: the share of the warps that
-are active (SM occupancy), by NVML.
+Each stage runs repeatedly, alone, while its use of the device is observed. The stages
+in sequence make up the run. On a CPU, the quantity is the number of busy cores, from
+the processor time of the process. Spinning threads count as busy, so a second curve
+shows the work done. On a GPU, the quantity is the share of active warps (SM occupancy),
+from NVML.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class _Probe(Protocol):
 
     Attributes:
       quantity: its name.
-      most: the largest it can be.
-      observed_ms: for how long it should be, and with --quick.
+      most: the largest possible value.
+      observed_ms: how long to observe by default, and with --quick.
     """
 
     quantity: str
@@ -128,14 +128,14 @@ class _Probe(Protocol):
     observed_ms: tuple[float, float]
 
     def start(self) -> None:
-        """Begins."""
+        """Begins the observation."""
 
     def stop(self) -> float:
-        """Ends; gives the mean."""
+        """Ends the observation; returns the mean."""
 
 
 class _CoresProbe:
-    """Busy cores: processor time over time."""
+    """Busy cores: processor time over wall time."""
 
     quantity = "busy cores"
     observed_ms = (100.0, 20.0)
@@ -153,11 +153,11 @@ class _CoresProbe:
 
 
 class _WarpsProbe:
-    """Active warps of all there could be, by NVML's GPU performance monitoring."""
+    """Share of possible warps that are active, by NVML's performance monitoring."""
 
     quantity = "SM occupancy"
     most = 1.0
-    observed_ms = (250.0, 150.0)  # NVML wants 100 between samples
+    observed_ms = (250.0, 150.0)  # NVML needs 100 ms between samples
 
     def __init__(self, device: str) -> None:
         try:
@@ -194,7 +194,7 @@ def _probe(device: str) -> _Probe:
 
 
 def _ordinal(device: str) -> int:
-    """NVML's number of a GPU; it does not know CUDA_VISIBLE_DEVICES."""
+    """Returns NVML's number of a GPU; NVML ignores CUDA_VISIBLE_DEVICES."""
     number = Target(device).ordinal
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     if number < len(visible) and visible[number].isdecimal():
@@ -209,7 +209,7 @@ def _observe(
     probe: _Probe,
     quick: bool,
 ) -> dict[str, float]:
-    """Latency in ms, use of the device, and work in operations per ns, of a stage."""
+    """Returns a stage's latency in ms, device use, and work in operations per ns."""
     schedule = [schedule_json(Schedule((stage,)))]
     once_ms = float(profiler.measure(schedule, 2, 1, 3).min())
     number = max(1, round(probe.observed_ms[quick] / max(once_ms, 1e-4)))
@@ -226,7 +226,7 @@ def _observe(
 
 
 def _means(stages: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The sum of the latencies, and means over time."""
+    """Returns the sum of the latencies, and time-weighted means of the rest."""
     total = sum(stage["ms"] for stage in stages)
     return {
         "ms": total,

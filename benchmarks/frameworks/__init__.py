@@ -1,1 +1,1 @@
-"""Blocks on other frameworks' own operators: what the peers of the engine run."""
+"""Runs blocks on other frameworks' operators: the peers of the engine."""

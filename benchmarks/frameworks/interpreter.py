@@ -1,6 +1,6 @@
 """One interpreter from a block's JSON (cc/core/ir/block.h) to a framework's operators.
 
-So every peer runs the very same network.
+All peers use it, so that they run the same network.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def run(
     weights: Sequence[Sequence[Any]],
     inputs: Sequence[Any],
 ) -> list[Any]:
-    """Computes a block, or traces it where the operators do that.
+    """Computes a block, or traces it if the framework's operators trace.
 
     Args:
-      ops: the framework.
+      ops: the framework's operators.
       block: the block's JSON object.
-      weights: of each operator, made by `ops.weight`.
+      weights: weights of each operator, made by `ops.weight`.
       inputs: the block's inputs, made by `ops.tensor`.
 
     Returns:
@@ -52,7 +52,7 @@ def run(
 
 
 def activate(ops: Ops, operator: Mapping[str, Any], x: Any) -> Any:
-    """`x` after the activation of an operator, a JSON object."""
+    """Applies the activation of an operator, which is a JSON object."""
     name = operator.get("activation", "none")
     if name == "none":
         return x
@@ -68,7 +68,7 @@ def compute(
     weights: Sequence[Sequence[np.ndarray]],
     inputs: Sequence[np.ndarray],
 ) -> list[np.ndarray]:
-    """`run` from arrays to arrays, with channels last."""
+    """Calls `run` on arrays and returns arrays, with channels last."""
     loaded = [[ops.weight(array) for array in arrays] for arrays in weights]
     tensors = [ops.tensor(array) for array in inputs]
     return [ops.array(output) for output in run(ops, block, loaded, tensors)]
@@ -76,7 +76,7 @@ def compute(
 
 @dataclasses.dataclass(frozen=True)
 class _Call:
-    """One operator with what it reads; shapes are of the first input and the output."""
+    """One operator and its inputs; shapes are of the first input and the output."""
 
     ops: Ops
     operator: Mapping[str, Any]
@@ -92,7 +92,7 @@ class _Call:
         return activate(self.ops, self.operator, x)
 
     def finished(self, x: Any) -> Any:
-        """`x` with residual and activation."""
+        """Returns `x` with residual and activation applied."""
         if self.get("residual", False):
             x = self.ops.add(x, self.read[-1])
         return self.activated(x)
@@ -119,7 +119,7 @@ class _Call:
         return Window(kernel, strides, dilations, tuple(around), name, image, output)
 
 
-# Activation::Defaults of cc/core/ir/block.cc.
+# The defaults of Activation::Defaults in cc/core/ir/block.cc.
 _PARAMETERS = {
     "swish": (1.0, 0.0),
     "elu": (1.0, 0.0),

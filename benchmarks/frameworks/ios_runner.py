@@ -1,4 +1,4 @@
-"""The engine as a runner."""
+"""Runner on the engine."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class IosRunner(Runner):
             for program, arrays_in in zip(self._programs, inputs, strict=True)
         ]
         self._gpu = None if target.kind == "cpu" else GpuMemory(target.ordinal)
-        # Arrays on the host would be copied to and fro.
+        # Use GPU memory, because host arrays would be copied in every run.
         self._addresses = [
             [self._gpu.allocate(y.nbytes) for y in ys] if self._gpu else []
             for ys in self._outputs
@@ -73,14 +73,14 @@ class IosRunner(Runner):
         outputs: Sequence[np.ndarray],
         addresses: Sequence[int],
     ) -> Callable[[], None]:
-        """A run of a region; on a GPU it returns before it is done."""
+        """Returns a function that runs a region; on a GPU, the run is asynchronous."""
         if self._gpu is None:
             return program.bind(inputs, outputs)
         given = [(self._gpu.upload(x), x.shape) for x in inputs]
         return program.bind_device(given, addresses, self._gpu.stream)
 
     def algorithms(self) -> list[str]:
-        """The different algorithms of convolutions that are not direct."""
+        """Returns the distinct algorithms of convolutions that are not direct."""
         return sorted({a for s in self._schedules for a in s.get("algorithms", ())})
 
     def run(self) -> None:

@@ -1,4 +1,4 @@
-"""Blocks as ONNX models, for the runtimes that read those."""
+"""Blocks as ONNX models, for runtimes that read ONNX."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TYPES = {
     "float32": onnx.TensorProto.FLOAT,
     "float16": onnx.TensorProto.FLOAT16,
 }
-# The activations that are one operator of ONNX.
+# The activations that are a single ONNX operator.
 _ACTIVATIONS = {
     "relu": "Relu",
     "sigmoid": "Sigmoid",
@@ -38,15 +38,15 @@ _ACTIVATIONS = {
 def model_of(
     block: Mapping[str, Any], weights: Sequence[Sequence[np.ndarray]], dtype: str
 ) -> onnx.ModelProto:
-    """The ONNX model of a block.
+    """Returns the ONNX model of a block.
 
     Args:
       block: the block's JSON object.
-      weights: of each operator, in TensorFlow's layouts (WeightShapes).
-      dtype: of everything: "float32" or "float16".
+      weights: weights of each operator, in TensorFlow's layouts (WeightShapes).
+      dtype: type of all tensors: "float32" or "float16".
 
     Returns:
-      The model: inputs "input0", … and outputs "output0", …, [N,C,H,W] or [N,C].
+      A model with inputs "input0", … and outputs "output0", …, [N,C,H,W] or [N,C].
     """
     ops = OnnxOps(dtype)
     inputs = [f"input{i}" for i in range(len(block["inputs"]))]
@@ -71,15 +71,15 @@ def model_of(
 
 
 def channels_first(shape: Sequence[int]) -> list[int]:
-    """[N,C,H,W] of [N,H,W,C]; other shapes as they are."""
+    """Returns [N,C,H,W] for [N,H,W,C]; other shapes stay unchanged."""
     return [shape[i] for i in (0, 3, 1, 2)] if len(shape) == 4 else list(shape)
 
 
 class OnnxOps:
-    """Ops that add nodes to a graph; tensors are names.
+    """Ops that add nodes to a graph; tensors are represented by their names.
 
     Attributes:
-      nodes, constants: the graph's, so far.
+      nodes, constants: nodes and constants added to the graph so far.
     """
 
     def __init__(self, dtype: str = "float32") -> None:
@@ -88,7 +88,7 @@ class OnnxOps:
         self.constants: list[onnx.TensorProto] = []
 
     def tensor(self, array: np.ndarray) -> np.ndarray:
-        """[N,C,H,W] or [N,C], to be fed."""
+        """Returns an array [N,C,H,W] or [N,C] to feed."""
         if array.ndim == 4:
             array = array.transpose(0, 3, 1, 2)
         return np.ascontiguousarray(array, self._dtype)
@@ -162,7 +162,7 @@ class OnnxOps:
             pads[[axis, axis + 4]] = first, last
             if mode == "reflect":
                 x = self._node("Pad", [x, self._constant(pads)], mode=mode)
-            else:  # which opset 17 does not have
+            else:  # opset 17 lacks this mode
                 parts = [x]
                 if first:
                     parts.insert(0, self._flipped(x, axis, first - 1, -(2**31)))
@@ -172,7 +172,7 @@ class OnnxOps:
         return x
 
     def _flipped(self, x: str, axis: int, start: int, end: int) -> str:
-        """Cells from `start` down to, but without, `end`."""
+        """Returns the cells from `start` down to `end` (exclusive), reversed."""
         bounds = [
             self._constant(np.array([value], np.int64))
             for value in (start, end, axis, -1)
@@ -276,7 +276,7 @@ class OnnxOps:
         return self._composed(name, x, alpha)
 
     def _composed(self, name: str, x: str, alpha: float) -> str:
-        """An activation that is several operators of ONNX."""
+        """Builds an activation from several ONNX operators."""
 
         def node(kind: str, y: str) -> str:
             return self._node(kind, [y])

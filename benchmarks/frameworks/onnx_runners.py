@@ -23,7 +23,7 @@ class _OnnxRunner(FunctionRunner):
         self.ops = onnx_ops.OnnxOps(self.target.dtype)
 
     def model(self, data: Data) -> bytes:
-        """The region as a serialized ONNX model."""
+        """Returns the region as a serialized ONNX model."""
         model = self._onnx.model_of(data.block, data.weights, self.target.dtype)
         return model.SerializeToString()
 
@@ -42,7 +42,7 @@ class OnnxRuntimeRunner(_OnnxRunner):
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = self.target.threads
-        if self.parallel:  # as many threads in all: each operator has one
+        if self.parallel:  # the same number of threads: one per operator
             options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
             options.inter_op_num_threads = self.target.threads
             options.intra_op_num_threads = 1
@@ -151,8 +151,8 @@ class TensorRtRunner(_OnnxRunner):
             shape = tuple(context.get_tensor_shape(f"output{i}"))
             outputs.append(torch.empty(shape, dtype=inputs[0].dtype, device="cuda"))
             context.set_tensor_address(f"output{i}", outputs[-1].data_ptr())
-        # A CUDA graph, as the engine's regions and PyTorch's networks are. In the call
-        # before, TensorRT makes what cannot be captured.
+        # Capture a CUDA graph, as the engine and PyTorch do. The call before it lets
+        # TensorRT make the objects that cannot be created during a capture.
         stream = torch.cuda.Stream()
         context.execute_async_v3(stream.cuda_stream)
         torch.cuda.synchronize()
@@ -164,7 +164,7 @@ class TensorRtRunner(_OnnxRunner):
             graph.replay()
             return outputs
 
-        replay.alive = (compiled, context, inputs)  # as long as the function
+        replay.alive = (compiled, context, inputs)  # keep alive with the function
         return replay
 
     def synchronize(self) -> None:

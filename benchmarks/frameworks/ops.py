@@ -1,6 +1,6 @@
 """The operators that a framework must have to run blocks.
 
-Each framework has one module here, `*_ops`, that implements `Ops`.
+For each framework, one module `*_ops` in this package implements `Ops`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Window:
     Attributes:
       kernel, strides, dilations: [height, width].
       padding: cells around the image: top, bottom, left, right.
-      name: "SAME" or "VALID", as TensorFlow means it, or "EXPLICIT".
-      image, output: [height, width] of what is read and of what it gives.
+      name: "SAME" or "VALID", as in TensorFlow, or "EXPLICIT".
+      image, output: [height, width] of the input and of the output.
     """
 
     kernel: tuple[int, int]
@@ -33,12 +33,12 @@ class Window:
 
     @property
     def symmetric(self) -> bool:
-        """Whether there are as many cells before the image as after it."""
+        """True if the padding before the image equals the padding after it."""
         top, bottom, left, right = self.padding
         return top == bottom and left == right
 
     def cells(self) -> np.ndarray:
-        """How many cells of the image each window covers, float32 [height, width]."""
+        """Returns the number of image cells in each window, float32 [height, width]."""
         axes = []
         before = (self.padding[0], self.padding[2])
         for axis in (0, 1):
@@ -51,12 +51,12 @@ class Window:
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-    """How an image is resized.
+    """The parameters of resizing an image.
 
     Attributes:
       interpolation: "nearest" or "bilinear".
       coordinates: "asymmetric", "half_pixel" or "align_corners" (cc/core/ir/block.h).
-      image, output: [height, width] of what is read and of what it gives.
+      image, output: [height, width] of the input and of the output.
     """
 
     interpolation: str
@@ -65,10 +65,10 @@ class Sampling:
     output: tuple[int, int]
 
     def cells(self, axis: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Gives the lower and upper cell of each row or column of the output, and the
-        upper one's part.
+        """Returns the lower and upper input cells, and the upper cells' weights.
 
-        The arithmetic is TensorFlow's, in float32.
+        Each has one element per row or column of the output. The arithmetic is
+        TensorFlow's, in float32.
         """
         size, count = self.image[axis], self.output[axis]
         scale = np.float32(size) / np.float32(count)
@@ -90,14 +90,14 @@ class Sampling:
 
 
 def resized(x: Any, sampling: Sampling, take: Any, weight: Any, axis: int) -> Any:
-    """`x` resized by indexing.
+    """Resizes `x` by indexing.
 
     Args:
       x: a tensor.
-      sampling: what to do.
-      take: gives cells of a tensor along an axis.
-      weight: makes a tensor of an array.
-      axis: of the height; the width's is the next.
+      sampling: the parameters of resizing.
+      take: returns cells of a tensor along an axis.
+      weight: makes a tensor from an array.
+      axis: the axis of the height; the axis of the width is the next.
     """
     for i in (0, 1):
         lower, upper, part = sampling.cells(i)
@@ -109,81 +109,84 @@ def resized(x: Any, sampling: Sampling, take: Any, weight: Any, axis: int) -> An
 
 
 def mirrored(size: int, before: int, after: int, mode: str) -> np.ndarray:
-    """The cells of a row of `size` that is "reflect"ed or made "symmetric"."""
+    """Returns cell indices of a row of `size` padded by "reflect" or "symmetric"."""
     return np.pad(np.arange(size), (before, after), mode)
 
 
 class Ops(Protocol):
     """The operators of a framework, on tensors of that framework.
 
-    Images are in the layout it likes best, channels first or last; it makes its tensors
-    from arrays with channels last, and arrays of them.
+    Images have the framework's preferred layout, with channels first or last. Arrays
+    have channels last; `tensor` and `array` convert.
     """
 
     def tensor(self, array: np.ndarray) -> Any:
-        """[N,H,W,C] or [N,C] as a tensor of the device."""
+        """Returns an array [N,H,W,C] or [N,C] as a tensor on the device."""
 
     def array(self, tensor: Any) -> np.ndarray:
-        """The way back, float32 or float64."""
+        """Converts a tensor to an array, float32 or float64."""
 
     def weight(self, array: np.ndarray) -> Any:
-        """Filters [kh,kw,C/groups,F], a matrix [I,units] or a vector [C]."""
+        """Converts filters [kh,kw,C/groups,F], a matrix [I,units] or a vector [C]."""
 
     def convolve(
         self, x: Any, filters: Any, bias: Any, window: Window, groups: int
     ) -> Any:
-        """Convolution; `bias` may be None."""
+        """Convolves; `bias` may be None."""
 
     def pool(self, x: Any, kind: str, window: Window) -> Any:
-        """`kind` is "max" or "avg"; cells around the image never count."""
+        """Pools by `kind`, "max" or "avg"; padding cells never count."""
 
     def global_pool(self, x: Any, kind: str, keep: bool) -> Any:
-        """Over height and width, which are kept as 1 or dropped; or the "sum"."""
+        """Reduces height and width by `kind`: "max", "avg" or "sum".
+
+        Keeps the dimensions as 1 if `keep`, and drops them otherwise.
+        """
 
     def pad(self, x: Any, padding: Sequence[int]) -> Any:
-        """Zeros at top, bottom, left and right; negative numbers crop."""
+        """Adds zeros at top, bottom, left and right; negative numbers crop."""
 
     def pad_with(self, x: Any, padding: Sequence[int], mode: str, value: float) -> Any:
-        """Cells at top, bottom, left, right, and before and after the channels.
+        """Adds cells at top, bottom, left, right, and before and after the channels.
 
         `mode` is "constant", "reflect" or "symmetric".
         """
 
     def concat(self, xs: Sequence[Any]) -> Any:
-        """Along channels."""
+        """Concatenates along channels."""
 
     def slice(self, x: Any, offset: int, size: int) -> Any:
-        """Some channels."""
+        """Returns `size` channels from `offset`."""
 
     def add(self, x: Any, y: Any) -> Any:
-        """The sum."""
+        """Returns the sum."""
 
     def multiply(self, x: Any, y: Any) -> Any:
-        """The product; `y` may be [N,1,1,C]."""
+        """Returns the elementwise product; `y` may be [N,1,1,C]."""
 
     def scale(self, x: Any, scale: Any, shift: Any, rank: int) -> Any:
-        """By channel; `rank` is x's."""
+        """Scales and shifts by channel; `rank` is the rank of `x`."""
 
     def matmul(self, x: Any, matrix: Any, bias: Any) -> Any:
-        """[N,I] by [I,units]; `bias` may be None."""
+        """Multiplies [N,I] by [I,units]; `bias` may be None."""
 
     def matmul_maps(self, x: Any, filters: Any, bias: Any) -> Any:
-        """Flattened maps by flattened filters of their size: [N,units]."""
+        """Multiplies flattened maps by flattened filters of their size: [N,units]."""
 
     def convolve_transposed(
         self, x: Any, filters: Any, bias: Any, window: Window
     ) -> Any:
-        """The way back of a convolution from `window.output` to `window.image`.
+        """Computes a transposed convolution from `window.image` to `window.output`.
 
-        `filters` are [kh,kw,C,F]; `window.padding` is cut off, what is negative of it
-        added as zeros.
+        `filters` are [kh,kw,C,F]. `window.padding` is cut off the result; negative
+        padding adds zeros.
         """
 
     def depth_to_space(self, x: Any, size: int) -> Any:
-        """Groups of channels become blocks of size x size cells."""
+        """Moves groups of channels into blocks of size x size cells."""
 
     def space_to_depth(self, x: Any, size: int) -> Any:
-        """The way back."""
+        """Moves blocks of size x size cells into channels."""
 
     def normalize(
         self, x: Any, radius: int, bias: float, alpha: float, beta: float
@@ -191,10 +194,10 @@ class Ops(Protocol):
         """x / (bias + alpha * sum of squares of 2 * radius + 1 channels) ** beta."""
 
     def resize(self, x: Any, sampling: Sampling) -> Any:
-        """To another height and width."""
+        """Resizes to another height and width."""
 
     def softmax(self, x: Any) -> Any:
-        """Over the last dimension of [N,C]."""
+        """Computes softmax over the last dimension of [N,C]."""
 
     def activate(self, name: str, x: Any, alpha: float, beta: float) -> Any:
-        """One of block.h's activations other than "none"."""
+        """Applies an activation of block.h other than "none"."""

@@ -1,4 +1,4 @@
-"""The peers: what benchmarks compare, by name."""
+"""The peers that benchmarks compare, by name."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from ios_tf.model.network import Network
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """A row of the table.
+    """A peer, which is a row of the table.
 
     Attributes:
-      name: in the table.
-      make: the runner of a network.
-      modules: what must be installed.
-      devices: kinds it runs on.
+      name: name in the table.
+      make: makes the runner of a network.
+      modules: modules that must be installed.
+      devices: kinds of devices that the peer runs on.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Peer:
     devices: tuple[str, ...] = ("cpu", "gpu")
 
     def missing(self) -> str:
-        """The modules that are not installed, or ""."""
+        """Returns the modules that are not installed, or ""."""
         return ", ".join(
             name for name in self.modules if importlib.util.find_spec(name) is None
         )
 
     def versions(self) -> dict[str, str]:
-        """Of its modules."""
+        """Returns the versions of the peer's modules."""
         return {
             name: str(getattr(importlib.import_module(name), "__version__", "?"))
             for name in self.modules

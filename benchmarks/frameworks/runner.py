@@ -1,6 +1,6 @@
-"""Runner: a network made ready on the engine or on a peer, to be run and timed.
+"""Runner: a network that the engine or a peer has prepared to run and to time.
 
-Frameworks are imported when a runner is made: a process needs only its own.
+A framework is imported when its runner is made, so that a process needs only its own.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from benchmarks import arrays
 from benchmarks.frameworks.weights import random_weights
 from ios_tf.model.network import Network
 
-# Runs of one measurement together take at least so long.
+# The least total time of the runs in one measurement.
 _LEAST_MS = 30.0
-# Seconds: of waiting for threads to rest, at most, and between looks at them.
+# Seconds: the longest wait for threads to become idle, and the interval of checks.
 _REST, _LOOK = 0.5, 0.005
 
 
 def runs_taking(least_ms: float, once_ms: float) -> int:
-    """How many runs of `once_ms` take some `least_ms` together."""
+    """Returns how many runs of `once_ms` take about `least_ms` together."""
     return max(1, round(least_ms / max(once_ms, 1e-3)))
 
 
 def _come_to_rest() -> None:
-    """Returns when no thread of the process works, or after `_REST` seconds.
+    """Returns when no thread of the process is busy, or after `_REST` seconds.
 
-    Threads of some pools look for work long after the last: ONNX Runtime's for 35 ms.
+    Threads of some pools poll for work long after their last task; ONNX Runtime's
+    threads poll for 35 ms.
     """
     end = time.perf_counter() + _REST
     while time.perf_counter() < end:
@@ -46,10 +47,10 @@ class Target:
     """The target that a network is prepared for.
 
     Attributes:
-      device: as the engine calls it: "cpu", "gpu", "gpu:1,tf32=off".
-      dtype: of all tensors: "float32", "float16", "bfloat16".
-      threads: of the CPU.
-      time_limit: of the engine's search, in seconds; 0: none.
+      device: the engine's name of the device: "cpu", "gpu", "gpu:1,tf32=off".
+      dtype: type of all tensors: "float32", "float16", "bfloat16".
+      threads: number of CPU threads.
+      time_limit: time limit of the engine's search in seconds; 0 means no limit.
     """
 
     device: str = "cpu"
@@ -64,7 +65,7 @@ class Target:
 
     @property
     def ordinal(self) -> int:
-        """Which GPU, of those of its kind."""
+        """The index of the device among devices of its kind."""
         return int(self.device.partition(",")[0].partition(":")[2] or 0)
 
     @property
@@ -74,13 +75,13 @@ class Target:
 
     @property
     def tf32(self) -> bool:
-        """Whether float32 may be rounded to TF32 in products."""
+        """True if products may round float32 to TF32."""
         return not self.device.endswith("tf32=off")
 
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """A region with random weights and inputs, float32, as every runner gets them."""
+    """A region with the random float32 weights and inputs that every runner gets."""
 
     block: Mapping[str, Any]
     weights: Sequence[Sequence[np.ndarray]]
@@ -88,7 +89,7 @@ class Data:
 
 
 def data_of(network: Network, dtype: str) -> list[Data]:
-    """The same numbers in every process; ones that `dtype` represents exactly."""
+    """Returns data for all regions, the same in every process, exact in `dtype`."""
     random = np.random.default_rng(0)
     regions = []
     for region in network.regions:
@@ -109,36 +110,36 @@ class Runner(abc.ABC):
     """A network that is ready to run.
 
     Attributes:
-      notes: what the table should say about it, or "".
+      notes: remarks about the network for the table, or "".
     """
 
     notes = ""
 
     @abc.abstractmethod
     def __init__(self, network: Network, target: Target) -> None:
-        """Compiles, tunes and loads."""
+        """Compiles, tunes and loads the network."""
 
     @abc.abstractmethod
     def run(self) -> None:
-        """Runs all regions once; on a GPU it may return before they are done."""
+        """Runs all regions once; on a GPU, it may return before they are done."""
 
     def synchronize(self) -> None:
-        """Returns when all runs are done."""
+        """Waits until all runs are done."""
         return
 
     @abc.abstractmethod
     def outputs(self) -> list[np.ndarray]:
-        """The outputs of all regions in the latest run, channels last."""
+        """Returns the outputs of all regions in the latest run, channels last."""
 
     def calls(self) -> int:
-        """How many runs make a measurement."""
+        """Returns the number of runs for one measurement."""
         self._timed(3)
         return runs_taking(_LEAST_MS, self._timed(2))
 
     def time(self, calls: int) -> float:
-        """Milliseconds of a run, the mean of so many, after unmeasured ones.
+        """Returns the mean ms of `calls` runs, after unmeasured runs.
 
-        It returns when the process is at rest: who is measured next has the cores.
+        Waits until the process is idle, so that the next measured one has all cores.
         """
         self._timed(max(1, calls // 3))
         milliseconds = self._timed(calls)
@@ -161,7 +162,7 @@ class FunctionRunner(Runner):
         self.start()
         self._functions = []
         regions = data_of(network, target.dtype)
-        while regions:  # weights are large: what is loaded is let go
+        while regions:  # weights are large, so free each region's after use
             self._functions.append(self.function(regions.pop(0)))
         self._results: list[Any] = []
         self.run()
@@ -177,7 +178,7 @@ class FunctionRunner(Runner):
 
     @abc.abstractmethod
     def array(self, tensor: Any) -> np.ndarray:
-        """An output of a function, channels last."""
+        """Converts an output of a function to an array, channels last."""
 
     def run(self) -> None:
         self._results = [function() for function in self._functions]

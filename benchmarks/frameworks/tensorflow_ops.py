@@ -1,4 +1,4 @@
-"""Blocks on TensorFlow's operators."""
+"""Runs blocks on TensorFlow's operators."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TensorFlowOps:
         return tf.cast(tensor, tf.float32).numpy()
 
     def weight(self, array: np.ndarray) -> np.ndarray:
-        """An array, for only those become constants of the function that is traced."""
+        """Returns the array, because only arrays become constants when traced."""
         return array.astype(self._dtype.as_numpy_dtype)
 
     def convolve(
@@ -134,7 +134,8 @@ class TensorFlowOps:
         self, x: Any, filters: Any, bias: Any, window: Window
     ) -> Any:
         top, bottom, left, right = window.padding
-        # Padding of its own is not negative: cells are zeros that a stride leaves out.
+        # The op takes no negative padding, but it fills cells that a stride leaves out
+        # with zeros.
         y = tf.raw_ops.Conv2DBackpropInput(
             input_sizes=[tf.shape(x)[0], *window.output, filters.shape[3]],
             filter=np.swapaxes(filters, 2, 3),

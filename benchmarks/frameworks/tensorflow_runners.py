@@ -1,4 +1,4 @@
-"""TensorFlow as runners."""
+"""Runners on TensorFlow."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TensorFlowRunner(FunctionRunner):
         tf, ops = self._tf, self.ops
         weights = [[ops.weight(w) for w in ws] for ws in data.weights]
         with tf.device(self._device):
-            if self.xla:  # which copies constants again and again, and gains nothing
+            if self.xla:  # XLA copies constants repeatedly without a gain
                 weights = [[tf.constant(w) for w in ws] for ws in weights]
             inputs = [ops.tensor(x) for x in data.inputs]
             function = tf.function(

@@ -1,4 +1,4 @@
-"""Blocks on PyTorch's operators."""
+"""Runs blocks on PyTorch's operators."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ACTIVATIONS = {
     "erfc": lambda x, a, b: torch.erfc(x),
     "sin": lambda x, a, b: torch.sin(x),
 }
-# The ways of resizing that PyTorch has itself.
+# The kinds of resizing that PyTorch supports natively.
 _RESIZES = {
     ("bilinear", "half_pixel"): {"mode": "bilinear", "align_corners": False},
     ("bilinear", "align_corners"): {"mode": "bilinear", "align_corners": True},
@@ -99,7 +99,7 @@ class TorchOps:
 
     def pool(self, x: Any, kind: str, window: Window) -> Any:
         padding = (window.padding[0], window.padding[2])
-        # PyTorch takes no more than half a window.
+        # PyTorch supports padding of at most half a window.
         native = window.symmetric and all(
             2 * cells <= kernel
             for cells, kernel in zip(padding, window.kernel, strict=True)
@@ -166,7 +166,7 @@ class TorchOps:
     def convolve_transposed(
         self, x: Any, filters: Any, bias: Any, window: Window
     ) -> Any:
-        # Of all padding only what is symmetric is PyTorch's own.
+        # PyTorch supports only symmetric padding, so the output is cropped instead.
         y = functional.conv_transpose2d(
             x, filters.transpose(0, 1), bias, window.strides, dilation=window.dilations
         )

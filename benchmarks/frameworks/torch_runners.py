@@ -1,4 +1,4 @@
-"""PyTorch as runners."""
+"""Runners on PyTorch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.frameworks.runner import Data, FunctionRunner
 
 
 class TorchRunner(FunctionRunner):
-    """PyTorch, as it comes."""
+    """PyTorch with its default settings."""
 
     channels_last = False
 
@@ -35,7 +35,7 @@ class TorchRunner(FunctionRunner):
         return self.prepared(self.module(data), inputs)
 
     def module(self, data: Data) -> Any:
-        """A graph module: straight-line code with the weights as its constants."""
+        """Returns a graph module: straight-line code with the weights as constants."""
         ops = self.ops
         weights = [[ops.weight(w) for w in ws] for ws in data.weights]
 

@@ -1,7 +1,7 @@
-"""Random weights under which the outputs of a deep block still tell right from wrong.
+"""Random weights for which the outputs of a deep block still reveal errors.
 
-Were the values to grow or shrink from operator to operator, a softmax at the end would
-give one 1 and otherwise zeros, or the same number everywhere, whatever came before.
+If the values grew or shrank from operator to operator, a softmax at the end would hide
+all errors: it would return a single 1 among zeros, or the same number everywhere.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from benchmarks.frameworks import interpreter
 from benchmarks.frameworks.ops import Sampling, Window
 from ios_tf.native import engine
 
-# The part of an output's second moment that is its bias. Not more, for each convolution
-# takes as much from what the ones before it have to say.
+# The bias's share of an output's second moment. It is small because each convolution
+# reduces the contribution of earlier operators by this share.
 _BIAS = 0.01
-# A standard normal distribution, on a grid.
+# A standard normal distribution on a grid.
 _NORMAL = np.linspace(-6, 6, 241)
 _DENSITY = np.exp(-(_NORMAL**2) / 2)
 _DENSITY /= _DENSITY.sum()
@@ -29,17 +29,17 @@ _DENSITY /= _DENSITY.sum()
 def random_weights(
     block: Mapping[str, Any], random: np.random.Generator
 ) -> list[list[np.ndarray]]:
-    """Weights under which values keep their magnitude, however deep a block is.
+    """Returns weights for which values keep their magnitude in blocks of any depth.
 
-    The outputs of convolutions and matmuls, before residual and activation, and those
-    of scales have a mean square of about 1.
+    The outputs of convolutions and matmuls (before residual and activation) and of
+    scales have a mean square of about 1.
 
     Args:
-      block: the block's JSON object; its inputs are taken to be uniform(-1, 1).
-      random: gives the same weights when it is in the same state.
+      block: the block's JSON object; its inputs are assumed to be uniform(-1, 1).
+      random: the generator; equal states produce equal weights.
 
     Returns:
-      The weights of each operator, float32, as `engine.Program` takes them.
+      The weights of each operator, float32, as for `engine.Program`.
     """
     weights = [
         [random.uniform(-1, 1, shape).astype(np.float32) for shape in shapes]
@@ -52,13 +52,13 @@ def random_weights(
 
 @dataclasses.dataclass(frozen=True)
 class _Values:
-    """A tensor's values, as far as magnitudes depend on them.
+    """Statistics of a tensor's values that determine their magnitude.
 
     Attributes:
-      mean: of all of them.
-      deviations: the values are the mean and a sum of independent ones of mean 0, whose
-        standard deviations these are, by what made them: a tensor that is added twice
-        is twice as large.
+      mean: mean of all values.
+      deviations: standard deviations by source. A value is the mean plus a sum of
+        independent terms of mean 0, one per source. Terms of the same source add up, so
+        a tensor that is added to itself doubles.
       channels: the last dimension.
     """
 
@@ -68,7 +68,7 @@ class _Values:
 
     @classmethod
     def new(cls, mean: float, mean_square: float, channels: int) -> _Values:
-        """Values that have nothing to do with any others."""
+        """Returns values that are independent of all others."""
         variance = max(mean_square - mean**2, 0.0)
         return cls(mean, {object(): variance**0.5}, channels)
 
@@ -82,11 +82,11 @@ class _Values:
 
 
 class _ScalingOps:
-    """Ops that follow the values' magnitude, and scale the weights they get.
+    """Ops that track the values' magnitude, and scale the operators' weights.
 
-    The weights are uniform(-1, 1) when an operator is called, and final afterwards.
-    Means over a window are taken to be as large as its cells: those of one channel have
-    much in common.
+    The weights are uniform(-1, 1) before an operator is called and final afterwards.
+    Means over a window are assumed to be as large as its cells, because the cells of
+    one channel are similar.
     """
 
     def convolve(
@@ -155,7 +155,7 @@ class _ScalingOps:
         bias: np.ndarray | None,
         window: Window,
     ) -> _Values:
-        # Every cell of the input adds a window to the output.
+        # Every cell of the input contributes a window to the output.
         cells = np.prod(window.image) * np.prod(window.kernel) / np.prod(window.output)
         return _product(x, filters, bias, cells * filters.shape[2])
 
@@ -189,7 +189,7 @@ class _ScalingOps:
 def _product(
     x: _Values, weights: np.ndarray, bias: np.ndarray | None, terms: float
 ) -> _Values:
-    """A sum of so many products of values and weights, and of a bias."""
+    """Scales weights and bias for sums of `terms` products; returns the sums."""
     of_bias = 0.0 if bias is None else _BIAS
     _scale_to(weights, (1 - of_bias) / (terms * x.mean_square))
     if bias is not None:
@@ -198,12 +198,12 @@ def _product(
 
 
 def _scale_to(uniform: np.ndarray, mean_square: float) -> None:
-    """Scales uniform(-1, 1), whose mean square is 1/3."""
+    """Scales uniform(-1, 1), whose mean square is 1/3, in place."""
     uniform *= np.float32((3 * mean_square) ** 0.5)
 
 
 def _expm1(x: np.ndarray) -> np.ndarray:
-    """Computes it of numbers below 0 only: of others it could overflow."""
+    """Computes expm1 only for numbers below 0, because others could overflow."""
     return np.expm1(np.minimum(x, 0))
 
 

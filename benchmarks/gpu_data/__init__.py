@@ -1,8 +1,8 @@
-"""Inputs of GPU measurements: the paper's networks without weights, the convolutions
-that cuDNN computes in them, and the plans that cuDNN has for these.
+"""Inputs of GPU measurements.
 
-cuDNN was asked without a GPU. tests/gpu/make_gpu_data.py and tests/gpu/record.py make
-the files.
+They are the paper's networks without weights, the convolutions that cuDNN computes in
+these networks, and cuDNN's plans for the convolutions. The plans were queried without a
+GPU. tests/gpu/make_gpu_data.py and tests/gpu/record.py make the files.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from pathlib import Path
 from typing import Any
 
 _HERE = Path(__file__).resolve().parent
-# In order of worth; the last one is the smallest.
+# The most important network comes first; the last is the smallest.
 NETWORKS = tuple(
     str(_HERE / "networks" / f"{name}.json")
     for name in ("inception_v3", "randwire", "nasnet_a_large", "squeezenet")
 )
 CONVOLUTIONS = str(_HERE / "convolutions.json")
 RECORDINGS = str(_HERE / "recordings")
-# Tensors get channels for what multiplies them, so that convolutions differ: by dtype,
-# where "exact" is float32 without TF32.
+# By dtype: the arithmetic that channels are padded for. The padding, and so the
+# convolutions, depend on it. "exact" is float32 without TF32.
 PADDED_FOR = {
     "float32": "tf32",
     "exact": "exact",
     "float16": "half",
     "bfloat16": "half",
 }
-# Of convolutions that write a part of a larger tensor.
+# Key of the convolutions that write a part of a larger tensor.
 IN_CONCATS = "concats"
 
 
 def recording(directory: str, device: str) -> Path | None:
-    """The file of a GPU's recording, by its name; None if there is none."""
+    """Returns the recording whose name is in the GPU's name, or None."""
     for path in sorted(Path(directory).glob("*.json")):
         if re.search(rf"\b{re.escape(path.stem)}\b", device, re.IGNORECASE):
             return path
@@ -41,12 +41,14 @@ def recording(directory: str, device: str) -> Path | None:
 
 
 def block(one: Mapping[str, Any], batch: int, dtype: str) -> dict[str, Any]:
-    """A convolution as a block, for so many images of a dtype of PADDED_FOR.
+    """Returns a convolution as a block.
 
     Args:
-      one: {"inputs": shapes, "operator": …}; "rest": how many channels the tensor has
-        that it writes a part of, beside its own, and "size": that tensor's height and
-        width.
+      one: {"inputs": shapes, "operator": …}. A convolution that writes a part of a
+        larger tensor also has "rest", the tensor's number of other channels, and
+        "size", its height and width.
+      batch: number of images.
+      dtype: a key of PADDED_FOR.
     """
     inputs = [[batch, *shape[1:]] for shape in one["inputs"]]
     references = [-1 - i for i in range(len(inputs))]
@@ -64,7 +66,7 @@ def block(one: Mapping[str, Any], batch: int, dtype: str) -> dict[str, Any]:
 
 
 def schedule(block: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON of its schedule of one stage, in which its operators are a group."""
+    """Returns the JSON of a schedule with one stage, one group of all operators."""
     group = list(range(len(block["operators"])))
     stage = {"strategy": "concurrent", "groups": [group]}
     return {"version": 1, "stages": [stage]}

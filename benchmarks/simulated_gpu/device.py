@@ -1,36 +1,36 @@
 """Simulated devices: the numbers that latencies are computed from, and their origins.
 
-Rates, bandwidths, multiprocessors and registers are those of NVIDIA's data sheets.
-Four numbers are calibrated, all on the paper's V100 at batch 1, by
-`python -m benchmarks simulated --calibrate`: `launch_ms` and `stage_ms`, which are
-its authors' engine's, and `_STEP_MS` and `_CONTENTION`, which other devices share.
+Rates, bandwidths, multiprocessors and registers come from NVIDIA's data sheets.
+`python -m benchmarks simulated --calibrate` calibrated four numbers on the paper's V100
+at batch 1. `launch_ms` and `stage_ms` are specific to the paper's engine. All devices
+share `_STEP_MS` and `_CONTENTION`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-# Of the memory's bandwidth in data sheets, what copies of large tensors usually reach.
+# Share of the data sheet's memory bandwidth that copies of large tensors usually reach.
 _BANDWIDTH = 0.8
-# Of the bytes per clock of the L2 cache, likewise: an assumption.
+# Share of the L2 cache's bytes per clock that is reached; an assumption.
 _CACHE = 0.7
-# Calibrated: a load from global memory and the barrier after it, on a V100.
+# Calibrated on a V100: time of a load from global memory and the barrier after it.
 _STEP_MS = 0.000418
-# Calibrated.
+# Calibrated; see SimulatedDevice.contention.
 _CONTENTION = 0.58
 
 
 @dataclasses.dataclass(frozen=True)
 class Arithmetic:
-    """How a device multiplies matrices in one precision.
+    """Parameters of a device's matrix products in one precision.
 
     Attributes:
-      flops_per_ms: of the whole device; a multiply-add is two.
-      tiles: rows and columns of the product that one CTA computes, for all kernels
-        there are.
-      depth: how far a CTA goes along the common dimension in one step.
-      element_bytes: of an element in memory.
-      prefetched: steps whose loads are under way at any time.
+      flops_per_ms: rate of the whole device; a multiply-add counts as two.
+      tiles: (rows, columns) of the product that one CTA computes, for each available
+        kernel.
+      depth: elements of the common dimension that a CTA covers in one step.
+      element_bytes: size of an element in memory.
+      prefetched: number of steps whose loads are under way at any time.
     """
 
     flops_per_ms: float
@@ -47,20 +47,21 @@ class SimulatedDevice:
     Attributes:
       single: arithmetic in 32 bits.
       half: arithmetic in 16 bits.
-      bytes_per_ms: memory traffic of the full device.
-      cache_bytes_per_ms: what all multiprocessors together read from the L2 cache;
-        small tiles read more of it for each multiplication.
-      multiprocessors: how many it has.
-      launch_ms: from one kernel of a group to the next.
-      stage_ms: the fork and join of a stage of several groups; one group needs none.
-      accumulators: elements of products that the CTAs on one multiprocessor have in
-        registers, half of all of these: so many CTAs are there at a time.
-      step_ms: from the loads of a CTA's step to their use; other CTAs compute
-        meanwhile.
-      contention: how much of the longest lane's time what runs beside it takes. 0: what
-        it takes at the full device's speed; 1: what it takes alone; the geometric mean
-        with these weights between.
-      lanes: groups that run side by side.
+      bytes_per_ms: memory bandwidth of the full device.
+      cache_bytes_per_ms: rate at which all multiprocessors together read the L2 cache.
+        Small tiles read more bytes per multiplication.
+      multiprocessors: number of multiprocessors.
+      launch_ms: time from one kernel of a group to the next.
+      stage_ms: time of the fork and join of a stage with several groups; a stage with
+        one group needs neither.
+      accumulators: product elements that the CTAs on one multiprocessor keep in
+        registers. They take half of the registers and limit the resident CTAs.
+      step_ms: time from the loads of a CTA's step to their use; other CTAs compute
+        during this time.
+      contention: weight that determines how much the other lanes delay the longest
+        lane. 0: by their time at the full device's speed; 1: by their time alone;
+        between: by the weighted geometric mean of both.
+      lanes: number of groups that run concurrently.
     """
 
     single: Arithmetic
@@ -76,13 +77,14 @@ class SimulatedDevice:
     lanes: int = 16
 
     def arithmetic(self, dtype: str) -> Arithmetic:
-        """That of an element type."""
+        """Returns the arithmetic for an element type."""
         return self.single if dtype == "float32" else self.half
 
 
-# The tiles are in the names of cuDNN's kernels, as profilers show them:
-# volta_scudnn_128x64, ..._tilesize64x64x32_stage4. Tensor cores' CTAs load as many
-# steps ahead as "stage" says, less the one that they compute; the others one.
+# The tile sizes come from the names of cuDNN's kernels, as profilers show them:
+# volta_scudnn_128x64, ..._tilesize64x64x32_stage4. CTAs on tensor cores load ahead one
+# step fewer than "stage" says, because they compute that step. Other CTAs load one step
+# ahead.
 _CUDA_CORE_TILES = ((128, 128), (128, 64), (128, 32), (64, 64), (32, 32))
 _TENSOR_CORE_TILES = (
     (256, 128),
@@ -94,9 +96,9 @@ _TENSOR_CORE_TILES = (
 )
 
 DEVICES = {
-    # H200 SXM: 494 TFLOPS in TF32, 989 in 16 bits, 4.8 TB/s. That it has as many bytes
-    # of L2 a clock as the A100, 5120, is an assumption; so are launches from a CUDA
-    # graph, here and there: there was nothing to calibrate them on.
+    # H200 SXM: 494 TFLOPS in TF32, 989 in 16 bits, 4.8 TB/s. We assume the L2 bandwidth
+    # of the A100, 5120 bytes per clock. The launch times of both GPUs, from a CUDA
+    # graph, are also assumptions: there was nothing to calibrate them on.
     "h200": SimulatedDevice(
         Arithmetic(494e9, _TENSOR_CORE_TILES, 32, 4, prefetched=3),
         Arithmetic(989e9, _TENSOR_CORE_TILES, 64, 2, prefetched=3),
@@ -116,8 +118,8 @@ DEVICES = {
         launch_ms=0.0025,
         stage_ms=0.005,
     ),
-    # V100 SXM2: 15.7 TFLOPS, 125 on tensor cores, 0.9 TB/s, 2048 bytes of L2 a clock.
-    # Launches are calibrated: those of the authors' engine, on streams.
+    # V100 SXM2: 15.7 TFLOPS, 125 on tensor cores, 0.9 TB/s, 2048 L2 bytes per clock.
+    # The launch times are calibrated on the paper's engine, which uses streams.
     "v100": SimulatedDevice(
         Arithmetic(15.7e9, _CUDA_CORE_TILES, 8, 4),
         Arithmetic(125e9, _TENSOR_CORE_TILES, 32, 2),
@@ -127,9 +129,9 @@ DEVICES = {
         launch_ms=0.0099,
         stage_ms=0.0177,
     ),
-    # One of the two GPUs of a K80: 4.37 TFLOPS, 0.24 TB/s, twice the registers of the
-    # others and no faster arithmetic in 16 bits; 512 bytes of L2 a clock are an
-    # assumption. Launches as on the V100.
+    # One of the two GPUs of a K80: 4.37 TFLOPS, 0.24 TB/s. It has twice the registers
+    # of the others, and its 16-bit arithmetic is not faster. 512 L2 bytes per clock are
+    # an assumption. The launch times are as on the V100.
     "k80": SimulatedDevice(
         Arithmetic(4.37e9, _CUDA_CORE_TILES, 8, 4),
         Arithmetic(4.37e9, _CUDA_CORE_TILES, 8, 2),

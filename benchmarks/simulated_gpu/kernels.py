@@ -1,16 +1,17 @@
-"""Kernels of operators on a simulated device: how long they take alone, and what of it.
+"""Kernels of operators on a simulated device: their times, and the resources they use.
 
-A convolution is an implicit product of matrices: as many rows as the output has pixels,
-as many columns as filters, and window * channels in common. CTAs compute it by tiles,
-in steps along the common dimension; the first step only loads. In the time of a step a
-multiprocessor computes the tiles of all CTAs it has, or reads their operands from the
-L2 cache, or one of them waits for its loads and computes, whichever takes longest. CTAs
-run in waves. Of the device's tiles the fastest is taken, as cuDNN's heuristics and the
-engine's search of plans do.
+A convolution is an implicit product of matrices. Its result has one row per output
+pixel and one column per filter; the common dimension is window * channels. CTAs compute
+the product by tiles, in steps along the common dimension. The first step only loads.
+The time of a step is the longest of three: a multiprocessor computes the tiles of all
+its CTAs, it reads their operands from the L2 cache, or one CTA waits for its loads and
+computes. CTAs run in waves. The model takes the fastest of the device's tiles, as
+cuDNN's heuristics and the engine's search of plans do.
 
-Everything else - pools, sums, depthwise convolutions - moves bytes, at a share of the
-bandwidth if it has fewer CTAs than the device has multiprocessors. Weights are read,
-too. A concat takes nothing: what it joins is written where it belongs.
+All other operators, such as pools, sums and depthwise convolutions, move bytes. An
+operator with fewer CTAs than the device has multiprocessors gets only a share of the
+bandwidth. Reading weights counts, too. A concat takes no time, because its inputs are
+written in place.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import NamedTuple
 from benchmarks.simulated_gpu.device import Arithmetic, SimulatedDevice
 from ios_tf.scheduler.problem import Problem
 
-# Output elements of a CTA that moves bytes: 256 threads, each of four elements.
+# Output elements of a CTA that moves bytes: 256 threads with four elements each.
 _CTA_ELEMENTS = 1024
 _PRODUCTS = ("conv2d", "conv2d_transpose", "matmul")
 _VIEWS = ("concat", "slice")
@@ -32,9 +33,9 @@ class Kernel(NamedTuple):
     """The time of one kernel in ms, without its launch.
 
     Attributes:
-      alone_ms: with the device for itself.
-      compute_ms: of the device's arithmetic, if its CTAs fill the device.
-      bytes_ms: of the device's bandwidth.
+      alone_ms: time if the kernel has the device to itself.
+      compute_ms: time of its arithmetic if its CTAs fill the device.
+      bytes_ms: time of its memory traffic at the device's full bandwidth.
     """
 
     alone_ms: float
@@ -46,9 +47,9 @@ class Product(NamedTuple):
     """A product of matrices, or several equal ones.
 
     Attributes:
-      rows, columns: of the result.
+      rows, columns: size of the result.
       common: the dimension that is summed over.
-      copies: how many: the groups of a convolution.
+      copies: number of equal products: the groups of a convolution.
     """
 
     rows: int
@@ -58,7 +59,7 @@ class Product(NamedTuple):
 
 
 def kernels_of(problem: Problem, op: int, device: SimulatedDevice) -> list[Kernel]:
-    """The kernels of an operator, one after the other."""
+    """Returns the kernels of an operator in execution order."""
     operator = problem.block["operators"][op]
     elements = math.prod(problem.shapes[op])
     channels = problem.shapes[op][-1]
@@ -69,7 +70,7 @@ def kernels_of(problem: Problem, op: int, device: SimulatedDevice) -> list[Kerne
         return []
     if operator["type"] == "sepconv":
         pixels = elements // channels
-        # Both of its parts are in its work: channels * (window + filters) a pixel.
+        # `flops` covers both parts: channels * (window + filters) per pixel.
         between = problem.flops[op] // (2 * pixels * (window + channels))
         return [
             make.moving(pixels * between, read + between * (pixels + window)),
@@ -88,7 +89,7 @@ def kernels_of(problem: Problem, op: int, device: SimulatedDevice) -> list[Kerne
 def merged_kernel(
     problem: Problem, group: Sequence[int], device: SimulatedDevice
 ) -> Kernel:
-    """The kernel of a merge: all filters, padded to the largest window, in one."""
+    """Returns the one kernel of a merge: all filters, padded to the largest window."""
     first = group[0]
     filters = sum(problem.shapes[op][-1] for op in group)
     pixels = math.prod(problem.shapes[first][:-1])
@@ -100,7 +101,7 @@ def merged_kernel(
 
 
 class _Maker:
-    """Makes kernels for one device and one type of elements."""
+    """Makes kernels for one device and one element type."""
 
     def __init__(self, device: SimulatedDevice, dtype: str) -> None:
         self._device = device
@@ -108,14 +109,14 @@ class _Maker:
         self._elements_per_ms = device.bytes_per_ms / self._arithmetic.element_bytes
 
     def moving(self, written: int, moved: int) -> Kernel:
-        """One that reads and writes `moved` elements, and computes next to nothing."""
+        """Returns a kernel that moves `moved` elements and computes almost nothing."""
         bytes_ms = moved / self._elements_per_ms
         ctas = math.ceil(written / _CTA_ELEMENTS)
         occupancy = min(1.0, ctas / self._device.multiprocessors)
         return Kernel(bytes_ms / occupancy, 0.0, bytes_ms)
 
     def product(self, product: Product, read: int) -> Kernel:
-        """One that multiplies what it reads by weights."""
+        """Returns a kernel that multiplies `read` input elements by weights."""
         rows, columns, common, copies = product
         moved = read + copies * columns * (rows + common)
         bytes_ms = moved / self._elements_per_ms
@@ -132,7 +133,7 @@ def tiled_ms(
     arithmetic: Arithmetic,
     device: SimulatedDevice,
 ) -> tuple[float, float]:
-    """Milliseconds of a product by tiles of one size: alone, and in a full device."""
+    """Returns the ms of a product with one tile size: alone, and on a full device."""
     rows, columns = tile
     multiprocessors = device.multiprocessors
     resident = max(1, device.accumulators // (rows * columns))
@@ -144,7 +145,7 @@ def tiled_ms(
     waiting_ms = device.step_ms / arithmetic.prefetched
 
     def step_ms(ctas: int) -> float:
-        """The time of a step of each CTA on a multiprocessor."""
+        """Returns the ms of one step of all `ctas` CTAs on a multiprocessor."""
         return max(waiting_ms + own_ms, ctas * own_ms)
 
     steps = math.ceil(product.common / arithmetic.depth) + 1
@@ -159,18 +160,18 @@ def tiled_ms(
 
 
 def _common(problem: Problem, op: int) -> int:
-    """The terms of an output element's sum."""
+    """Returns the number of products that are summed per output element."""
     return math.ceil(problem.flops[op] / (2 * math.prod(problem.shapes[op])))
 
 
 def _window(problem: Problem, group: Iterable[int]) -> int:
-    """The smallest window that has room for the kernels of all."""
+    """Returns the area of the smallest window that covers the kernels of all."""
     kernels = [problem.block["operators"][op].get("kernel", (1, 1)) for op in group]
     return math.prod(max(sizes) for sizes in zip(*kernels, strict=True))
 
 
 def _elements_read(problem: Problem, op: int) -> int:
-    """The elements of an operator's inputs."""
+    """Returns the number of elements of an operator's inputs."""
     block_inputs = problem.block["inputs"]
     return sum(
         math.prod(problem.shapes[ref] if ref >= 0 else block_inputs[-1 - ref])

@@ -2,12 +2,13 @@
 
 The latency of a stage is
 
-    fork and join, of several groups + longest lane + what the other lanes take of it
+    fork and join, if it has several groups + longest lane + time lost to other lanes
 
-A lane takes the launches of its kernels and what each takes alone; groups go to lanes
-longest first. Where the CTAs of other lanes find free multiprocessors and bandwidth
-they take little of the longest lane's time, but not less than their work at the full
-device's speed; see `SimulatedDevice.contention`. A merge is one operator.
+The time of a lane is the sum of its kernels' launches and their times alone. Groups are
+assigned to lanes, the longest first. The other lanes slow down the longest lane little
+if their CTAs find free multiprocessors and bandwidth. They cost at least the time of
+their work at the full device's speed; see `SimulatedDevice.contention`. A merge is one
+operator.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from ios_tf.scheduler.schedule import Stage, Strategy
 
 
 class SimulatedCostModel:
-    """Deterministic stage latencies of a simulated device. A LaneCostModel."""
+    """Deterministic stage latencies of a simulated device (a LaneCostModel)."""
 
     lanes_divide_device = False
 
     def __init__(self, device: SimulatedDevice) -> None:
         self.device = device
         self.lanes = device.lanes
-        self._loads: dict[str, list[_Load]] = {}  # block signature -> its operators'
+        self._loads: dict[str, list[_Load]] = {}  # by block signature
 
     def group_latency(
         self, problem: Problem, group: tuple[int, ...], lanes: int
     ) -> float:
-        """The latency in ms of a group alone; every lane has the whole device."""
+        """Returns the latency in ms of a group that has the whole device."""
         return self.stage_latency(problem, Stage(Strategy.CONCURRENT, (group,)))
 
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
@@ -52,7 +53,7 @@ class SimulatedCostModel:
         return self.device.stage_ms + longest.lane_ms + beside_ms
 
     def _beside_ms(self, others: _Load) -> float:
-        """The time that the other lanes add to the longest one's."""
+        """Returns the ms that the other lanes add to the longest lane's time."""
         full_ms = max(others.compute_ms, others.bytes_ms)
         if not full_ms:
             return 0.0
@@ -75,10 +76,10 @@ class SimulatedCostModel:
 
 
 class _Load(NamedTuple):
-    """The time of kernels in ms, one after the other; see Kernel.
+    """The total time in ms of consecutive kernels; see Kernel.
 
     Attributes:
-      lane_ms: of a lane that has the device for itself, with their launches.
+      lane_ms: time of a lane that has the device to itself, including launches.
     """
 
     lane_ms: float
@@ -92,7 +93,7 @@ def _sum(loads: Iterable[_Load]) -> _Load:
 
 
 def _on_lanes(groups: Sequence[_Load], lanes: int) -> Sequence[_Load]:
-    """The loads of the lanes, longest group first, each on the emptiest lane."""
+    """Assigns groups to the least loaded lane, longest first; returns lane loads."""
     if len(groups) <= lanes:
         return groups
     loads = [_Load(0.0, 0.0, 0.0, 0.0)] * lanes

@@ -13,7 +13,7 @@ from ios_tf.models.calibration import structured
 
 
 def googlenet_lrn() -> Model:
-    """GoogLeNet: no batch norm, local response normalisation."""
+    """GoogLeNet: local response normalisation instead of batch norms."""
 
     def conv(x, filters, kernel, strides=1):
         return layers.Conv2D(filters, kernel, strides, "same", activation="relu")(x)
@@ -22,7 +22,10 @@ def googlenet_lrn() -> Model:
         return layers.Lambda(lambda t: tf.nn.lrn(t, 5, 1.0, 1e-4, 0.75))(x)
 
     def module(x, small, middle, large, pooled):
-        """Filters by branch; `middle` and `large` have a 1x1 before the 3x3 and 5x5."""
+        """Adds an inception module with the given numbers of filters per branch.
+
+        `middle` and `large` are pairs: for the 1x1, and for the 3x3 or 5x5 after it.
+        """
         return join(
             conv(x, small, 1),
             conv(conv(x, middle[0], 1), middle[1], 3),
@@ -79,7 +82,7 @@ def shufflenet() -> Model:
 
 
 def convnext() -> Model:
-    """ConvNeXt with three stages: LayerNorm, exact GELU, factors of layers."""
+    """ConvNeXt with three stages: LayerNorm, exact GELU, layer scales."""
 
     def block(x, filters):
         y = layers.DepthwiseConv2D(7, padding="same")(x)
@@ -116,7 +119,7 @@ def crnn_front() -> Model:
 
 
 def small_cnn() -> Model:
-    """Six convolutions: a network of which latencies are fractions of a millisecond."""
+    """Six convolutions: a network whose latency is a fraction of a millisecond."""
     inputs = keras.Input((64, 64, 3))
     x = inputs
     for filters in (16, 32, 64):
@@ -147,7 +150,7 @@ def se_net() -> Model:
 
 
 def video_conv3d() -> Model:
-    """Clips: convolutions over time, which stay TensorFlow's, and then over images."""
+    """Video: convolutions over time, which TensorFlow runs, then over images."""
 
     def clips(shape: tuple[int, ...]) -> np.ndarray:
         return structured((shape[0] * shape[1], *shape[2:])).reshape(shape)

@@ -24,7 +24,7 @@ _VERSION = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; gives 0, or 1 for failure."""
+    """Runs the command line; returns 0, or 1 for failure."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks zoo",
         description="Converts, compares and measures networks of keras.applications, "
@@ -53,10 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measures what is missing, and writes record and page after every network.
+    """Measures missing networks; writes the record and the page after each.
 
     Raises:
-      UserError: a file cannot be read or written, or no network has such a name.
+      UserError: a file cannot be read or written, or a network's name is unknown.
     """
     from benchmarks.zoo.registry import networks
 
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _here() -> dict[str, str]:
-    """The machine and the software, which rows of this run have in common."""
+    """Returns the machine and software, which all rows of this run share."""
     import tensorflow as tf
 
     from ios_tf.native import engine
@@ -111,10 +111,10 @@ def _here() -> dict[str, str]:
 
 
 def _record(path: str, sizes: list[int]) -> dict[str, Any]:
-    """The record of earlier runs, on whatever machines, or an empty one.
+    """Returns the record of earlier runs on any machines, or an empty record.
 
     Raises:
-      UserError: the file is no record, or one for other batch sizes.
+      UserError: the file is not a record, or has other batch sizes.
     """
     fresh = {"version": _VERSION, "batch_sizes": sizes, "notes": {}, "rows": []}
     if not os.path.exists(path):

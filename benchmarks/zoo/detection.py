@@ -1,4 +1,4 @@
-"""Networks that find objects."""
+"""Networks that detect objects."""
 
 from __future__ import annotations
 

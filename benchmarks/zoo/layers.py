@@ -1,4 +1,4 @@
-"""Layers that the zoo's hand-written networks are made of."""
+"""Layers of the zoo's hand-written networks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def conv_norm(
 
 
 def activate(x, activation: str | layers.Layer | None):
-    """The activation of a name, "leaky_relu" with the slope of Darknet."""
+    """Applies an activation; "leaky_relu" has the slope of Darknet."""
     if activation is None:
         return x
     if activation == "leaky_relu":
@@ -29,7 +29,7 @@ def activate(x, activation: str | layers.Layer | None):
 
 
 def residual(x, filters: int, strides: int = 1, dilation: int = 1):
-    """A bottleneck of ResNet."""
+    """Applies a ResNet bottleneck."""
     y = conv_norm(x, filters // 4, 1)
     y = conv_norm(y, filters // 4, 3, strides, dilation_rate=dilation)
     y = conv_norm(y, filters, 1, activation=None)
@@ -39,7 +39,10 @@ def residual(x, filters: int, strides: int = 1, dilation: int = 1):
 
 
 def resnet(x, dilate_last: bool = False) -> list:
-    """Feature maps of a small ResNet, at strides 4, 8, 16 and 32 (or 16)."""
+    """Returns feature maps of a small ResNet at strides 4, 8, 16 and 32.
+
+    With `dilate_last`, the last stride is 16.
+    """
     x = layers.MaxPooling2D(3, 2, "same")(conv_norm(x, 32, 7, 2))
     features = []
     for stage, filters in enumerate((128, 256, 512, 1024)):
@@ -60,5 +63,5 @@ def join(*parts):
 
 
 def classifier(x, classes: int = 1000):
-    """Logits of the mean over an image."""
+    """Returns logits of the mean over an image."""
     return layers.Dense(classes)(layers.GlobalAveragePooling2D()(x))

@@ -2,7 +2,7 @@
 
     python -m benchmarks zoo.measure NAME RESULT.json [--rounds=N] ...
 
-The process is the network's own: what it holds and what it breaks ends with it.
+Each network has its own process, so that its memory and its failures end with it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.native import grappler, malloc
 from ios_tf.native.names import ANNOTATIONS, SHAPE_OF_WEIGHT
 
-# Convolutions and products, of which the share in regions is told.
+# Convolutions and matrix products, for the share of multiplications in regions.
 _FILTERS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
 _PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
-_CALLS = 3  # in a row; the first lets the threads of the other one come to rest
+_CALLS = 3  # in a row; during the first, the other model's threads go idle
 _LONG_MS = 500
 _LEAST_ROUNDS = 3
-_SECONDS = 30  # after which a batch size is measured no longer
+_SECONDS = 30  # time limit per batch size, after _LEAST_ROUNDS
 
 # Arguments: a SavedModel, the directory to write, ios_tf.convert's keywords as JSON.
 _CONVERT = """
@@ -56,14 +56,14 @@ class ConversionError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How the networks are converted and measured.
+    """Settings for converting and measuring the networks.
 
     Attributes:
-      batch_sizes: those that it is converted for and latencies are measured at;
-        outputs are compared at the first, and at one it was not converted for.
-      rounds: of interleaved calls; fewer for what takes long.
+      batch_sizes: batch sizes to convert for and to measure. Outputs are compared at
+        the first, and at a size that the network was not converted for.
+      rounds: number of rounds of interleaved calls; slow networks get fewer.
       time_limit: seconds that a network's searches may take.
-      strategy: as of `ios_tf.convert`.
+      strategy: as for `ios_tf.convert`.
     """
 
     batch_sizes: Sequence[int] = (1, 8)
@@ -82,14 +82,14 @@ def measure(
     Args:
       model: the network.
       options: how it is measured.
-      convert: writes the SavedModel of the first argument to the second, with the
-        third as keywords; gives notes, and the peak of memory in MiB.
+      convert: converts the SavedModel at its first argument to its second, with its
+        third as keywords; returns notes and the peak of memory in MiB.
     """
     with tempfile.TemporaryDirectory(prefix="ios_tf_zoo_") as directory:
         source = os.path.join(directory, "original")
         output = os.path.join(directory, "converted")
         model.save(source)
-        malloc.release_unused()  # what building it took, the conversion may need
+        malloc.release_unused()  # the conversion may need this memory
         keywords = {
             "batch_size": list(options.batch_sizes),
             "device": "cpu",
@@ -123,10 +123,10 @@ def measure(
 def convert_alone(
     source: str, output: str, keywords: Mapping[str, Any]
 ) -> tuple[list[str], float]:
-    """Converts in another process, whose memory is the conversion's alone.
+    """Converts in another process, so that the peak memory is the conversion's.
 
     Raises:
-      ConversionError: it failed.
+      ConversionError: the conversion failed.
     """
     done = subprocess.run(
         [sys.executable, "-c", _CONVERT, source, output, json.dumps(dict(keywords))],
@@ -146,12 +146,12 @@ def coverage(
     rewritten: frozen_graphs.FrozenSignature,
     inputs: Mapping[str, np.ndarray],
 ) -> dict[str, Any]:
-    """Operators, regions, and the share of multiplications that regions do.
+    """Counts operators, regions, and the share of multiplications in regions.
 
     Args:
       frozen: a signature.
-      rewritten: the same with schedules.
-      inputs: its arguments.
+      rewritten: the same signature with schedules.
+      inputs: arguments of the signature.
     """
     known = multiplications(graph_optimizer.fold_constants(frozen), inputs)
     left = sum(
@@ -172,7 +172,10 @@ def coverage(
 def multiplications(
     frozen: frozen_graphs.FrozenSignature, inputs: Mapping[str, np.ndarray]
 ) -> dict[str, int]:
-    """Those of every convolution and matrix product outside of control flow."""
+    """Counts multiplications by node name.
+
+    Covers every convolution and matrix product outside of control flow.
+    """
     graph_def = graph_pb2.GraphDef()
     graph_def.CopyFrom(frozen.graph_def)
     shapes = {
@@ -182,7 +185,7 @@ def multiplications(
     }
     for node in graph_def.node:
         node.attr.pop("_output_shapes", None)
-        if SHAPE_OF_WEIGHT in node.attr:  # a filter that is read of a variable
+        if SHAPE_OF_WEIGHT in node.attr:  # a filter that is read from a variable
             node.op = "Placeholder"
             del node.input[:]
             node.attr["shape"].CopyFrom(node.attr[SHAPE_OF_WEIGHT])
@@ -207,7 +210,7 @@ def _count(operation: Any) -> int | None:
         if kind == "DepthwiseConv2dNative":
             per_value = operation.inputs[1].shape[:2].num_elements()
         values = operation.outputs[0].shape.num_elements()
-    elif kind == "Conv2DBackpropInput":  # of each value that is spread
+    elif kind == "Conv2DBackpropInput":  # multiplications per input value
         filters = operation.inputs[1].shape
         per_value = filters[:3].num_elements()
         values = operation.inputs[2].shape.num_elements()
@@ -230,10 +233,10 @@ def _differences(
     model: Model,
     batch_sizes: Sequence[int],
 ) -> dict[str, Any]:
-    """The largest relative difference of outputs, on the engine and without it.
+    """Returns the largest relative differences of outputs, with and without engine.
 
-    `spread` is the difference that another image makes: next to 0, equal outputs say
-    little.
+    `spread` is the difference that another image makes. If it is close to 0, equal
+    outputs prove little.
     """
     found = {"difference": 0.0, "stock_difference": 0.0}
     with grappler.options(use_plugin_optimizers=False):
@@ -260,8 +263,10 @@ def _differences(
 
 
 def difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
-    """The largest one over the largest value of each output; of other types than
-    floats, the share of values that differ."""
+    """Returns the largest difference over the largest value of each output.
+
+    For types other than floats, it is the share of values that differ.
+    """
     largest = 0.0
     for name, tensor in expected.items():
         truth, value = tensor.numpy(), found[name].numpy()
@@ -277,7 +282,7 @@ def difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
 def _ratio(
     expected: Any, converted: Any, arrays: Mapping[str, np.ndarray], rounds: int
 ) -> dict[str, float]:
-    """Medians in ms, and the median of the rounds' ratios: below 1 is faster."""
+    """Returns medians in ms and of the rounds' ratios; below 1 is faster."""
     inputs = _tensors(arrays)
     times: dict[str, list[float]] = {"tensorflow": [], "converted": []}
     functions = {"tensorflow": expected, "converted": converted}
@@ -288,7 +293,7 @@ def _ratio(
             break
         for name, function in functions.items():
             calls = [_milliseconds(function, inputs)]
-            if calls[0] < _LONG_MS:  # else what was before it hardly counts
+            if calls[0] < _LONG_MS:  # a longer call is hardly affected by the last one
                 calls = [_milliseconds(function, inputs) for _ in range(_CALLS)]
             times[name].append(statistics.median(calls))
     ratios = [c / t for t, c in zip(*times.values(), strict=True)]
@@ -301,13 +306,13 @@ def _ratio(
 
 
 class OtherWork:
-    """The work of other processes, and of other guests of the host, meanwhile."""
+    """Measures the work of other processes and of other guests of the host."""
 
     def __init__(self) -> None:
         self._start = self._now()
 
     def cores(self) -> float:
-        """How many cores were busy with it since this was made, on average."""
+        """Returns the mean number of cores busy with it since this was created."""
         seconds, busy, own = (
             now - then for now, then in zip(self._now(), self._start, strict=True)
         )
@@ -315,7 +320,7 @@ class OtherWork:
 
     @staticmethod
     def _now() -> tuple[float, float, float]:
-        """The time, that of busy cores, and this process's part, in seconds."""
+        """Returns wall time, busy time of all cores, and of this process, in s."""
         with open("/proc/stat", encoding="ascii") as file:
             fields = [int(field) for field in file.readline().split()[1:]]
         user, nice, system, _, _, interrupts, soft, steal = fields[:8]
@@ -335,7 +340,7 @@ def _tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, tf.Tensor]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes the row of one network, or why it has none."""
+    """Writes the row of one network, or the reason why it has none."""
     from benchmarks.zoo.registry import networks
 
     parser = argparse.ArgumentParser()

@@ -1,4 +1,4 @@
-"""Networks of the zoo, and random weights that let no mistake hide."""
+"""Networks of the zoo, with random weights that let every mistake show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tensorflow as tf
 from ios_tf.model.loading import export_for_inference
 from ios_tf.models.calibration import calibrate_on, structured
 
-# The size of images whose height and width are unknown.
+# Height and width of images if a network leaves them unknown.
 _UNKNOWN_SIZE = 224
 
 
@@ -23,8 +23,8 @@ class Model:
     """A network, ready to be written as a SavedModel.
 
     Attributes:
-      save: writes it to a directory, with the signature `serving_default`.
-      inputs: arguments of that signature, for a batch size.
+      save: writes the network to a directory, with the signature `serving_default`.
+      inputs: makes arguments of that signature for a batch size.
     """
 
     save: Callable[[str], None]
@@ -34,11 +34,11 @@ class Model:
 def keras_model(
     network: keras.Model, values: Callable[[tuple[int, ...]], np.ndarray] | None = None
 ) -> Model:
-    """A Keras network with calibrated weights.
+    """Returns a Keras network with calibrated weights.
 
     Args:
-      network: with one input.
-      values: makes inputs of a shape; by default images, or sounds, with structure.
+      network: a network with one input.
+      values: makes inputs of a shape; by default structured images or sounds.
     """
     (spec,) = network.inputs
     shape = tuple(size or _UNKNOWN_SIZE for size in spec.shape[1:])
@@ -56,7 +56,7 @@ def module_model(
     shape: tuple[int | None, ...],
     values: Callable[[tuple[int, ...]], np.ndarray] = structured,
 ) -> Model:
-    """A plain tf.Module with one tf.function of images."""
+    """Returns a plain tf.Module with one tf.function of images."""
     module = tf.Module()
     module.variables_of_function = variables
     call = tf.function(

@@ -1,4 +1,4 @@
-"""The zoo's results as a page: a table for each machine, one row a network."""
+"""The zoo's results as a page: one table per machine, one row per network."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ batch sizes of the page.
 * **Difference** compares the outputs on the engine with the original's, at two batch
   sizes. The next column does so in TensorFlow without the plugin.
 """
-# Of cores that others use; their timing is then not to be relied on.
+# A timing is unreliable if other processes keep more cores busy than this.
 _BUSY = 0.1
-# The difference that another image makes; equal outputs then say little.
+# If another image changes the outputs by less than this, equal outputs prove little.
 _WEAK = 0.01
 _COLUMNS = (
     "network",
@@ -39,9 +39,11 @@ _COLUMNS = (
 
 
 def page(record: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The text of docs/models.md: a table for each machine.
+    """Returns the text of docs/models.md: a table for each machine.
 
-    `names`: of all networks there are.
+    Args:
+      record: the results.
+      names: names of all existing networks.
     """
     tables: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in record["rows"]:
@@ -85,7 +87,7 @@ def _table(
 
 def _cells(row: Mapping[str, Any], sizes: list[int]) -> list[str]:
     def cell(key: str, text: Callable[[Any], str]) -> str:
-        # Of some rows no more is known than was once written down.
+        # Some rows lack values that were not recorded at the time.
         return text(row[key]) if key in row else ""
 
     return [
@@ -101,7 +103,7 @@ def _cells(row: Mapping[str, Any], sizes: list[int]) -> list[str]:
 
 
 def _ratio(latency: Mapping[str, Any]) -> str:
-    # Old records do not know.
+    # A record without either value counts as busy.
     busy = latency.get("busy", latency.get("other_cores", 1.0) > _BUSY)
     return (
         f"{latency['ratio']:.2f}{'*' if busy else ''} "

@@ -10,7 +10,7 @@ from ios_tf.models.calibration import structured
 
 
 def tf_module() -> Model:
-    """Two branches written with tf.nn, in float images of any size."""
+    """Two branches written with tf.nn, for float images of any size."""
     random = np.random.default_rng(0)
 
     def variable(*shape):
@@ -31,7 +31,7 @@ def tf_module() -> Model:
 
 
 def tf1_graph() -> Model:
-    """A residual network of variables, batch norms and a signature of TensorFlow 1."""
+    """A residual network with TensorFlow 1 variables, batch norms and signature."""
     v1 = tf.compat.v1
     size = 96
 
@@ -69,7 +69,7 @@ def tf1_graph() -> Model:
             logits = tf.matmul(tf.reduce_mean(x, [1, 2]), head, name="logits")
             session.run(v1.global_variables_initializer())
             feed = {images: examples}
-            for moments, vectors in norms:  # each reads what those before it give
+            for moments, vectors in norms:  # each depends on the norms before it
                 for vector, value in zip(
                     vectors, session.run(moments, feed), strict=True
                 ):

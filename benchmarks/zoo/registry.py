@@ -36,7 +36,7 @@ _HAND_WRITTEN: tuple[Callable[[], Model], ...] = (
 
 
 def networks() -> dict[str, Callable[[], Model]]:
-    """All networks: name -> what builds it."""
+    """Returns the functions that build the networks, by name."""
     applications = {
         f"keras:{name}": functools.partial(_application, name)
         for name in sorted(dir(keras.applications))
@@ -49,7 +49,7 @@ def _application(name: str) -> Model:
     build = getattr(keras.applications, name)
     keras.utils.set_random_seed(0)
     keywords = {"weights": None}
-    # Logits: a softmax of random ones is next to constant.
+    # Outputs are logits, because a softmax of random logits is almost constant.
     if "classifier_activation" in inspect.signature(build).parameters:
         keywords["classifier_activation"] = None
     return keras_model(build(**keywords))

@@ -1,4 +1,4 @@
-"""Networks that give images: segmentation and super-resolution."""
+"""Networks that output images: segmentation and super-resolution."""
 
 from __future__ import annotations
 

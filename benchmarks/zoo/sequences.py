@@ -10,7 +10,7 @@ from benchmarks.zoo.model import Model, keras_model
 
 
 def audio_conv1d() -> Model:
-    """Raw sound to classes."""
+    """Classifies raw sound."""
     inputs = keras.Input((16000, 1))
     x = inputs
     for filters, kernel, strides in ((64, 80, 4), (64, 3, 1), (128, 3, 1), (256, 3, 1)):

@@ -14,7 +14,8 @@ namespace ios {
 inline constexpr size_t kMaxDocumentBytes = size_t{16} << 20;
 inline constexpr int kMaxDocumentDepth = 32;
 
-// A block. The planner compares every operator with every other one.
+// The operators of a block, and their inputs. The planner compares every
+// operator with every other one.
 inline constexpr size_t kMaxOperators = 10000;
 inline constexpr size_t kMaxOperatorInputs = 1000;
 inline constexpr size_t kMaxReferences = 100000;  // inputs of all operators
@@ -28,8 +29,8 @@ inline constexpr int64_t kMaxMapped = int64_t{1} << 24;
 inline constexpr int64_t kMaxElements = int64_t{1} << 40;
 // Flops() of one operator. This much work takes days.
 inline constexpr int64_t kMaxFlops = int64_t{1} << 53;
-// The height and width of a window that is more than twice as large as the
-// image.
+// The height and width of a window. A larger window is allowed if it is at most
+// twice as large as the image.
 inline constexpr int64_t kMaxKernel = 4096;
 // The cells of a merged convolution's window.
 inline constexpr int64_t kMaxMergedCells = 4096;

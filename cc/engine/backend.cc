@@ -26,7 +26,7 @@ void ShiftTensors(int by, std::vector<BoundStage>* stages) {
 }
 
 bool TaskSpec::reads_nothing() const {
-  // With `like`, only the size of the last input matters.
+  // With `size_from_last_input`, only the size of the last input matters.
   const auto end = inputs.end() - (op->size_from_last_input ? 1 : 0);
   return std::any_of(inputs.begin(), end, [](const TensorView& view) {
     return NumElements(view.shape) == 0;

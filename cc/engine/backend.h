@@ -18,10 +18,10 @@ namespace ios {
 
 class CompiledBlock;
 
-// A tensor as a kernel sees it: pixels (all dimensions but the last) of
-// shape.back() elements each, `pitch` elements from one pixel to the next. With
-// a pitch above shape.back(), the view is a range of channels of a wider
-// tensor.
+// A tensor as a kernel sees it: pixels of shape.back() elements each. All
+// dimensions but the last count pixels. `pitch` is the number of elements from
+// one pixel to the next. With a pitch above shape.back(), the view is a range
+// of channels of a wider tensor.
 struct TensorView {
   Shape shape;
   int64_t pitch = 0;
@@ -95,10 +95,10 @@ struct TaskSpec {
   std::vector<std::shared_ptr<Parameter>> product_parameters;
   int lanes = 1;  // number of lanes that share the device while the task runs
 
-  // Returns whether an input tensor has no elements. CompiledBlock compiles
-  // such tasks only for operators that still have a result. A convolution
-  // applies bias, residual and activation to zeros. A max pool, a Pad and a
-  // GlobalPool fill their output. A Concat has other inputs.
+  // Returns whether an input tensor has no elements. CompiledBlock compiles a
+  // task with such an input only if the operator still has a result. A
+  // convolution applies bias, residual and activation to zeros. A max pool, a
+  // Pad and a GlobalPool fill their output. A Concat copies its other inputs.
   bool reads_nothing() const;
 };
 
@@ -178,8 +178,9 @@ class Backend {
 // Returns the backend of `device`: "cpu", "gpu" (the first GPU) or "gpu:1" (GPU
 // 1). With ",tf32=off" after the GPU's name, float32 is computed without TF32.
 // All GPU memory comes from `allocator`, or from the driver if it is null. The
-// process has one backend for each combination of these. Returns NotFound for
-// other devices, and FailedPrecondition if the device's libraries are missing.
+// process has one backend for each combination of device, TF32 setting and
+// allocator. Returns NotFound for other devices, and FailedPrecondition if the
+// device's libraries are missing.
 StatusOr<Backend*> GetBackend(const std::string& device,
                               DeviceAllocator* allocator = nullptr);
 

@@ -10,22 +10,22 @@
 namespace ios {
 namespace {
 
-// In bytes. It keeps memory that different lanes write often on different
-// pages, and it is aligned for any task.
+// An alignment in bytes that suits any task. Memory that different lanes write
+// often lies on different pages.
 constexpr int64_t kArenaAlignment = 8192;
 
 int64_t AlignForArena(int64_t bytes) {
   return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
 }
 
-// The block with inputs of this number of images.
+// Returns the block with `images` images in each input.
 Block WithBatch(Block block, int64_t images) {
   for (Shape& shape : block.inputs) shape[0] = images;
   return block;
 }
 
-// The alignment in elements that every image of the part's inputs and outputs
-// has.
+// The alignment, in elements, of the start of every image in the part's inputs
+// and outputs.
 int64_t ImageAlignment(const PartOfBlock& part,
                        const std::vector<Shape>& shapes) {
   int64_t alignment = TensorView::kMaxAlignment;
@@ -83,7 +83,8 @@ class ScheduleBinder {
   const Block& block_;
   const std::vector<Shape>& shapes_;
   const Parameters& parameters_;
-  // By operator, the locations of segment outputs.
+  // outputs_[i] is the location of operator i's output, if it is an output of a
+  // segment.
   std::vector<TensorLocation> outputs_;
   // The bytes of the arena for segment outputs that are not outputs of the
   // block.
@@ -196,8 +197,8 @@ Status ScheduleBinder::Append(const Segment& segment) {
   int64_t arena_end = outputs_bytes_;
   for (int lane = 0; lane < split.lanes; ++lane) {
     const int64_t arena = arena_end;
-    // By number of images. Each lane has its own blocks, because a task serves
-    // one lane at a time.
+    // Keyed by number of images. Each lane has its own blocks, because a task
+    // serves one lane at a time.
     std::map<int64_t, CompiledBlock*> by_images;
     std::vector<BoundTask> tasks;
     for (int64_t i = lane; i < count; i += split.lanes) {

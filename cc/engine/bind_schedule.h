@@ -13,11 +13,11 @@
 
 namespace ios {
 
-// `block` and `schedule` must not have merge stages (see LowerMerges). `shapes`
-// are the block's. The schedule is cut into segments, and each segment is
-// compiled as a block. In a segment of split stages, each lane has its own
-// compiled blocks, one per micro-batch size, and its own memory for their
-// intermediate tensors.
+// Merge stages must have been lowered (see LowerMerges). `shapes` has the
+// shapes of the operators' outputs. The schedule is cut into segments, and each
+// segment is compiled as a block. In a segment of split stages, each lane has
+// its own compiled blocks, one per micro-batch size, and its own memory for
+// their intermediate tensors.
 StatusOr<BoundSchedule> BindSchedule(Backend* backend, const Block& block,
                                      const std::vector<Shape>& shapes,
                                      const Schedule& schedule,

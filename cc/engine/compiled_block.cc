@@ -10,8 +10,8 @@
 namespace ios {
 namespace {
 
-// Returns an error for operators without a result for empty inputs; see
-// TaskSpec::reads_nothing.
+// Returns an error if an input is empty and the operator has no result for it;
+// see TaskSpec::reads_nothing.
 Status CheckReads(const TaskSpec& spec) {
   const OperatorType type = spec.op->type;
   if (type == OperatorType::kResize && NumElements(spec.output.shape) == 0) {
@@ -95,8 +95,8 @@ StatusOr<std::vector<BoundStage>> CompiledBlock::Bind(
     const std::vector<Stage>& stages, int lanes) {
   std::vector<BoundStage> bound;
   for (const Stage& stage : stages) {
-    // The groups that have work, the most expensive first, because lanes take
-    // groups in turn.
+    // The groups that have work. They are sorted so that lanes, which take
+    // groups in turn, take the most expensive ones first.
     std::vector<std::pair<int64_t, std::vector<int>>> groups;
     for (const std::vector<int>& group : stage.groups) {
       int64_t flops = 0;

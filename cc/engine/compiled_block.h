@@ -63,7 +63,8 @@ class CompiledBlock {
   Parameters parameters_;
   std::vector<Shape> shapes_;
   MemoryPlan plan_;
-  std::map<std::pair<int, int>, std::unique_ptr<Task>> tasks_;  // op, lanes
+  // Keyed by {operator, number of lanes}.
+  std::map<std::pair<int, int>, std::unique_ptr<Task>> tasks_;
 };
 
 }  // namespace ios

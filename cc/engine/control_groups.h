@@ -14,9 +14,9 @@ struct ControlGroup {
 };
 
 // The control groups that limit `controller` (for example "cpu") for a process,
-// with all their parents, of both versions. `groups` is the path of the
-// process's /proc/PID/cgroup, and `root` is /sys/fs/cgroup. Some of the
-// directories may not exist.
+// and all parents of these groups. Groups may be of version 1 or 2. `groups` is
+// the path of the process's /proc/PID/cgroup, and `root` is /sys/fs/cgroup.
+// Some of the directories may not exist.
 std::vector<ControlGroup> ControlGroups(const std::string& groups,
                                         const std::string& root,
                                         const std::string& controller);

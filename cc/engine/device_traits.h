@@ -35,8 +35,8 @@ struct DeviceTraits {
   // The alignment in bytes at which tasks write a range of channels as fast as
   // a dense tensor.
   int64_t slice_bytes = 1;
-  // Convolutions and matrix products need no padded copy if their numbers of
-  // channels are multiples of this. By data type.
+  // One number per data type. Convolutions and matrix products need no padded
+  // copies of tensors whose numbers of channels are multiples of this number.
   std::array<int64_t, 3> channel_multiples = {1, 1, 1};
   // The maximum number of lanes that a stage runs on.
   int lanes = 1;

@@ -45,9 +45,9 @@ int ios_lanes_divide_device(const char* device);
 
 // A block as the scheduler sees it; ios::ProblemJson.
 char* ios_problem(const char* block);
-// The same for some of the block's operators as a separate block;
-// ios::TakePart. Their indices must ascend. The part gets the name of its first
-// operator.
+// Returns the same for a part of the block: some of its operators as a separate
+// block; ios::TakePart. The indices of the operators must ascend. The part gets
+// the name of its first operator.
 char* ios_part(const char* block, const int* operators, int count);
 
 // 0 if the schedule is valid for the block and contains the block's signature;
@@ -64,10 +64,11 @@ void ios_exit_on_abort(const char* message, int descriptor);
 // Measures stages of one block; ios::Profiler.
 ios_profiler* ios_profiler_create(const char* block, const char* device);
 void ios_profiler_delete(ios_profiler* profiler);
-// Measures `count` schedules in turn. They need not cover the block. For the
-// numbers, see ios::Measurement. For sample r of candidate c, writes the
-// milliseconds to latencies[c * repeat + r]. Also writes to disturbed[c *
-// repeat + r]: 1 if another process disturbed the sample, else 0.
+// Measures `count` schedules in turn. They need not cover the block. For
+// `warmup`, `number`, `repeat` and `lanes`, see ios::Measurement. For sample r
+// of candidate c, writes the milliseconds to latencies[c * repeat + r]. Also
+// writes to disturbed[c * repeat + r]: 1 if another process disturbed the
+// sample, else 0.
 int ios_profiler_measure(ios_profiler* profiler, const char* const* candidates,
                          int count, int warmup, int number, int repeat,
                          int lanes, double* latencies, uint8_t* disturbed);

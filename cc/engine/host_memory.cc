@@ -29,8 +29,8 @@ int64_t NumberIn(const std::string& path) {
   return file >> number ? number : -1;
 }
 
-// The bytes that a group leaves free; the largest int64_t if it has no limit or
-// no files.
+// The bytes that the processes of a group may still use; the largest int64_t if
+// the group has no limit or no files.
 int64_t FreeOfGroup(const ControlGroup& group) {
   const bool new_names = group.version == 2;
   const auto file = [&](const char* name, const char* of_version_1) {
@@ -40,7 +40,7 @@ int64_t FreeOfGroup(const ControlGroup& group) {
   const int64_t most = NumberIn(file("max", "limit_in_bytes"));
   const int64_t used = NumberIn(file("current", "usage_in_bytes"));
   if (most < 0 || used < 0) return std::numeric_limits<int64_t>::max();
-  // The kernel frees memory that caches files when it is needed.
+  // When memory is needed, the kernel frees the memory that caches files.
   const int64_t cached =
       NumberIn(file("stat", "stat"),
                new_names ? "inactive_file" : "total_inactive_file");

@@ -10,8 +10,8 @@ struct Measurement {
   int warmup = 2;
   int number = 3;
   int repeat = 3;
-  // If above 0, every stage runs as it would beside other groups, on its part
-  // of a device with this many lanes (at most LaneCount).
+  // If above 0, every stage runs as if other groups ran beside it: on its part
+  // of a device that this many lanes (at most LaneCount) share.
   int lanes = 0;
 };
 

@@ -6,7 +6,8 @@
 namespace ios {
 namespace {
 
-// In elements. For float32, this is one cache line and one AVX-512 vector.
+// The alignment of tensors in elements. For float32, this is one cache line and
+// one AVX-512 vector.
 constexpr int64_t kAlignment = TensorView::kMaxAlignment;
 
 int64_t AlignUp(int64_t n) {
@@ -33,12 +34,13 @@ std::vector<Moment> Moments(size_t operators, const Schedule& schedule) {
   return moments;
 }
 
-// The first and last moments of a set of operators, as far as they are the same
-// in all executions.
+// The first and last moments at which operators of a set run. A moment has no
+// group (kSeveral) if its group may differ between executions.
 class Span {
  public:
   void Include(const Moment& moment) {
-    // Groups of one stage run in any order.
+    // Groups of one stage run in any order, so any of them may be the first or
+    // the last.
     const auto several = [&](Moment* end) {
       if (end->group != moment.group) end->group = kSeveral;
     };
@@ -121,7 +123,7 @@ void PlaceInBuffers(const Block& block, const std::vector<Shape>& shapes,
   }
 }
 
-// For each pair of buffers, whether they may be live at the same time.
+// Returns for each pair of buffers whether both may be live at the same time.
 std::vector<std::vector<bool>> Conflicts(const Block& block,
                                          const Schedule& schedule,
                                          const MemoryPlan& plan) {

@@ -1,5 +1,5 @@
 // Memory plan: the location of every tensor of a block. Tensors with their own
-// memory (see Placement) lie in one arena. Two of them may share memory if they
+// memory (see Placement) lie in one arena. Two tensors may share memory if they
 // are never live at the same time in any interleaving of the schedule.
 #ifndef IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
 #define IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
@@ -45,8 +45,8 @@ struct MemoryPlan {
   // Returns whether operator `i` has no work, because it is a slice that is a
   // view, or because it is left in pieces.
   bool IsView(const Block& block, int i) const;
-  // The tensors that a reader of `ref` reads: the inputs of its operator if
-  // that is left in pieces, otherwise `ref` itself.
+  // The tensors that a reader of `ref` reads: the inputs of operator `ref` if
+  // its output is left in pieces, otherwise `ref` itself.
   std::vector<int> Pieces(const Block& block, int ref) const;
 };
 
@@ -57,8 +57,8 @@ struct MemoryPlanOptions {
   bool share_memory = true;
 };
 
-// `block` has no merge stages left (LowerMerges) and `schedule` is valid for
-// it.
+// Merge stages must have been lowered (LowerMerges), and `schedule` must be
+// valid for `block`.
 MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
                       const Schedule& schedule, Placement placement,
                       const MemoryPlanOptions& options);

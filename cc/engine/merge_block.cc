@@ -52,7 +52,7 @@ StatusOr<Block> MergeBlock(const Block& block, const std::vector<Shape>& shapes,
   stage.inputs = {ShapeOf(block, shapes, plan.merged.inputs[0])};
   plan.merged.inputs = {-1};
   stage.operators.push_back(plan.merged);
-  std::map<int, int> slices;  // by the operator that the slice replaces
+  std::map<int, int> slices;  // keyed by the operator that the slice replaces
   for (const MergePlan::Part& part : plan.parts) {
     Operator slice;
     slice.type = OperatorType::kSlice;

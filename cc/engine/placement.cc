@@ -97,8 +97,8 @@ class HostPlacer {
       if (source >= 0 && FitsSlice(source, concat, channel)) {
         PlaceIn(concat, source, channel);
       }
-      // A slice of such a source is then a view, because both lie in the same
-      // place.
+      // If the source lies in the concat, a slice of it is a view, because both
+      // lie in the same place.
       if (FitsSlice(inputs[k], concat, channel)) {
         PlaceIn(concat, inputs[k], channel);
       }

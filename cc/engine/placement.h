@@ -22,7 +22,7 @@ struct Placement {
   std::vector<int64_t> offset;  // in channels of the host's output
 };
 
-// `block` has no merge stages left (LowerMerges).
+// Merge stages must have been lowered (LowerMerges).
 Placement PlaceTensors(const Block& block, const std::vector<Shape>& shapes,
                        const DeviceTraits& device);
 

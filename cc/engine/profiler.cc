@@ -1,6 +1,6 @@
-// Stages share one compiled block in which every tensor keeps its place, so a
-// new candidate needs only its tasks. A schedule of the whole block runs as it
-// does in a program.
+// Stages share one compiled block in which every tensor keeps its place. For a
+// new candidate, only its missing tasks are compiled. A schedule of the whole
+// block runs as it does in a program.
 
 #include "cc/engine/profiler.h"
 
@@ -21,9 +21,9 @@
 namespace ios {
 namespace {
 
-// Limits the memory of merges that is kept between calls. The last call may
-// have needed more. A block has thousands of merges if many convolutions read
-// one tensor.
+// A call first drops the compiled merges of earlier calls if these merges take
+// more memory than this. A block has thousands of merges if many convolutions
+// read one tensor.
 constexpr int64_t kMostMergeBytes = int64_t{256} << 20;
 
 class ProfilerImpl : public Profiler {
@@ -103,9 +103,9 @@ class ProfilerImpl : public Profiler {
   }
 
   // Checks that enough memory is free, before anything is allocated, and
-  // returns the number of bytes. They include all tensors, unless these share
-  // memory (an arena is checked when it is allocated), and weights both plain
-  // and packed.
+  // returns the number of bytes. It covers the inputs, the weights (plain and
+  // packed) and, unless they share memory, the operators' outputs. A shared
+  // arena is checked when it is allocated.
   StatusOr<int64_t> CheckMemory(const Block& block,
                                 const std::vector<Shape>& shapes,
                                 bool share_memory) const {
@@ -148,8 +148,9 @@ class ProfilerImpl : public Profiler {
     const int num_inputs = block.inputs.size();
     for (size_t i = 0; i < locations.size(); ++i) {
       tensors_.push_back(AddressOf(locations[i], bench->memory));
-      // Candidates read tensors that earlier operators would have written. Only
-      // whole buffers are filled; the other tensors lie inside them.
+      // Candidates read tensors that earlier operators would have written, so
+      // these tensors need values. Only whole buffers are filled; the other
+      // tensors lie inside them.
       const int op = static_cast<int>(i) - num_inputs;
       if (op >= 0 && bench->compiled->OwnsBuffer(op)) {
         IOS_RETURN_IF_ERROR(
@@ -159,8 +160,8 @@ class ProfilerImpl : public Profiler {
     return bench;
   }
 
-  // Allocates memory for inputs, with random values, and outputs. It keeps
-  // `arena`.
+  // Allocates memory for inputs, with random values, and for outputs. The
+  // result keeps `arena` alive.
   StatusOr<Memory> MemoryWith(std::shared_ptr<void> arena, const Block& block,
                               const std::vector<Shape>& shapes) {
     Memory memory;

@@ -20,9 +20,9 @@
 namespace ios {
 namespace {
 
-// Compiled executions of a program, one per set of input shapes: the latest
-// kFewExecutions are kept, and up to kMaxExecutions while their arenas together
-// take at most kArenaBytes.
+// A program keeps compiled executions, one per set of input shapes. It always
+// keeps the latest kFewExecutions. It keeps up to kMaxExecutions while their
+// arenas together take at most kArenaBytes.
 constexpr size_t kFewExecutions = 8;
 constexpr size_t kMaxExecutions = 64;
 constexpr int64_t kArenaBytes = int64_t{256} << 20;
@@ -126,13 +126,13 @@ class ParameterMaker {
   const Block& block_;
   const std::vector<Shape>& shapes_;
   const Weights& weights_;
-  // By origin and padding.
+  // Keyed by origin and padding.
   std::map<std::pair<std::vector<int>, std::vector<WeightPadding>>, OfOperator>
       known_;
 };
 
-// The block as one of its schedules executes it, with merges lowered and
-// channels padded, and its weights.
+// The block in the form that one of its schedules executes, with merges lowered
+// and channels padded, and the weights for this form.
 struct Scheduled {
   Block block;
   Schedule schedule;
@@ -275,8 +275,8 @@ class ProgramImpl : public Program {
     return block;
   }
 
-  // Compiles outside of the mutex, so that calls with other shapes go on. Calls
-  // with the same shapes wait for one of them to compile.
+  // Compiles outside of the mutex, so that calls with other shapes go on. Of
+  // several calls with the same shapes, one compiles and the others wait.
   StatusOr<std::shared_ptr<CachedExecution>> ExecutionFor(
       const std::vector<Shape>& inputs) {
     const ForkGuard no_fork;
@@ -368,7 +368,7 @@ class ProgramImpl : public Program {
   mutable std::mutex mutex_;                      // for the members below
   std::list<std::shared_ptr<CachedExecution>> executions_;  // latest first
   std::set<std::vector<Shape>> compiling_;  // shapes that a call compiles now
-  std::condition_variable compiled_;        // one of them is done
+  std::condition_variable compiled_;        // a call has compiled its shapes
 };
 
 StatusOr<std::unique_ptr<Program>> CreateProgram(
@@ -394,7 +394,7 @@ StatusOr<std::unique_ptr<Program>> CreateProgram(
   }
   auto program =
       std::make_unique<ProgramImpl>(backend, block, std::move(scheduled));
-  // Packs the weights, so that the caller's copy can go.
+  // Packs the weights, so that the caller may free its copy.
   IOS_RETURN_IF_ERROR(program->Prepare(block.inputs));
   return std::unique_ptr<Program>(std::move(program));
 }

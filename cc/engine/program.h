@@ -42,7 +42,8 @@ class Program {
   virtual Status Run(const std::vector<TensorArray>& inputs,
                      const std::vector<void*>& outputs, void* stream) = 0;
 
-  // The same in host memory. The work is done when the function returns.
+  // Does the same as Run() for tensors in host memory. The work is done when
+  // the function returns.
   virtual Status RunOnHost(const std::vector<TensorArray>& inputs,
                            const std::vector<void*>& outputs) = 0;
 };

@@ -54,7 +54,7 @@ RandomParameters::Kind RandomParameters::KindOf(const Operator& op,
   return {op.type, op.groups, WeightShapes(op, input)};
 }
 
-// Makes random parameters that keep the magnitude of the tensors.
+// Makes random parameters that give outputs of about the inputs' magnitude.
 StatusOr<std::shared_ptr<const RandomParameters::OfOne>>
 RandomParameters::MakeRandom(const Operator& op, const Shape& input) {
   OfOne parameters;

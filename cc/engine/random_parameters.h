@@ -18,7 +18,7 @@ namespace ios {
 void FillRandom(std::mt19937* random, std::vector<float>* values);
 
 // The parameters of one profiler's operators and of their merged convolutions.
-// Each has the same parameters in all schedules.
+// Each operator has the same parameters in all schedules.
 class RandomParameters {
  public:
   explicit RandomParameters(Backend* backend) : backend_(backend) {}

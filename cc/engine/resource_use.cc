@@ -18,13 +18,13 @@ namespace ios {
 namespace {
 
 // The share of a sample that other processes may take. On a quiet machine,
-// samples differ by about as much.
+// samples differ by about this share.
 constexpr double kTolerated = 0.05;
 // A thread that wakes up on a free core waits only microseconds. A thread that
 // waits for another process waits until that process's time slice ends.
 constexpr int64_t kWakingNs = 100'000;
-// If at least one thread always runs, the processor time is at least the wall
-// time.
+// The least processor time of an undisturbed sample, as a share of its wall
+// time. The share is at least 1 if some thread runs all the time.
 constexpr double kLeastUse = 0.8;
 constexpr double kClockChange = 1.1;
 constexpr int64_t kStatIntervalNs = 10'000'000;  // the resolution of /proc/stat

@@ -13,8 +13,8 @@
 namespace ios {
 
 // Thread-safe. No lock is held while callers create an object. If two callers
-// create objects for one key at the same time, both get the first that was put
-// in.
+// create objects for one key at the same time, both get the object that was put
+// in first.
 template <typename Key, typename T>
 class SharedObjects {
  public:

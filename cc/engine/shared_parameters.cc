@@ -14,11 +14,11 @@ namespace {
 
 using Digest = std::array<uint64_t, 4>;
 
-// Each of the four sums covers every fourth float. It is a polynomial with the
-// floats' bits as coefficients, at a random point of a field of 2^61 - 1
-// elements. The digests of two different arrays of n floats are equal with a
-// probability of at most n / 2^63. This holds for arrays from anyone, because
-// the point is secret to this process.
+// Each of the four sums covers every fourth float. It is the value of a
+// polynomial, with the floats' bits as coefficients, at a random point of a
+// field of 2^61 - 1 elements. The digests of two different arrays of n floats
+// are equal with a probability of at most n / 2^63. This holds even for arrays
+// from an attacker, because only this process knows the point.
 Digest DigestOf(const ConstArray& array) {
   constexpr uint64_t kPrime = (uint64_t{1} << 61) - 1;
   static const uint64_t point = [] {
@@ -48,7 +48,7 @@ Digest DigestOf(const ConstArray& array) {
   return sums;
 }
 
-// Everything that packing may depend on, and the values.
+// Everything that packing may depend on, and the digest of the values.
 using Key =
     std::tuple<Backend*, DataType, OperatorType, int64_t, int, Shape, Digest>;
 

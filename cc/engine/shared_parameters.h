@@ -16,8 +16,8 @@ namespace ios {
 
 // Returns the parameter for weight `index` (see WeightShapes) of `op`, which
 // computes in `dtype`. If a program of this process has an equal weight of the
-// same kind of operator, returns its parameter, otherwise a new one.
-// Thread-safe.
+// same kind of operator, the result is the parameter of that weight, otherwise
+// a new parameter. Thread-safe.
 StatusOr<std::shared_ptr<Parameter>> SharedParameter(Backend* backend,
                                                      DataType dtype,
                                                      const Operator& op,

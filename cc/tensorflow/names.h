@@ -23,8 +23,8 @@ inline constexpr char kShapeOfWeight[] = "_ios_shape";
 inline constexpr char kTypeOfVariable[] = "_ios_variable_type";
 inline constexpr char kShapeOfVariable[] = "_ios_variable_shape";
 
-// Suffix of a merged convolution's name, which begins with the name of its
-// first part.
+// The suffix of a merged convolution's name. The name begins with that of the
+// convolution's first part.
 inline constexpr char kMerged[] = "/ios_merge";
 
 inline constexpr char kOptimizer[] = "IosOptimizer";
@@ -40,7 +40,7 @@ inline constexpr char kSubgraphPass[] = "common_subgraph_elimination";
 // The subdirectory of a schedule cache where blocks wait for `ios_tf tune`.
 inline constexpr char kPending[] = "pending";
 
-// The name of an error's payload: TensorFlow's own shape inference has failed.
+// The payload that marks errors of TensorFlow's own shape inference.
 inline constexpr char kNoShapes[] = "ios_tf/no_shapes";
 
 // Returns the names above, and the version of blocks, problems and schedules,

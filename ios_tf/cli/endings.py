@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-# Within this time, a signal's exception has usually reached its handler.
+# The exception of a signal is raised again after this time. Usually a handler has
+# caught it by then.
 _AGAIN_SECONDS = 0.3
 
 
@@ -17,10 +18,10 @@ _AGAIN_SECONDS = 0.3
 def ended_by_exception() -> Iterator[None]:
     """Ends the block with an exception on SIGINT, SIGTERM or SIGHUP.
 
-    So the block can remove unfinished results. TensorFlow's native code calls Python in
-    some places, and drops an exception from there or turns it into another error. So
-    the exception is raised again until something handles it, and it replaces other
-    errors that leave this block.
+    The exception lets the block remove unfinished results. TensorFlow's native code
+    sometimes calls Python, and drops the exception there or turns it into another
+    error. So the exception is raised again until something handles it. It also replaces
+    other errors that leave this block.
     """
     raised: list[BaseException] = []
 

@@ -25,7 +25,8 @@ from ios_tf.model import temp_dirs
 from ios_tf.native import engine, malloc
 from ios_tf.printable import printable
 
-# The usual reason for aborts, and the loader's messages about it.
+# The usual reason why native code aborts, and the loader's messages when it gets no
+# memory.
 _EXHAUSTED = "probably because it got no memory or no thread"
 _NOT_LOADED = f"TensorFlow cannot be loaded, {_EXHAUSTED}"
 _NOT_MAPPED = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
@@ -60,7 +61,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _open_standard_streams() -> None:
     """Opens standard streams that the parent process, such as a daemon, has closed.
 
-    Otherwise the next opened files would take their numbers.
+    Otherwise the next files that are opened would get the descriptors of these streams.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -81,7 +82,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _is_of_use(record: logging.LogRecord) -> bool:
-    """Whether to print a record: TensorFlow also logs details of its work to absl."""
+    """Whether to print a log record: ours, or at least a warning of another logger."""
     return record.name == "ios_tf" or record.levelno >= logging.WARNING
 
 

@@ -33,8 +33,8 @@ from ios_tf.tuning.searcher import NetworkSearcher
 
 STOCK = "TensorFlow"
 FROZEN = "frozen"  # TensorFlow on the frozen graph: the effect of freezing alone
-# Measured calls of a variant in a row. An unmeasured call precedes them: it lets the
-# threads of the previous variant come to rest.
+# The number of measured calls of a variant in each turn. An unmeasured call comes
+# first, so that the threads of the previous variant are idle by then.
 _CALLS = 3
 
 
@@ -137,8 +137,8 @@ def bench(
       rounds: number of rounds; each measures three calls of every variant.
       signature: the signature to call; by default `serving_default` or the only one.
       tags: as for `ios_tf.convert`.
-      inputs: for names of the signature's inputs, an array or the shape of a random
-        one.
+      inputs: maps names of the signature's inputs to arrays, or to shapes of random
+        arrays.
 
     Raises:
       UserError: as for `ios_tf.convert`, or an input has an unknown shape or does not

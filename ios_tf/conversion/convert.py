@@ -82,9 +82,9 @@ def convert(
         for a network of `keras.applications`, `models:NAME` for one of
         `ios_tf.models`, or a `keras.Model`.
       output: directory to write; any TensorFlow filesystem path.
-      batch_size: the batch size, or several, to schedule for if the model's is dynamic.
-        A batch runs with the schedule of the batch size that is nearest by ratio; of
-        two equally near ones, with the smaller one's.
+      batch_size: one or more batch sizes to schedule for, if the model's batch size is
+        dynamic. A batch of another size runs with the schedule for the nearest of these
+        sizes by ratio. If two sizes are equally near, the smaller one is taken.
       image_size: the height and width to schedule for if the model leaves them open,
         or one number for both. The result still takes images of any size.
       device: the device to schedule for: "cpu"; "gpu", TensorFlow's first GPU;
@@ -113,8 +113,8 @@ def convert(
         are.
       tags: tags of the MetaGraph to convert, if a SavedModel has several.
       weights: for `keras:NAME`: "imagenet", or None for random weights.
-      keep_slower: for experiments: keep regions, and a model, that are not faster than
-        TensorFlow here. The strategies that do not search keep these in any case.
+      keep_slower: for experiments: keep regions, and the model, even if they are not
+        faster than TensorFlow here. The strategies that do not search always do so.
       winograd: whether 3x3 convolutions may use Winograd's minimal filtering on a CPU
         where measurements show that it is faster. Its rounding errors differ.
       fresh: do not use schedules and latencies that are in the cache.
@@ -125,7 +125,8 @@ def convert(
         (`assets.extra/tf_serving_warmup_requests`), or random inputs.
       overwrite: replace `output` if it is a SavedModel.
       again: like `overwrite`, for a model that stayed undecided because the machine was
-        busy. Good measurements are reused in any case, and disturbed ones repeated.
+        busy. Good measurements are always reused, and disturbed ones are always
+        repeated.
       progress: show progress on standard error.
       log: called with lines of information about the model.
 
@@ -166,7 +167,7 @@ def convert(
 
 
 def _check_apart(model: str, output: str) -> None:
-    """Raises UserError if writing `written` would change or replace the model."""
+    """Raises UserError if writing `output` would change or replace the model."""
     read, written = os.path.realpath(model), os.path.realpath(output)
     if read == written:
         raise UserError(f"{output} is the model: write to another directory")
@@ -204,7 +205,7 @@ class _Conversion:
         for key in wanted or ():
             if key not in keys:
                 raise UserError(saved_models.no_signature(key, self._loaded))
-        # The number of each signature's function, and the functions by number.
+        # Signature name -> the number of its function, and number -> function.
         self._function_of: dict[str, int] = {}
         self._functions: dict[int, Function] = {}
         self._wanted = wanted or keys
@@ -299,7 +300,8 @@ class _Conversion:
         graph_defs = {n: f.frozen.graph_def for n, f in self._functions.items()}
         graph_defs |= {n: plan.rewrite(self._device) for n, plan in kept.items()}
         # A changed model is compared again. The loop ends, because each function
-        # changes at most twice: once its merges, and once the whole function.
+        # changes at most twice: it may lose its merged convolutions, and later all of
+        # its regions.
         while kept:
             comparisons = self._save(graph_defs, directory, timed=kept)
             changed = False
@@ -313,7 +315,8 @@ class _Conversion:
                     del kept[number]
                     graph_defs[number] = plan.function.frozen.graph_def
                 elif number in merged and comparison.slower_in_tensorflow():
-                    # Perhaps only the engine gains by a merged convolution.
+                    # A merged convolution may be faster on the engine only, and slower
+                    # in TensorFlow.
                     merged.remove(number)
                     before = graph_defs[number]
                     graph_defs[number] = plan.rewrite(
@@ -379,7 +382,7 @@ class _Conversion:
     def _try(self) -> None:
         """Writes, loads and runs the model with sequential schedules.
 
-        A model that cannot work thus fails before the search.
+        So a model that cannot work fails before the search, not after it.
         """
         graph_defs = {
             number: function.rewrite_sequential(self._device)
@@ -396,8 +399,8 @@ class _Conversion:
     ) -> dict[int, Comparison]:
         """Writes the model with these graphs, loads it, and compares its functions.
 
-        `timed`: numbers of the only functions to compare and time. By default all
-        functions are compared, and none is timed.
+        `timed`: the numbers of the functions to compare and time. If it is empty, all
+        functions are compared and none is timed.
         """
         try:
             self._write(graph_defs, directory)

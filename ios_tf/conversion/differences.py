@@ -14,15 +14,16 @@ from ios_tf.model import function_library
 from ios_tf.model.frozen_graphs import FrozenSignature
 
 # Two computations may differ by this many times the effect of rounding the inputs.
-# Correct conversions differed by at most 0.75 times that effect where it exceeds 3e-6.
+# Correct conversions differed by at most 0.75 times that effect, if the effect exceeded
+# 3e-6.
 _AMPLE = 4.0
 # If rounding the inputs changes outputs by more than this, any difference is allowed.
 _CHAOS = 1e-2
-# Allows any difference except infinite ones: other shapes, or NaN or infinity in other
-# places.
+# A tolerance that allows any finite difference. The difference is infinite if shapes
+# differ, or if NaN or infinity is in other places.
 _ANYTHING = 1e30
-# A different order of computation, as in the mean of a large image, may change a value
-# by a few times this many roundings.
+# The least effect of rounding, in roundings of the largest value. A different order of
+# computation, as in the mean of a large image, may have a few times this effect.
 _ROUNDINGS = 20
 
 # Output name -> the spread of each of its float components.
@@ -50,7 +51,7 @@ def tolerance(frozen: FrozenSignature, device: str) -> float:
 
 
 def judged_by_value(exact: float) -> bool:
-    """Whether a tolerance is so large that it must be relative to values."""
+    """Whether a tolerance is so large that it is relative to values, not spreads."""
     return exact >= _CHAOS
 
 
@@ -114,7 +115,8 @@ def compare_outputs(
     Returns:
       The largest absolute difference of a float output divided by its spread, or by its
       largest absolute value where it has no spread. It is None if there is no float
-      output. Also, by name, a sentence about each unequal output of another type.
+      output. The second result has a sentence about each unequal output of another
+      type, by the output's name.
     """
     worst, unequal = None, {}
     for name, value in expected.items():

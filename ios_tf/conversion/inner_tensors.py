@@ -83,7 +83,8 @@ def compare(
       others: arguments of the same shapes, which show how much a tensor moves.
       device: "cpu" or "gpu".
     """
-    # A region that contains a softmax returns its logits only if they are outputs.
+    # A region that contains a softmax returns the logits only if they are outputs of
+    # the signature.
     frozen = _with_logits(frozen)
     lowered = graph_optimizer.lowered(
         dataclasses.replace(frozen, graph_def=graph_def), device=device

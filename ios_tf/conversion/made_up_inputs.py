@@ -17,14 +17,15 @@ from ios_tf.native.graph import USUAL_IMAGE_SIZE
 # numbers (height, width) that alternate.
 Size = int | tuple[int, int]
 
-# Sizes to try for images of unknown size until the model takes one. SIZES follow the
-# size that the schedule is made for. OTHER_SIZES serve where another size is wanted.
+# Sizes to try for images of unknown size, until the model accepts one of them. SIZES
+# are tried after the size that the schedule is made for. OTHER_SIZES are tried where
+# the size must differ from that.
 SIZES: tuple[Size, ...] = (64, 299, 512)
 OTHER_SIZES: tuple[Size, ...] = (75, 107, 224, *SIZES)
-# Sizes for models that take none of those: of digits, faces, small photographs.
+# Sizes to try last, such as those of digits, faces and small photographs.
 _LAST_SIZES = (32, 128, 256, 28, 160, 96, 16)
-# A constant may be added to a feature map that is this many times smaller than the
-# image.
+# A constant that is added to a feature map has the size of the map. The image is larger
+# by one of these factors.
 _STRIDES = (1, 2, 4, 8, 16, 32)
 _MOST_TOLD = 12
 _SMALLEST = 4
@@ -36,7 +37,7 @@ Inputs = Mapping[str, tf.Tensor]
 
 
 class Values(NamedTuple):
-    """The range of random numbers, and whether images of them are smooth."""
+    """The range of random values, and whether random images are smooth."""
 
     low: float
     high: float
@@ -205,9 +206,10 @@ def accepted_made_up_inputs(
     values: Values,
     sizes: Sequence[Size],
 ) -> tuple[Inputs, Mapping[str, Any], Inputs]:
-    """Inputs that a function accepts, its outputs, and other inputs of these shapes.
+    """Inputs that a function accepts, the outputs for them, and inputs of other values.
 
-    See `made_up_inputs`. `sizes` are tried in turn for images of unknown size.
+    Both inputs have the same shapes: see `made_up_inputs`. For images of unknown size,
+    `sizes` are tried in turn.
     """
     shapes = [spec.shape for spec in specs.values()]
     unknown = any(s.rank is None or None in s.as_list()[1:] for s in shapes)

@@ -193,7 +193,7 @@ def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> Repor
 
 
 def unsupported_nodes_note(report: Report, converted: Sequence[Function]) -> Report:
-    """Says what the schedules do not cover."""
+    """Says which convolutions, nodes and batch sizes the schedules do not cover."""
     left: collections.Counter[str] = collections.Counter()
     outside = 0
     inside: collections.Counter[str] = collections.Counter()

@@ -27,7 +27,7 @@ from ios_tf.native.names import ANNOTATIONS, MERGED
 
 OPSET = 17
 # Largest allowed difference, relative to the largest value. Another order of summation
-# causes a far smaller one.
+# causes a far smaller difference.
 TOLERANCE = 1e-3
 # The start of tf2onnx's messages that name its own failed function.
 _PASS = re.compile(r"^rewriter <.*?>: (exception )?")
@@ -145,7 +145,7 @@ def _logged_errors() -> Iterator[list[str]]:
 
 
 def _without_schedules(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
-    """The graph without schedules, because tf2onnx optimises it in this process."""
+    """Removes schedules: tf2onnx optimises the graph, and the plugin would use them."""
     plain = graph_pb2.GraphDef()
     plain.CopyFrom(graph_def)
     for node in function_library.nodes(plain):

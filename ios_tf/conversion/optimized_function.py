@@ -95,9 +95,9 @@ def optimize(
       model_or_function: a `keras.Model`, which is run with `training=False`; a
         `tf.function` with an `input_signature`; a `ConcreteFunction`; or a signature of
         a loaded SavedModel.
-      batch_size: the batch size, or several, to schedule for if the function's is
-        dynamic. A batch runs with the schedule of the batch size that is nearest by
-        ratio; of two equally near ones, with the smaller one's.
+      batch_size: one or more batch sizes to schedule for, if the function's batch size
+        is dynamic. A batch of another size runs with the schedule for the nearest of
+        these sizes by ratio. If two sizes are equally near, the smaller one is taken.
       image_size: the height and width to schedule for if the function leaves them open,
         or one number for both.
       device, strategy, max_groups, max_group_size, time_limit, group_patterns,
@@ -139,10 +139,12 @@ def _faster(
     report: Report,
     options: ConvertOptions,
 ) -> tuple[_Compute | None, Report]:
-    """A faster equivalent, and the report.
+    """A faster equivalent of the original, and the report.
 
-    The equivalent is None if there is none; the report then says why. Raises
-    NotConvertedError if the original cannot be converted.
+    If no equivalent is faster, the first result is None, and the report says why.
+
+    Raises:
+      NotConvertedError: the original cannot be converted.
     """
     device = searcher.cost_model.device.kind
     equivalents = _Equivalents(original, options, device)
@@ -193,7 +195,7 @@ def _searched(
 
 
 class _Equivalents:
-    """Makes functions that compute the same as an original, from other graphs.
+    """Makes functions from other graphs that compute the same as an original.
 
     Attributes:
       function: the original with its blocks.
@@ -227,7 +229,7 @@ class _Equivalents:
         (self.function,) = drop_extra_batch_sizes({0: found}).values()
 
     def compared(self, graph_def: Any, timed: bool) -> tuple[_Compute, Comparison]:
-        """The function of a graph, and its comparison with the original.
+        """Makes a function from a graph, and compares the function with the original.
 
         Raises:
           UserError: TensorFlow cannot make the function, or it computes something else.

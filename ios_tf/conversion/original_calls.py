@@ -46,8 +46,8 @@ from ios_tf.model.inputs import open_sizes
 _OTHER_BATCHES = (2, 4, 8, 16, 32)
 # Other inputs are tried if rounding changes outputs by more than this.
 STEADY = 1e-4
-# Largest number of sizes around bounds at which the original is called, and of elements
-# of the inputs there.
+# Limits of the calls near bounds, which are sizes at which the function changes: the
+# number of calls, and the number of elements of the inputs of each call.
 _MOST_BOUNDS = 8
 _MOST_ELEMENTS = 16_000_000
 
@@ -168,7 +168,7 @@ class OriginalCalls:
         return found, reason
 
     def case_at(self, batch_size: int, sizes: Sequence[Size] = ()) -> Case:
-        """The call at a batch size.
+        """The inputs and outputs of the call at a batch size.
 
         Raises:
           CannotCompareError: the original cannot be called or compared at this size.
@@ -204,8 +204,12 @@ class OriginalCalls:
         self._cases[batch_size] = case
 
     def _steady_case(self, batch_size: int, sizes: Sequence[Size]) -> Case:
-        """Chooses the inputs with the least NaN, then the fewest constant outputs,
-        and then the least effect of rounding."""
+        """Chooses the inputs with which the outputs show mistakes best.
+
+        These are the inputs whose outputs have the least NaN. If several have the same
+        share of NaN, the number of constant outputs decides, and then the effect of
+        rounding.
+        """
         best, least = None, (math.inf, math.inf, math.inf)
         sizes = [*self._first_sizes, *sizes, *self._last_sizes]
         for values in VALUES:

@@ -33,7 +33,7 @@ class Call:
         defaults: Mapping[str, Any],
         prepare: Callable[..., Any] | None = None,
     ) -> None:
-        """`prepare`: turns a caller's arguments into the function's."""
+        """`prepare`: turns the arguments of a caller into those of the function."""
         self._type = function.function_type
         self._defaults = defaults
         self._keywords = function._arg_keywords
@@ -64,8 +64,8 @@ class Call:
                 bound.arguments.setdefault(name, value)
             bound = self._type.bind_with_defaults(bound.args, bound.kwargs, {})
         except TypeError:
-            # TensorFlow also takes tensors by their own names, and a signature's only
-            # argument without its name.
+            # TensorFlow also accepts tensors by the names of the tensors, and a
+            # signature's only argument without a name.
             values = {**dict(zip(self._keywords, args, strict=False)), **kwargs}
             if len(args) > self._positional or values.keys() != {*self._keywords}:
                 raise

@@ -204,7 +204,7 @@ def _told_size(collected: Mapping[int, Collected]) -> tuple[int, int] | None:
 
 
 def drop_extra_batch_sizes(functions: Mapping[int, Function]) -> dict[int, Function]:
-    """Leaves a single batch size to functions that compute a fixed number of images.
+    """Keeps one batch size of each function that computes a fixed number of images.
 
     Raises:
       UserError: several sizes are requested, but no function takes them.
@@ -275,7 +275,7 @@ def _check_memory(name: str, function: Function) -> None:
 
 
 def _network(collected: Collected) -> list[Any]:
-    """The blocks without properties that may depend on the batch size."""
+    """The properties of the blocks that do not depend on the batch size."""
     blocks = []
     for found in collected.blocks:
         block = collected.problems[found["signature"]].block
@@ -294,7 +294,7 @@ def computed_directly(schedules: Mapping[str, Schedule]) -> dict[str, Schedule]:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The plan for a function with blocks.
+    """The schedules of a function, and the regions that are left to TensorFlow.
 
     Attributes:
       function: the function.
@@ -347,22 +347,22 @@ class Plan:
 
     @property
     def gains(self) -> bool:
-        """Whether any region is not left to TensorFlow."""
+        """Whether the engine computes any region of the function."""
         blocks = next(iter(self.function.collected.values())).blocks
         return any(block["region"] not in self.left for block in blocks)
 
     def is_faster(self, comparison: Comparison) -> bool:
-        """Whether the measurements show that a function that `gains` is faster.
+        """Whether the function is faster, provided that the engine computes any region.
 
-        If the function could not be called, only its regions were timed, and each kept
-        region is faster.
+        If the function could not be called, only its regions were timed. Each region
+        that is kept is then faster.
         """
         if not comparison.converted_ms:
             return bool(self.regions)
         return comparison.is_faster()
 
     def verdict(self, comparison: Comparison | None) -> Verdict:
-        """Whether the function is faster, or that the measurements do not decide it.
+        """Says whether the function is faster, or whether this is undecided.
 
         Without a timed comparison, the latencies of the regions decide.
         """

@@ -102,9 +102,9 @@ class Reference:
         Args:
           found: the function that should compute the same.
           graph_def: the graph with schedules from which `found` was made.
-          batch_sizes: the batch sizes at which outputs are compared. Images have other
-            sizes at all but the first batch size and `timed` ones, if the model takes
-            any size.
+          batch_sizes: the batch sizes at which outputs are compared. If the model takes
+            images of any size, the images have another size at all batch sizes except
+            the first one and those in `timed`.
           timed: the batch sizes at which latencies are measured. If the original takes
             none of them, another one is used.
           portable: whether to time `found` in TensorFlow alone, too.
@@ -140,7 +140,8 @@ class Reference:
             equal = equal and not unequal
             if difference is not None:
                 differences.append(difference)
-            # A small effect of rounding counts as explained.
+            # The outputs may differ by this much without an explanation by inner
+            # tensors.
             noise = min(allowed_difference(0.0, case.noise), STEADY)
             explained = max(self._tolerance(), noise)
             differs = differ(difference, unequal, explained) or unequal
@@ -222,7 +223,7 @@ class Reference:
     def _constant_notes(
         self, constant: Sequence[str], inner: Sequence[InnerTensor]
     ) -> list[str]:
-        """Notes on outputs that are not evidence, and on the tensors in their place."""
+        """Notes on constant outputs, and on the tensors that are compared instead."""
         moving = sum(one.moves for one in inner)
         instead = (
             "the comparison also covers "
@@ -280,8 +281,8 @@ class Reference:
         """Checks that the outputs have the same share of NaN as the original's.
 
         Raises:
-          NotConvertedError: they do not, because TensorFlow optimizes the converted
-            graph differently.
+          NotConvertedError: the share differs, because TensorFlow optimizes the
+            converted graph differently.
         """
         shares = undefined(outputs), undefined(self._calls.case_at(batch_size).expected)
         if shares[0] == shares[1] or math.isinf(self._calls.case_at(batch_size).noise):

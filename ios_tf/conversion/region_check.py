@@ -119,7 +119,7 @@ def measure_made_up(
 ) -> list[RegionLatency]:
     """Times the regions of a graph that cannot be called, with made-up tensors.
 
-    The result does not have the regions that cannot be called with made-up tensors.
+    Regions that cannot be called with made-up tensors are left out.
 
     Args:
       frozen, rewrite, collected, device: as for `measure`.
@@ -158,12 +158,12 @@ def _numbers(collected: Collected) -> dict[str, int]:
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """A part of a graph between tensors that its lowered form has, too.
+    """A part of a graph between tensors that the lowered graph has, too.
 
     Attributes:
       regions: names of its region nodes, which pass tensors to each other.
-      inputs: names of the tensors that it reads. Both graphs have them, except those
-        that only the original reads there, such as the shape of another tensor.
+      inputs: names of the tensors that the part reads. Both graphs have these tensors,
+        except those that only the original reads, such as the shape of another tensor.
       outputs: (name in the lowered graph, name in the original) of each result.
     """
 
@@ -181,12 +181,13 @@ def _parts(frozen: FrozenSignature, lowered: graph_pb2.GraphDef) -> list[_Part]:
     above: dict[str, set[str]] = {}
     for region in order:
         inputs[region], above[region] = set(), set()
-        # Nodes such as Transposes lie between regions and the nodes of both graphs.
+        # Between a region and a node that both graphs have, there may be other nodes,
+        # such as a Transpose.
         left = list(nodes[region].input)
         while left:
             tensor = left.pop()
             node = nodes[function_library.node_of(tensor)]
-            # A part reads weights itself, as the network does.
+            # Weights are not inputs: the part reads them itself, as the network does.
             if tensor[0] == "^" or SHAPE_OF_WEIGHT in node.attr:
                 continue
             if node.op == REGION:

@@ -77,7 +77,7 @@ class Report:
     Attributes:
       output: the directory that was written, if any.
       device: fingerprint of the device of the schedules.
-      sizes: the schedules for each batch size.
+      sizes: properties of the schedules for each batch size.
       image_size: height and width of the schedules, if the inputs leave them open.
       operators, blocks: numbers of scheduled operators and blocks in all signatures.
       different_blocks: number of blocks of all batch sizes; equal ones count once.

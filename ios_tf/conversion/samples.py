@@ -25,7 +25,8 @@ KINDS = "a .npz file, a directory of .npz files or images, or a .tfrecord file"
 _IMAGES = (".png", ".jpg", ".jpeg")
 
 Specs = Mapping[str, tf.TensorSpec]
-# The first dimension counts samples. An array named _UNNAMED belongs to the only input.
+# Input name -> the samples; the first dimension counts them. The name _UNNAMED stands
+# for the only input.
 _Arrays = Mapping[str, np.ndarray]
 _UNNAMED = ""
 
@@ -148,7 +149,8 @@ class Samples:
                 raise UserError(
                     f"{path} is not an image: {first_line(error)}"
                 ) from None
-            # All samples of a batch have the same size.
+            # All samples of a batch have the same size: an open size is that of the
+            # first image.
             height, width = height or image.shape[0], width or image.shape[1]
             images.append(tf.image.resize(image, (height, width)).numpy())
         stacked = np.stack(images)
@@ -313,7 +315,7 @@ _WITH_EXAMPLES = (2, 3)  # requests for classification and regression
 
 
 def is_prediction_log(record: bytes) -> bool:
-    """Whether a record is a PredictionLog. A tf.Example has field 1 only."""
+    """Whether a record is a PredictionLog, not a tf.Example, which has only field 1."""
     numbers = {number for number, _ in _fields(record)}
     return bool(numbers & {_PREDICT, *_WITH_EXAMPLES})
 

@@ -22,8 +22,9 @@ _ROUNDS = 20
 # to rest. Those threads hardly affect a call that takes longer than _LONG_MS.
 _CALLS = 3
 _LONG_MS = 500
-# Unless the other functions need less than this fraction of the first one's time,
-# measuring takes _LONGER times as long, so that a busy neighbour does not decide.
+# The other functions are clearly faster if they need less than this fraction of the
+# first one's time. If not, measuring takes _LONGER times as long, so that a busy
+# neighbour does not decide.
 _CLEARLY = 0.95
 _LONGER = 3
 # Rounds that an interval needs on a busy machine, unless they take more than
@@ -138,9 +139,9 @@ def is_value(tensor: tf.Tensor) -> bool:
 
 
 def is_faster(tensorflow_ms: Mapping[int, float], ms: Mapping[int, float]) -> bool:
-    """Whether latencies by batch size are sufficiently better than TensorFlow's.
+    """Whether latencies by batch size beat TensorFlow's: see `by_estimate`.
 
-    They are not if nothing was measured.
+    The result is false if nothing was measured.
     """
     return by_estimate(_exactly(tensorflow_ms, ms))
 

@@ -9,11 +9,11 @@ because a group is not faster beside others than alone on the same lane. `least_
 a lower bound of that time. A stage of one group has the whole device, which is at most
 as fast as all its lanes together: its bound is t(g) / lanes.
 
-If lanes share the device, a group alone has all of the device. The bound is then the
-largest t(g), and for a stage of one group it is the latency itself.
+If lanes share the device, a group that runs alone has all of the device. The bound is
+then the largest t(g). For a stage of one group, t(g) is the latency of the stage.
 
-A merge does all the work of each of its operators, so it is not faster than any of them
-alone.
+A merge does all the work of each of its operators, so it is not faster than any single
+one of these operators.
 """
 
 from __future__ import annotations

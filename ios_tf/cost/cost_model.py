@@ -34,19 +34,20 @@ _Candidate = TypeVar("_Candidate")
 _MOST_RUNS = 1_000_000  # for one latency
 # Measurements of each candidate when whole schedules are compared.
 _ROUNDS = 7
-# If even the fastest candidate takes more than _LONG_MS, one run is a sample, and there
-# are at most _LONG_ROUNDS rounds. After _LONG_ROUNDS rounds (one round in that case),
-# candidates at least _HOPELESS times as slow as the fastest are not measured any more.
+# If even the fastest candidate takes more than _LONG_MS, each further sample is one
+# run, and there are at most _LONG_ROUNDS rounds. Candidates that are at least _HOPELESS
+# times as slow as the fastest one are not measured after round _LONG_ROUNDS, or after
+# the first round if the fastest one takes more than _LONG_MS.
 _LONG_MS = 50.0
 _LONG_ROUNDS = 3
 _HOPELESS = 1.3
-# If some samples of a stage are disturbed, the most samples as a multiple of
-# `sample_count`.
+# The largest number of samples of a stage if some of them are disturbed, as a multiple
+# of `sample_count`.
 _MOST_DISTURBED = 2
-# The most rounds if some latencies are disturbed.
+# The largest number of rounds if some latencies are disturbed.
 _DISTURBED_ROUNDS = 4
-# This many candidates are measured even after the time limit: the present one, the one
-# that was found, and one more.
+# This many candidates are measured even after the time limit: the sequential schedule,
+# the schedule that the search found, and one more.
 _LEAST_CANDIDATES = 3
 
 
@@ -79,7 +80,7 @@ class Measurement:
 
     @property
     def budget(self) -> int:
-        """The most samples; a single sample has no spread to improve."""
+        """The largest number of samples; a single sample has no spread to improve."""
         return 4 * self.sample_count if self.sample_count > 1 else 1
 
     def accepts(self, latency: Latency) -> bool:
@@ -102,8 +103,8 @@ class LaneCostModel(CostModel, Protocol):
     """A cost model that also knows the latency of a group on a part of the device.
 
     Attributes:
-      lanes: the most lanes of the device; a stage uses one lane per group, up to this
-        number.
+      lanes: the number of lanes of the device; a stage uses one lane per group, up to
+        this number.
       lanes_divide_device: true if each lane has a fixed part of the device (CPU cores);
         false if any lane may use all of it (a GPU).
     """
@@ -114,7 +115,7 @@ class LaneCostModel(CostModel, Protocol):
     def group_latency(
         self, problem: Problem, group: tuple[int, ...], lanes: int
     ) -> float:
-        """The latency in ms of a group alone, on one of this many lanes."""
+        """The latency in ms of a group that runs alone, on one of `lanes` lanes."""
 
 
 class BlockCostModel(LaneCostModel, Protocol):
@@ -136,7 +137,7 @@ class BlockCostModel(LaneCostModel, Protocol):
     ) -> list[float]:
         """The median latencies in ms of several schedules of a block.
 
-        After this many seconds no further candidate is begun, except the first few.
+        After `seconds`, no other candidate is started, except the first few.
         The result has one latency per measured candidate.
         """
 
@@ -200,7 +201,7 @@ class Observer(Protocol):
     measurement: Measurement
 
     def observe(self, problem: Problem, stage: Stage, lanes: int = 0) -> Latency:
-        """The latency of a stage; if `lanes` > 0, as it would run on one of them."""
+        """The latency of a stage; if `lanes` > 0, as on one of that many lanes."""
 
 
 class SampledCostModel(abc.ABC):
@@ -228,9 +229,9 @@ class SampledCostModel(abc.ABC):
     def observe(self, problem: Problem, stage: Stage, lanes: int = 0) -> Latency:
         """Samples a stage until the measurement accepts its latency.
 
-        Next to busy processes this may never happen, so there are fewer samples if some
-        are disturbed. The device has then tried each sample several times already, so
-        more samples would tell little.
+        Beside busy processes, the measurement may never accept the latency. So fewer
+        samples are taken if some are disturbed. The device has then tried each sample
+        several times already, so more samples would tell little.
         """
         self.measurements += 1
         samples: list[Sample] = []
@@ -255,7 +256,7 @@ class SampledCostModel(abc.ABC):
     def group_latency(
         self, problem: Problem, group: tuple[int, ...], lanes: int
     ) -> float:
-        """The latency in ms of a group alone, on one of this many lanes."""
+        """The latency in ms of a group that runs alone, on one of `lanes` lanes."""
         stage = Stage(Strategy.CONCURRENT, (group,))
         return self.observe(problem, stage, lanes).median_ms
 

@@ -178,7 +178,7 @@ class LatencyDatabase:
     def close(self) -> None:
         """Closes the file; afterwards, latencies are only kept in memory.
 
-        Some filesystems report only now that they have not kept what was written.
+        Some filesystems report lost data only when the file is closed.
         """
         if self._file is not None:
             error = self._close()
@@ -306,7 +306,7 @@ def _closed(file: int) -> OSError | None:
 
 
 def _open(path: str, may_write: bool = True) -> int:
-    """Opens a regular file that has no other name, and returns its descriptor.
+    """Opens a regular file that has only one name, and returns its descriptor.
 
     Otherwise anyone who may write into the directory could use a symbolic or hard link
     to lead this process to another file.

@@ -21,7 +21,7 @@ class ProfiledCostModel(SampledCostModel):
       measurement: how the model measures.
 
     Attributes:
-      lanes: the most lanes of the device.
+      lanes: the number of lanes of the device.
       lanes_divide_device: see LaneCostModel.
       measurements: the number of stages, groups and schedules measured so far.
     """

@@ -13,10 +13,11 @@ import os
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
-# A latency that is kept needs at least this many undisturbed samples.
+# A latency is undisturbed only if at least this many samples (or all, if there are
+# fewer) are undisturbed.
 _ENOUGH = 2
-# If some samples are disturbed and the spread of the others is larger than this, the
-# others are not all undisturbed.
+# If some samples are disturbed and the others have a larger spread than this, some of
+# the others are disturbed, too.
 _AGREEMENT = 0.1
 # A machine is busy if more than this share of the samples is disturbed.
 _BUSY = 0.2
@@ -44,8 +45,8 @@ class Latency:
     Attributes:
       median_ms: the median of the undisturbed samples. If `disturbed`, the lower
         quartile of all samples, which is an estimate.
-      spread: the interquartile range of the undisturbed samples over their median;
-        infinite for one sample.
+      spread: the interquartile range of the same samples over `median_ms`; infinite for
+        one sample.
       samples: the number of undisturbed samples; if `disturbed`, of all samples.
       disturbed: whether too few samples were undisturbed, or the undisturbed samples do
         not agree.

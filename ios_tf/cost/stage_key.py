@@ -21,7 +21,7 @@ def stage_key(
     (types, attributes, shapes) and the same edges inside. The order of the groups does
     not matter. The key ignores which tensors the groups read from outside, and whether
     groups share such tensors. The key of a merge contains the readers of its parts,
-    because they decide whether the parts are copied.
+    because the readers decide whether the parts are copied.
 
     Args:
       problem: the block.
@@ -40,7 +40,7 @@ def _readers_key(problem: Problem, operators: tuple[int, ...]) -> str:
         return list(operators_of(problem.successors[op]))
 
     def described(reader: int) -> list[Any]:
-        # A concat may pass its inputs on, so its readers count, too.
+        # A concat may pass its inputs on, so the readers of the concat count, too.
         behind = readers(reader) if problem.types[reader] == "concat" else []
         keys = sorted(problem.operator_keys[op] for op in behind)
         return [problem.operator_keys[reader], keys]
@@ -63,7 +63,7 @@ def lane_key(
     lanes: int,
     group_keys: dict[tuple[str, tuple[int, ...]], str],
 ) -> str:
-    """The key of a group alone on one of this many lanes; see `stage_key`."""
+    """The key of a group that runs alone, on one of `lanes` lanes: see `stage_key`."""
     key = known_group_key(problem, group, group_keys)
     return f"{lanes} lanes {problem.dtype} {key}"
 
@@ -80,7 +80,7 @@ def known_group_key(
 
 
 def _group_key(problem: Problem, group: int) -> str:
-    """The operators in a canonical order, each with the sources of its inputs.
+    """Describes the operators in a canonical order, with the sources of their inputs.
 
     The string describes the group fully, so different groups never have equal keys. But
     if operators tie in the canonical order, equal groups may have different keys.
@@ -98,7 +98,8 @@ def _canonical_order(problem: Problem, group: int) -> list[int]:
     """A topological order that does not depend on how operators are numbered."""
     operators = list(operators_of(group))
     rank = _ranks({op: problem.operator_keys[op] for op in operators})
-    # Refine until neighbours do not tell any more operators apart.
+    # Refines the ranks by those of the neighbours, until no more operators get distinct
+    # ranks.
     while len(set(rank.values())) < len(operators):
         refined = _ranks(
             {

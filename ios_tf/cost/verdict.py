@@ -21,12 +21,12 @@ from collections.abc import Mapping, Sequence
 
 from ios_tf.cost.samples import Sample
 
-# The mean gain over all batch sizes that is worth leaving TensorFlow, and the loss that
-# is allowed at a single batch size.
+# A computation replaces TensorFlow's if its mean gain over all batch sizes is at least
+# GAIN, and its loss at each single batch size is at most LOSS.
 GAIN = 1.01
 LOSS = 1.02
 CONFIDENCE = 0.98
-# Enough undisturbed pairs: this number, or this share of all pairs.
+# Enough pairs are undisturbed if at least this number, or this share of all, is.
 _ENOUGH_PAIRS = 9
 _ENOUGH_SHARE = 0.5
 

@@ -32,7 +32,7 @@ def check_others(
       frozen: the same signatures as frozen graphs.
 
     Raises:
-      ChangesVariableError: a signature does.
+      ChangesVariableError: a signature uses such a variable.
     """
     assigned = {name: _assigned(one, frozen[name]) for name, one in functions.items()}
     for name, variables in assigned.items():
@@ -43,7 +43,7 @@ def check_others(
 
 
 def _assigned(function: Any, frozen: FrozenSignature) -> dict[int, str]:
-    """The names of the assigned variables, by the identities of their handles."""
+    """The identity of each assigned variable's handle -> the variable's name."""
     variables = variables_of(function)
     return {
         id(handle): variables[inside.op.name].name

@@ -1,7 +1,7 @@
 """The variables that a function captures.
 
-Most are read and become constants of the function's graph. Large filters and tables
-stay variables.
+Most of them are only read, and become constants of the function's graph. Large filters
+and tables stay variables.
 """
 
 from __future__ import annotations
@@ -180,8 +180,9 @@ def large_tables(
 ) -> dict[str, tf.DType]:
     """The types of large variables that no operator takes as a constant operand.
 
-    Such a variable is a lookup table, as an embedding is, or only operations that are
-    left to TensorFlow read it. A constant would be copied with every copy of the graph.
+    Such a variable is a lookup table, such as an embedding, or it is read only by
+    operations that are left to TensorFlow. A constant would be copied with every copy
+    of the graph.
 
     Args:
       graph_def, captures: as for `large_filters`.
@@ -297,8 +298,8 @@ def mark_filters(
             return [tensor]
         return [one for wait in waits[tensor] for one in without_reads(wait)]
 
-    # Nothing writes to filters. A node that waits for such a read can wait for the
-    # read's own control inputs instead.
+    # Nothing writes to filters. So a node that waits for the read of a filter can wait
+    # for the control inputs of the read instead.
     for node in graph_def.node:
         if not waits.keys().isdisjoint(node.input):
             left = [one for tensor in node.input for one in without_reads(tensor)]

@@ -75,7 +75,7 @@ class _Digests:
     def nodes(
         self, nodes: Iterable[Any], leaves: Mapping[str, list[bytes]]
     ) -> dict[str, bytes | list[bytes]]:
-        """The value of each node by name: see `_tensor`. `leaves` are given values."""
+        """Node name -> value, as `_tensor` describes it. `leaves` are known values."""
         by_name = {node.name: node for node in nodes}
         order = graphlib.TopologicalSorter(
             {name: map(node_of, node.input) for name, node in by_name.items()}
@@ -125,7 +125,7 @@ class _Digests:
         return self._digests_of_functions[name]
 
     def _call(self, name: str, arguments: Sequence[bytes]) -> list[bytes]:
-        """The digests of a function's outputs for the digests of its arguments."""
+        """Computes the digests of a function's outputs from those of its arguments."""
         graph_def, outputs = self._body(name)
         inputs = self._library[name].signature.input_arg
         leaves = {

@@ -49,10 +49,10 @@ def with_single_factors(
 ) -> graph_pb2.GraphDef:
     """Joins consecutive multiplications and divisions by constants into one product.
 
-    TensorFlow's constant folding joins them one by one. It then confuses the shape of a
-    product that has become a constant with its shape before. Behind a convolution with
-    a dynamic batch size, this ends the process (ConstantFolding::MulConvPushDown of
-    TensorFlow 2.21).
+    TensorFlow's constant folding joins these operations one by one. If a product
+    becomes a constant, TensorFlow then still uses the shape that it had before. After a
+    convolution with a dynamic batch size, this error ends the process
+    (ConstantFolding::MulConvPushDown of TensorFlow 2.21).
 
     Args:
       graph_def: the graph. The bodies of its functions are changed, too.
@@ -86,7 +86,7 @@ class _Factors:
         fetched: Iterable[str],
         product: str,
     ) -> None:
-        """`product`: the suffix of a node's name where a multiplication is read."""
+        """`product`: the suffix that names the output of a multiplication."""
         self._nodes = nodes
         self._product = product
         self._constant = set(computed_of_constants(nodes))
@@ -139,7 +139,7 @@ class _Factors:
         return True
 
     def _factor(self, node: node_def_pb2.NodeDef) -> int | None:
-        """The index of a multiplication's constant input if exactly one is constant."""
+        """The index of the constant input of a multiplication, if it has just one."""
         if node.op != "Mul" or node.attr["T"].type not in _FLOATS:
             return None
         constant = [node_of(tensor) in self._constant for tensor in node.input[:2]]

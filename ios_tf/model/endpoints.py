@@ -64,7 +64,7 @@ class Endpoint:
     Attributes:
       parameters: its parameters and their defaults.
       input_signature: its `input_signature`, if it has one.
-      variants: the ways to call it in which it computes the same as a signature.
+      variants: the ways of calling it for which a signature computes the same.
     """
 
     parameters: inspect.Signature
@@ -167,7 +167,7 @@ def _variant(
     concrete: Any,
     signatures: Mapping[str, tuple[Any, Computation | None]],
 ) -> Variant | None:
-    """A variant that computes the same as a signature; None if there is none."""
+    """The variant for a concrete function; None if no signature computes the same."""
     computation = Computation.of(concrete)
     if computation is None:
         return None

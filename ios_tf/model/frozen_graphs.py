@@ -78,9 +78,9 @@ class FrozenSignature:
     def without_weights(self) -> FrozenSignature:
         """The signature with one number in place of the values of each large filter.
 
-        It serves where only the graph matters and not the weights of its convolutions.
-        The weights are most of the graph's bytes, and every optimizer copies them
-        several times.
+        This is enough where only the graph matters, not the weights of its
+        convolutions. The weights are most of the graph's bytes, and every optimizer
+        copies them several times.
         """
         filters = set()
         for node in self.graph_def.node:
@@ -256,7 +256,7 @@ def _inline(whole: FrozenSignature) -> FrozenSignature:
     function_library.keep_control_flow(graph_def)
     function_library.inline_where_convolutions_are(graph_def)
     for function in graph_def.library.function:
-        # This attribute names equivalent functions for other devices. It hinders
+        # This attribute, which names equivalent functions for other devices, hinders
         # inlining.
         function.attr.pop("api_implements", None)
     if outputs:  # otherwise the graph becomes empty, and the optimizer refuses that
@@ -285,8 +285,8 @@ def _check_inlining(whole: FrozenSignature) -> None:
         ) from error
 
 
-# Operations that only read a resource (a variable or a table). All others may write to
-# it.
+# Operations that only read a resource (a variable or a table). All other operations may
+# write to the resource.
 _READS = frozenset(
     ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
     + ("VarIsInitializedOp", "DestroyResourceOp")
@@ -352,7 +352,9 @@ def rebuild(
     graph_def: graph_pb2.GraphDef,
     variables: Mapping[str, tf.Tensor] = types.MappingProxyType({}),
 ) -> Any:
-    """A function that computes `frozen` with `graph_def` and can be a signature.
+    """Makes a function from a graph that computes the same as the signature `frozen`.
+
+    The function can be a signature of a SavedModel.
 
     `variables`: captures of `graph_def` that `frozen` does not have, by placeholder.
     """

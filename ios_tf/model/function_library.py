@@ -36,7 +36,8 @@ _OF_GRADIENTS = (
     "forward_function_name",
     "backward_function_name",
 )
-# Names the nodes beside which to place a node. By now each node has its own device.
+# The attribute that places a node on the device of another node. It is not needed any
+# more, because each node has its own device by now.
 _COLOCATION = "_class"
 
 
@@ -192,7 +193,7 @@ def with_plain_names(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
 def keep_control_flow(graph_def: graph_pb2.GraphDef) -> None:
     """Keeps TensorFlow from lowering functional control flow to that of TensorFlow 1.
 
-    Through the lowered nodes, one cannot see that a variable is only read.
+    Lowered control flow does not show that a variable is only read.
     """
     for node in nodes(graph_def):
         if node.op in _CONTROL_FLOW:
@@ -216,7 +217,7 @@ def lower_control_flow(graph_def: graph_pb2.GraphDef) -> None:
 def inline_where_convolutions_are(graph_def: graph_pb2.GraphDef) -> None:
     """Lets TensorFlow inline functions that it would compile with XLA or not inline.
 
-    Only functions with convolutions are changed: there the engine replaces XLA.
+    Only functions with convolutions are changed, because the engine replaces XLA there.
     """
     library = {f.signature.name: f for f in graph_def.library.function}
     convolve = {
@@ -248,7 +249,7 @@ def inline_where_convolutions_are(graph_def: graph_pb2.GraphDef) -> None:
 
 
 def keep_biases_apart(graph_def: graph_pb2.GraphDef) -> None:
-    """Replaces each BiasAdd after a convolution for XLA by an addition.
+    """Replaces each BiasAdd after a convolution that XLA would compile by an addition.
 
     TensorFlow does not fuse such an addition. Keras lets XLA compile grouped
     convolutions: without oneDNN, TensorFlow has no kernel for a grouped convolution

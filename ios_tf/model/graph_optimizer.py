@@ -42,8 +42,8 @@ class Collected:
     def image_size(self) -> tuple[int, int] | None:
         """The height and width of images that the graph requires.
 
-        None if the inputs do not leave the size open, or if the graph takes the size
-        that was tried first.
+        The result is None if the inputs do not leave the size open, or if the graph
+        accepts the size that was tried first.
         """
         size = self.report.get("image_size")
         return None if size is None else (size[0], size[1])
@@ -140,7 +140,7 @@ def rewrite(
     """The signature's graph with schedules in node attributes and merged convolutions.
 
     Args:
-      frozen: the signature that `collect` was called with, or the same without weights.
+      frozen: the signature that `collect` was called with, or its `without_weights`.
       schedules: the schedules by block signature.
       batch_sizes: one or more batch sizes that `collect` was called with.
       device: the device that `collect` was called with.
@@ -177,7 +177,7 @@ def lowered_programs(
 
 
 def describe_region(graph_def: graph_pb2.GraphDef, name: str) -> str:
-    """Describes a region of a lowered graph by its number and its operators."""
+    """Describes a region of a lowered graph by its number and operators."""
     regions = [node for node in graph_def.node if node.op == REGION]
     (number,) = (i for i, node in enumerate(regions, 1) if node.name == name)
     names = [

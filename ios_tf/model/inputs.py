@@ -70,7 +70,7 @@ def example_inputs(
     Args:
       function: a signature function of a loaded SavedModel.
       batch_size: replaces an unknown first dimension.
-      given: by argument name, an array, or the shape of a random one. Other arguments
+      given: argument name -> an array, or the shape of a random array. Other arguments
         are random.
       limit: exclusive upper bound of random whole numbers.
 
@@ -141,7 +141,8 @@ def image_size_of(
         if spec.shape.rank is None or spec.shape.rank < 3:
             continue
         opened = open_sizes(spec.shape.as_list())
-        # A size that is not open does not matter: it is set equal to the other one.
+        # If only the height or only the width is open, the other one does not matter:
+        # both get the same value.
         sizes = {i: inputs[name].shape[d] for d, i in reversed(opened.items())}
         if sizes:
             return sizes.get(0, sizes.get(1)), sizes.get(1, sizes.get(0))

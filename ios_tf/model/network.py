@@ -41,7 +41,7 @@ class Region:
     parts: Sequence[Part]
 
     def schedule(self, schedules: Mapping[str, Schedule]) -> Schedule:
-        """The schedule of the whole region, from its parts' schedules by signature."""
+        """The schedule of the whole region, from the schedules of its parts."""
         return Schedule.of_parts(
             (part.operators, schedules[part.signature]) for part in self.parts
         )
@@ -108,7 +108,11 @@ class Network:
         )
 
     def different_operators(self) -> list[tuple[str, Problem, int]]:
-        """(name of one operator, a block of it alone, count) of each operator kind."""
+        """One (name, block, count) for each kind of operator.
+
+        The name is that of one such operator, the block contains that operator alone,
+        and the count is the number of such operators.
+        """
         first: dict[str, tuple[str, Problem]] = {}
         counts: collections.Counter[str] = collections.Counter()
         for region in self.regions:

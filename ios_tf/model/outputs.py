@@ -75,7 +75,10 @@ def _errors_of_writing(output: str) -> Iterator[None]:
 
 
 def _move(source: str, target: str, aside: str) -> None:
-    """Renames `source` to `target`. An old target may be moved `aside` until then."""
+    """Renames `source` to `target`, and replaces a target that exists.
+
+    If paths cannot be exchanged, the old target is kept at `aside` until the end.
+    """
     exists = tf.io.gfile.exists(target)
     if exists and _exchange(source, target):
         _remove(source)

@@ -23,7 +23,7 @@ from ios_tf.native import malloc
 
 @dataclasses.dataclass(frozen=True)
 class Interface:
-    """The interface of a MetaGraph. TensorFlow does not load it.
+    """The parts of a MetaGraph's interface that TensorFlow does not load.
 
     Attributes:
       tags: the tags of the MetaGraph.
@@ -40,8 +40,8 @@ class Interface:
 class Signatures:
     """The signatures of a SavedModel, and the resources that they need.
 
-    All else is dropped, such as an optimizer's state and the copy of each variable that
-    Keras writes.
+    Everything else is dropped, such as an optimizer's state and the copy of each
+    variable that Keras writes.
 
     Attributes:
       signatures: the signature functions by name.
@@ -189,8 +189,8 @@ def save(
 
     Args:
       loaded: the SavedModel the functions come from.
-      signatures: for the name of each signature of `loaded`, a function that takes the
-        same arguments. Several signatures may have the same function.
+      signatures: maps the name of each signature of `loaded` to a function that takes
+        the same arguments. Several signatures may have the same function.
       directory: the directory to write to.
       interface: the tags, and the method names and defaults of signatures, to write.
       variables: variables that the functions may read and `loaded` does not have.
@@ -202,7 +202,8 @@ def save(
         if not isinstance(one, tf.Variable):
             resources.append(one)
         elif id(one.handle) in captured:  # most variables are constants by now
-            # Not trainable: training would find only these few of the weights.
+            # Not trainable, because these variables are only a few of the model's
+            # weights.
             one._trainable = False
             weights.append(one)
     root = autotrackable.AutoTrackable()

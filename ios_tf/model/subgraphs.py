@@ -95,7 +95,7 @@ def other_inputs(
 ) -> set[str]:
     """Finds the tensors that a part of a graph reads in addition to `inputs`.
 
-    An example is the shape of another tensor. A lowered graph may lack it.
+    An example is the shape of another tensor, which a lowered graph may not have.
 
     Args:
       frozen: the signature.
@@ -152,8 +152,8 @@ def results_of_regions(
     """Finds the tensors of the original that regions of the lowered graph compute.
 
     A node that both graphs have reads the same values in both. In the lowered graph,
-    they may come from a region, perhaps through a Transpose. The same holds for the
-    outputs of the signature.
+    these values may come from a region, perhaps through a Transpose. The same is true
+    for the outputs of the signature.
 
     Returns:
       (region, tensor of the lowered graph, tensor of the original), in the order of
@@ -184,7 +184,7 @@ def results_of_regions(
 
 
 def is_common(node: Any, originals: Mapping[str, Any]) -> bool:
-    """Whether the original graph has a node of a lowered graph, too."""
+    """Whether a node of a lowered graph is also in the original graph."""
     return node.name in originals and originals[node.name].op == node.op
 
 

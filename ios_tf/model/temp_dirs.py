@@ -11,8 +11,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-# Younger directories may not be locked yet. A process locks a directory much sooner
-# after making it.
+# A process locks a directory soon after making it, but a younger directory than this
+# may not be locked yet.
 _YOUNG_SECONDS = 60
 _PREFIX = "ios_tf_run_"
 _STEP_PREFIX = "ios_tf_step_"
@@ -31,7 +31,7 @@ def owned(directory: str) -> Iterator[None]:
 
 
 def remove_abandoned(parent: str, prefix: str, suffix: str = "") -> None:
-    """Removes directories with such names whose owners have died."""
+    """Removes directories PREFIX*SUFFIX of `parent` whose owners have died."""
     pattern = f"{glob.escape(os.path.join(parent, prefix))}*{glob.escape(suffix)}"
     for path in glob.glob(pattern):
         # A directory that cannot be inspected belongs to somebody else.

@@ -51,7 +51,7 @@ class Weights:
         captures = dict(frozen.captures)
         placeholders: dict[int, str] = {}  # by the identities of the copies' handles
         # A function captures a variable only once, and equal variables share a copy. So
-        # their placeholders are joined.
+        # the placeholders of equal variables are joined.
         same: dict[str, str] = {}
         for name, dtype in self._variables_to_copy(frozen).items():
             handle = self._variable(read_variable(frozen.captures[name], dtype)).handle
@@ -221,7 +221,7 @@ class _Editor:
             graph_def.node.extend(self._replaced.get(node.name, [node]))
         graph_def.node.extend(self._added)
         captures = {**self._frozen.captures, **self._captures}
-        # Otherwise unused variables would be saved.
+        # Pruning removes reads of unused variables, which would be saved otherwise.
         tensors = [one.name for one in self._frozen.inputs.values()]
         tensors += [tensor for tensor, _ in self._frozen.outputs.values()]
         graph_def = function_library.pruned(graph_def, tensors)
@@ -236,7 +236,7 @@ class _Editor:
 
 
 def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
-    """The constants that scheduled operators read other than as filters.
+    """The constants that scheduled operators read, except those that are only filters.
 
     The engine needs such operands as constants, for example a tensor that is added to
     each image. This includes constants from which such an operand is computed.

@@ -124,7 +124,8 @@ def _call_and_standardise(
     y = call(x)
     layer.activation = activation
     mean, variance = tf.nn.moments(y, list(range(y.shape.rank - 1)))
-    # Tiny differences beside large values must not grow: they are rounding errors.
+    # Differences that are tiny beside the values are rounding errors, and must not
+    # grow.
     least = 0.1 * tf.sqrt(tf.reduce_mean(y * y))
     factor = 1.0 / tf.maximum(tf.sqrt(tf.reduce_mean(variance)), least)
     layer.kernel.assign(layer.kernel * factor)

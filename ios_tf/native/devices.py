@@ -36,12 +36,13 @@ def choose(name: str, log: Callable[[str], None] = lambda line: None) -> Device:
     """Finds a device: "cpu", "gpu", "gpu:1", or "auto" for a GPU if it can be used.
 
     Args:
-      name: the name. TensorFlow numbers the GPUs that it may use.
+      name: the device's name. Its number counts only the GPUs that TensorFlow may use.
       log: called with one line that gives the reason if "auto" chooses the CPU.
 
     Returns:
       The device. If it is a GPU other than TensorFlow's first one, TensorFlow uses only
-      this GPU from now on. TensorFlow's present switch for TF32 applies to a GPU.
+      this GPU from now on. A GPU uses TF32 if TensorFlow's switch for TF32 is on during
+      this call.
 
     Raises:
       UserError: the device does not exist, or cannot be used; one line says why.
@@ -55,7 +56,7 @@ def choose(name: str, log: Callable[[str], None] = lambda line: None) -> Device:
     if name == "auto" and not found:
         log("device: the CPU, because TensorFlow sees no GPU")
         return CPU
-    # CUDA counts all GPUs of the process, TensorFlow only those it may use.
+    # CUDA numbers all GPUs of the process, but `name` only those TensorFlow may use.
     ordinal = found[0].name.rpartition(":")[2] if found else "0"
     tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
     gpu = Device("gpu", f"gpu:{ordinal}{'' if tf32 else ',tf32=off'}", "/device:GPU:0")
@@ -97,6 +98,7 @@ def _leave_memory(gpus: Sequence[tf.config.PhysicalDevice]) -> None:
     and the engine without TensorFlow (`ios_tf tune`), would find almost no memory left.
     """
     for gpu in gpus:
-        # TensorFlow has taken the memory already, or the user has set a limit.
+        # This fails if TensorFlow has taken the memory already, or the user has set a
+        # limit.
         with contextlib.suppress(RuntimeError, ValueError):
             tf.config.experimental.set_memory_growth(gpu, True)

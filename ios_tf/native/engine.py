@@ -178,12 +178,12 @@ def device_fingerprint(device: str = "cpu") -> str:
 
 
 def device_directory(fingerprint: str) -> str:
-    """The name, in a cache, of the directory of the device with this fingerprint."""
+    """The name of a cache's directory for the device with this fingerprint."""
     return _take_string(_library().ios_device_directory(fingerprint.encode()))
 
 
 def lane_count(device: str = "cpu") -> int:
-    """The most lanes of a device."""
+    """The number of lanes of a device."""
     count = _library().ios_lane_count(device.encode())
     _check(count)
     return count
@@ -205,7 +205,7 @@ def failed_captures() -> int:
 
 
 def problem(block: Mapping[str, Any]) -> dict[str, Any]:
-    """The problem of a block (a JSON object), in the form for scheduler.Problem."""
+    """The problem of a block (a JSON object), for scheduler.Problem.from_json."""
     return json.loads(_take_string(_library().ios_problem(json.dumps(block).encode())))
 
 
@@ -268,10 +268,10 @@ class Profiler:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Takes samples of candidates' latencies.
 
-        `candidates` are schedules as JSON objects that need not cover the block. They
-        are measured in turn, `repeat` times `number` runs each. If `lanes` is above 0,
-        stages run as they would beside other groups, on their part of a device that is
-        divided into `lanes` lanes.
+        `candidates` are schedules as JSON objects, which need not cover the block. The
+        candidates take turns, and each gets `repeat` samples of `number` runs. If
+        `lanes` is above 0, a stage runs as beside other groups: on one lane of a device
+        that is divided into `lanes` lanes.
 
         Returns:
           The milliseconds (float64), and whether another process disturbed each sample
@@ -322,8 +322,8 @@ class Meter:
           waits_for_device: whether threads may wait for a GPU.
 
         Returns:
-          Whether others disturbed the sample, and the processor time of all threads
-          since the start, in milliseconds.
+          Whether other processes disturbed the sample, and the processor time of all
+          threads since the start, in milliseconds.
         """
         cpu_ms = ctypes.c_double()
         disturbed = _library().ios_meter_stop(
@@ -418,8 +418,9 @@ class Program:
     ) -> None:
         """Enqueues one run on a CUDA stream.
 
-        `inputs` are device addresses with shapes, `outputs` device addresses of
-        `output_shapes`; all aligned to 64 bytes. They must live until the run is done.
+        `inputs` are device addresses with shapes. `outputs` are device addresses for
+        tensors of `output_shapes`. All addresses are aligned to 64 bytes, and their
+        memory must stay allocated until the run is done.
         """
         self.bind_device(inputs, outputs, stream)()
 

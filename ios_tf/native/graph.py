@@ -1,4 +1,4 @@
-"""A frozen graph on the native side, which is opened once for all its functions."""
+"""A frozen graph that is opened on the native side once for several queries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorflow.python.framework import errors_impl
 
 from ios_tf.native import grappler, plugin
 
-# The image size of most networks for images.
+# The image size that most networks for images take.
 USUAL_IMAGE_SIZE = (224, 224)
 
 

@@ -7,7 +7,7 @@ import ctypes
 import gc
 import resource
 
-# Releasing fewer bytes is not worth Python's garbage collection, which takes half a
+# Fewer bytes are not worth running Python's garbage collection, which takes half a
 # second.
 _WORTHWHILE = 16 << 20
 
@@ -32,7 +32,7 @@ def return_freed() -> None:
 
 
 def save_addresses() -> None:
-    """Makes all threads allocate from one arena, for a limited address space.
+    """Makes all threads allocate from one arena, to need less address space.
 
     Otherwise glibc reserves 64 MiB of addresses for the arena of each thread.
     """

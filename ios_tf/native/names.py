@@ -18,8 +18,8 @@ SHAPE_OF_VARIABLE = "_ios_variable_shape"
 MERGED = "/ios_merge"
 OPTIMIZER = "IosOptimizer"
 REGION = "IosRegion"
-# TensorFlow's passes that the plugin runs itself, by the names of its options;
-# TensorFlow does not tell it which of them the user has switched off.
+# TensorFlow's passes that the plugin runs itself, by the names of TensorFlow's options.
+# TensorFlow does not tell the plugin which passes the user has switched off.
 PASSES = (
     "remapping",
     "layout_optimizer",

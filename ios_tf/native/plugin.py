@@ -1,4 +1,4 @@
-"""The one place that loads the native libraries."""
+"""Loads the native library that holds the ops and TensorFlow's plugin."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def ops() -> ModuleType:
     """
     global _ops
     if _ops is None:
-        # Not under the lock: TensorFlow's import calls this function, maybe in another
-        # thread.
+        # This is not under the lock, because TensorFlow's import calls this function,
+        # perhaps in another thread.
         _tensorflow()
     with _lock:
         if _ops is None:

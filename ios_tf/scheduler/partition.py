@@ -65,8 +65,8 @@ class _Positions:
     """Positions between consecutive units at which a block can be cut.
 
     Attributes:
-      live: for every position, the number of tensors from before it that are read
-        after it.
+      live: for every position, the number of tensors that are written before it and
+        read after it.
     """
 
     def __init__(self, units: Units) -> None:
@@ -107,7 +107,7 @@ class _Positions:
 
     def _best(self, positions: Iterable[int], begin: int, end: int) -> int:
         # A cell ends with the unit that joins its branches, which reads many tensors.
-        # Cutting after such a unit lets equal cells be recognised as equal anywhere.
+        # A cut after such a unit makes equal cells equal parts, wherever they are.
         return min(
             positions,
             key=lambda p: (

@@ -34,7 +34,7 @@ def operators_of(mask: int) -> Iterator[int]:
 def batch_size_of(block: Mapping[str, Any]) -> int:
     """The leading dimension of a block's tensors; 1 for a block without inputs.
 
-    A tensor whose leading dimension is 1 may be broadcast over it.
+    A tensor whose leading dimension is 1 may be broadcast over the batch.
     """
     return max((shape[0] for shape in block.get("inputs", ())), default=1)
 

@@ -105,7 +105,7 @@ class Schedule:
     def of_parts(
         cls, parts: Iterable[tuple[Sequence[int], Schedule]], signature: str = ""
     ) -> Schedule:
-        """Concatenates schedules; operator i of each is renumbered to operators[i]."""
+        """Concatenates (operators, schedule) pairs; operator i becomes operators[i]."""
         stages: list[Stage] = []
         algorithms: dict[int, str] = {}
         for operators, schedule in parts:

@@ -137,7 +137,8 @@ def search(
       cost_model: asked at most once for every (stage, strategy) that can be in a
         schedule; without `bounds`, exactly once.
       options: the schedules to consider.
-      bounds: save latencies that could not matter. The baselines ask for all latencies.
+      bounds: let the search ask for fewer latencies. The baselines ask for all
+        latencies.
       progress: called before the first latency is asked for, and after each.
 
     Raises:
@@ -246,7 +247,7 @@ class _Candidates:
     def near_ties(
         self, chosen: Sequence[int], latency_ms: float, tie: float
     ) -> tuple[Schedule, ...]:
-        """For each chosen stage, the best schedule without it, if nearly as good."""
+        """Schedules that are nearly as good, each the best without one chosen stage."""
         found: dict[tuple[Stage, ...], float] = {}
         for i in chosen:
             row = self._ms[:, i].argmin()
@@ -264,9 +265,9 @@ class _Candidates:
     ) -> tuple[list[int], float, float | None]:
         """Like `solve`, but asks only for stages that could be in the result.
 
-        Each round finds the cheapest schedule if every stage that has not been asked
-        for costs its lower bound. No schedule can cost less. If all its stages have
-        been asked for, it is the best schedule.
+        Each round takes the lower bound as the cost of every stage that has not been
+        asked for, and finds the cheapest schedule. No schedule can cost less. If all
+        stages of the cheapest schedule have been asked for, it is the best schedule.
 
         Returns:
           The results of `solve`, and the gap of a search that was stopped, else None.

@@ -11,9 +11,9 @@ the work is proportional to the result.
 An ending is dropped as soon as it breaks a limit of `pruning` that adding operators
 cannot repair.
 
-Separating the space from the costs keeps the dynamic program arithmetic on arrays. It
-also tells beforehand how many stages will be asked for, and lets the same space be
-solved again when costs change.
+The space does not contain costs, so the dynamic program is plain arithmetic on arrays.
+The space also tells beforehand how many stages will be asked for, and it can be solved
+again when costs change.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class _Pairs:
     Attributes:
       upper: indices of the larger states.
       lower: indices of the smaller states.
-      stage: indices of the endings, which are the differences between the two.
+      stage: indices of the endings, which are the differences between the two states.
     """
 
     upper: np.ndarray
@@ -163,7 +163,7 @@ def _extended(
 def _assembled(
     states: np.ndarray, stages: np.ndarray, allowed: np.ndarray, pairs: _Pairs
 ) -> StateSpace:
-    """Makes the space: states by size, pairs with an allowed ending by state."""
+    """Makes the space: sorts the states, and the pairs that have an allowed ending."""
     kept = allowed[pairs.stage]
     number = np.cumsum(allowed, dtype=np.int32) - 1
     sizes = bitsets.sizes(states)
@@ -185,7 +185,7 @@ def _assembled(
 
 
 def _stable_argsort(values: np.ndarray) -> np.ndarray:
-    """Sorts whole numbers >= 0 by 16 bits at a time, in linear time in numpy."""
+    """The order that sorts whole numbers >= 0; takes linear time, 16 bits at a time."""
     order = np.argsort((values & 0xFFFF).astype(np.uint16), kind="stable")
     if values.max(initial=0) > 0xFFFF:
         high = (values >> 16).astype(np.uint16)
@@ -211,7 +211,7 @@ class _Rules:
         ]
 
     def may_add(self, stages: np.ndarray, op: int, wanted: np.ndarray) -> np.ndarray:
-        """Returns which wanted stages, with `op`, obey the limits or still can."""
+        """Returns which wanted stages may get `op`; others break a limit for good."""
         result = wanted.copy()
         chosen = np.flatnonzero(wanted)
         bit = bitsets.column(1 << op, len(stages))

@@ -62,7 +62,7 @@ def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:
         for u in operators_of(problem.predecessors[v])
         if number[u] != number[v]
     }
-    # A unit of several operators cannot merge: it is not a single convolution.
+    # A unit of several operators cannot merge, because it is not a single convolution.
     single = {i for i, mask in enumerate(ordered) if mask.bit_count() == 1}
     classes = [
         [number[op] for op in operators_of(merge_class) if number[op] in single]
@@ -78,7 +78,7 @@ def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:
 
 
 def computed_by_readers(problem: Problem, taken: int = 0) -> list[int]:
-    """Units of an operator and the operators that it may compute itself, as bitmasks.
+    """Units that join an operator and operators that it may compute itself (bitmasks).
 
     An operator may compute an input that no other operator reads: a sum, or a 1x1
     convolution before a depthwise convolution that goes row by row.

@@ -87,7 +87,7 @@ def _by_rows(
             continue
         if stop():
             return chosen, False
-        # An operator that another one computes has no algorithm of its own.
+        # A 1x1 convolution that `op` computes has no algorithm of its own.
         product = product_before(problem, op)
         together = part_of(problem, 1 << op | product)
         rows = {together.operators.index(op): _ROWS}
@@ -101,7 +101,7 @@ def _by_rows(
 
 
 def with_products(problem: Problem, schedule: Schedule) -> Schedule:
-    """The schedule with matrix products where direct computation can be replaced."""
+    """The schedule with matrix products in place of direct computation."""
     computed = 0
     for op, algorithm in schedule.algorithms.items():
         if algorithm == _ROWS:

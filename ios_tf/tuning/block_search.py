@@ -24,8 +24,8 @@ from ios_tf.scheduler import Progress as SearchProgress
 from ios_tf.tuning.progress import Progress
 from ios_tf.tuning.settings import BASELINES, SearchSettings
 
-# A schedule must be below this fraction of the sequential one's latency, because the
-# fastest of several measured schedules looks faster than it is.
+# A schedule must take less than this fraction of the sequential schedule's latency,
+# because the fastest of several measured schedules looks faster than it is.
 _WORTHWHILE = 0.98
 
 
@@ -74,7 +74,8 @@ class BlockSearch:
         if math.inf in latencies.values():
             self.too_large = True
         if latencies[sequential.stages] == math.inf:
-            # Without the sequential latency, the others cannot be judged.
+            # Without the latency of the sequential schedule, the others cannot be
+            # judged.
             latencies = dict.fromkeys(latencies, 0.0)
         best = min(choices, key=lambda schedule: latencies[schedule.stages])
         limit = _WORTHWHILE * latencies[sequential.stages]
@@ -172,7 +173,7 @@ class BlockSearch:
 def splits(
     problem: Problem, settings: SearchSettings, cost_model: BlockCostModel
 ) -> list[Schedule]:
-    """Schedules that split a whole block; empty if strategy or device exclude them."""
+    """Schedules that split a whole block, if strategy and device allow this."""
     if settings.strategy != "auto" or not cost_model.lanes_divide_device:
         return []
     return split_schedules(problem, cost_model.lanes)

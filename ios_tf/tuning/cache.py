@@ -62,7 +62,7 @@ def directory_of(cache_dir: str | os.PathLike[str] | None) -> str:
 
 
 def _file_in_the_way(directory: str) -> str | None:
-    """The file, if any, in the place of a local directory or of one above it."""
+    """The file, if any, where a local directory or one of its parents should be."""
     while directory and "://" not in directory:
         if os.path.lexists(directory):
             return None if os.path.isdir(directory) else directory

@@ -128,7 +128,7 @@ def show(directory: str, signature: str) -> str:
 
 
 def verify(directory: str) -> list[Entry]:
-    """The entries that would be ignored."""
+    """The entries with a fault, which readers of the cache ignore."""
     return [entry for entry in entries(directory) if entry.problem]
 
 
@@ -242,7 +242,7 @@ def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, in
         pending = parts[0] == PENDING
         if pending:
             parts = parts[1:]
-        # A name must not lead out of the directory.
+        # A name must not lead to a place outside the cache's directory.
         if len(parts) != 2 or not all(_PLAIN.fullmatch(part) for part in parts):
             raise UserError(f"{path}: {name!r} is not the name of a cache entry")
         problem = _check(parts[1], data, pending)

@@ -54,8 +54,8 @@ class Status:
         "blocks_greedy", "blocks_searched", "blocks_missed", "failed_captures" (CUDA
         graphs that could not be made, so that their work is enqueued kernel by kernel),
         "warnings" (of the schedule cache).
-      not_off: TensorFlow passes that are switched off by TensorFlow's options, but that
-        the plugin runs all the same.
+      not_off: TensorFlow passes that the plugin runs although TensorFlow's options
+        switch these passes off.
     """
 
     problem: str | None

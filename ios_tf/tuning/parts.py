@@ -21,7 +21,8 @@ from ios_tf.scheduler.problem import mask_of, operators_of
 from ios_tf.scheduler.state_space import build_state_space
 from ios_tf.validation import pattern
 
-# A search goes through all transitions again for every few stages that it measures.
+# The largest number of transitions of a part. It is low, because a search goes through
+# all transitions again for every few stages that it measures.
 _MAX_TRANSITIONS = 4_000_000
 
 

@@ -1,6 +1,6 @@
 """Searches blocks one by one and stores their schedules in the cache.
 
-`ios_tf tune` uses this, and so does a running process for the blocks that it meets.
+`ios_tf tune` uses this module. So does a process that searches blocks on the fly.
 """
 
 from __future__ import annotations

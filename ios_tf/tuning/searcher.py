@@ -127,7 +127,7 @@ class Searcher(Generic[_Model]):
         with RECORDER.watched() as load_of_algorithms:
             chosen = [self._algorithms(problem, end, stats) for problem in waiting]
         for i, (problem, algorithms) in enumerate(zip(waiting, chosen, strict=True)):
-            # Time that a search does not use goes to the others.
+            # Time that a search does not use goes to the later searches.
             now = time.monotonic()
             share = (end - now) * _weight(problem) / left
             left -= _weight(problem)
@@ -227,7 +227,8 @@ class Searcher(Generic[_Model]):
         schedule = dataclasses.replace(joined(problem, of_parts), metadata=metadata)
         if any(part.metadata.get("disturbed") for _, part in of_parts):
             schedule = _disturbed(schedule)
-        # Servers and others look up the whole block, so its schedule is stored, too.
+        # Other users of the cache, such as servers, look up the whole block. So its
+        # schedule is stored, too.
         if not self._look_up(problem):
             self._keep(schedule)
         return schedule
@@ -303,7 +304,7 @@ def _disturbed(schedule: Schedule) -> Schedule:
 
 
 def _weight(problem: Problem) -> int:
-    """The relative share of the time that a block's search gets.
+    """The weight of a block when searches share the time.
 
     It is quadratic, because there are more stages than operators. It is linear for a
     chain, because only a few schedules of a chain are compared.

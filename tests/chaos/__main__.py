@@ -1,11 +1,11 @@
 """Injects faults into a converter and a server: processes are killed at random
-moments, the disk is full, directories may not be read or written, files of the cache
-are spoilt, or are links, pipes and directories, processes fork, and threads and loads
-never end.
+moments; the disk is full; directories cannot be read or written; files of the cache
+are corrupted or replaced by links, pipes and directories; processes fork; and many
+threads and loads run for long.
 
     python tests/chaos MODEL [--kills=200] [--runs=100000] [--loads=100]
 
-Prints, for each, how many cases there were and what went wrong.
+For each kind, prints the number of cases and of each kind of failure.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CASES = (
 
 
 def main(options: argparse.Namespace) -> int:
-    """Runs all cases; gives 1 if one of them went wrong."""
+    """Runs all cases; gives 1 if one of them failed, else 0."""
     with (
         tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
         saved_model(options.model) as model,
@@ -64,7 +64,7 @@ def main(options: argparse.Namespace) -> int:
             "loads": lambda: chaos.load(options.loads),
         }
         outcomes = []
-        for name in options.cases or _CASES:  # for minutes each
+        for name in options.cases or _CASES:  # each takes minutes
             outcomes.append(cases[name]())
             print(f"{name}: {'good' if outcomes[-1].good else 'bad'}", file=sys.stderr)
     fields = [field.name for field in dataclasses.fields(Outcome)]

@@ -1,4 +1,4 @@
-"""The cases: what is done to processes, disks and caches, and what goes wrong then."""
+"""The cases: faults in processes, disks and caches, and checks for their effects."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from benchmarks import command_line
 from chaos import children
 from chaos.workplace import Workplace
 
-# More time than any step takes: what is not done by then hangs.
+# Longer than any step takes: a process that is not done by then hangs.
 _PATIENCE = 1200
-# MiB: what allocators keep differs by a few from run to run.
+# In MiB. Memory that allocators keep differs by a few MiB from run to run.
 _MOST_GROWTH = 8.0
 _PRECIOUS = b"years of work"
-# KiB of a disk: nothing fits, some, and nearly all of a small conversion.
+# Sizes of disks in KiB, which hold nothing, some, or nearly all of a small conversion.
 _DISKS = (16, 64, 256, 1024)
-# linux/prctl.h and linux/capability.h: root may read and write what it may not.
+# linux/prctl.h and linux/capability.h: without these, permissions apply to root too.
 _PR_CAPBSET_DROP = 24
 _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
 
@@ -41,9 +41,9 @@ class Outcome:
     Attributes:
       leftovers: the most files or directories that one case has left in one place:
         beside the output, in the temporary directory, or in the cache.
-      lost: measurements that were known before a case, and not after it.
-      growth: MiB of memory, in the second half of the loads beyond what
-        TensorFlow's own process grows by, after a tenth of the calls.
+      lost: measurements that were known before a case but not after it.
+      growth: memory in MiB. For loads: growth in the second half, beyond TensorFlow's
+        own growth. For calls: growth after a tenth of the calls.
     """
 
     what: str
@@ -65,19 +65,19 @@ class Outcome:
 
 
 class Chaos:
-    """The cases for one model, in a directory of their own."""
+    """The cases for one model, with all files in one directory."""
 
     def __init__(self, model: str, directory: Path, seed: int) -> None:
         """`model`: the directory of a SavedModel."""
         self._random = random.Random(seed)
         self._place = Workplace(model, directory)
         self._place.make()
-        self._checked: bytes | None = None  # the content last found right
-        self._victim = directory / "victim"  # links lead there
+        self._checked: bytes | None = None  # the last content that was found right
+        self._victim = directory / "victim"  # the target of links
         self._victim.write_bytes(_PRECIOUS)
 
     def convert(self) -> float:
-        """Converts the model; gives the seconds that took."""
+        """Converts the model; gives the seconds that the conversion took."""
         start = time.monotonic()
         code = self._place.convert().wait(_PATIENCE)
         if code:
@@ -86,10 +86,10 @@ class Chaos:
         return time.monotonic() - start
 
     def kill_convert(self, kills: int, seconds: float) -> Outcome:
-        """Kills conversions; a whole output or none is there each time."""
+        """Kills conversions; after each, the output is whole or missing."""
         outcome = Outcome("convert, killed", kills)
         for kill in range(kills):
-            if kill % 2:  # measures anew; else the cache has all
+            if kill % 2:  # measure again; otherwise the cache has all
                 shutil.rmtree(self._place.cache, ignore_errors=True)
             self._kill(outcome, self._place.convert(), seconds)
             outcome.wrong += self._is_wrong()
@@ -97,7 +97,7 @@ class Chaos:
         return outcome
 
     def kill_tune(self, kills: int, seconds: float) -> Outcome:
-        """Kills searches of what a server has met."""
+        """Kills searches of blocks that a server has met."""
         outcome = Outcome("tune, killed", kills)
         shutil.rmtree(self._place.cache, ignore_errors=True)
         server = self._place.serve("skip")
@@ -120,8 +120,8 @@ class Chaos:
         return outcome
 
     def kill_server(self, kills: int, seconds: float) -> Outcome:
-        """Kills processes that serve with `ios_tf.enable`, and search what they meet
-        or write it to the cache."""
+        """Kills processes that serve with `ios_tf.enable`, and that search missed
+        blocks or write them to the cache."""
         outcome = Outcome("serve, killed", kills)
         for kill in range(kills):
             if kill % 4 == 0:
@@ -129,12 +129,12 @@ class Chaos:
             server = self._place.serve(("search", "skip")[kill % 2])
             self._kill(outcome, server, seconds)
             outcome.wrong += self._place.broken_files()
-        if self._place.cache.exists():  # the last ones may have been killed before
+        if self._place.cache.exists():  # false if every server was killed too early
             self._finish(outcome, self._place.tune())
         return outcome
 
     def take_permissions(self) -> Outcome:
-        """Converts where directories may not be read, or not be written."""
+        """Converts while a directory cannot be read or cannot be written."""
         outcome = Outcome("convert, permissions")
         place = self._place
         for directory in (place.cache, place.outputs, place.temporary):
@@ -153,8 +153,8 @@ class Chaos:
         return outcome
 
     def fill_disk(self) -> Outcome:
-        """Converts where the disk is small; where none may be mounted, where no file
-        may grow."""
+        """Converts on a small disk, or with a limit on the size of files if no disk
+        can be mounted."""
         outcome = Outcome("convert, disk full")
         whole = self._place.content()
         for size in _DISKS:
@@ -177,7 +177,7 @@ class Chaos:
 
     @contextlib.contextmanager
     def _small_disk(self, kibibytes: int) -> Iterator[bool]:
-        """All that is written lies on a disk of this size; False: none is mounted."""
+        """Moves all writing to a disk of this size; gives False if mounting fails."""
         disk = self._place.directory / "disk"
         disk.mkdir(exist_ok=True)
         options = f"size={kibibytes}k"
@@ -199,7 +199,7 @@ class Chaos:
             subprocess.run(["umount", str(disk)], check=True)
 
     def spoil_cache(self) -> Outcome:
-        """Spoils every file of the cache in turn, and converts and serves each time."""
+        """Corrupts every file of the cache in turn; converts and serves each time."""
         outcome = Outcome("cache, file spoilt")
         for path in sorted(p for p in self._place.cache.rglob("*") if p.is_file()):
             good = path.read_bytes()
@@ -219,18 +219,18 @@ class Chaos:
         return outcome
 
     def _link(self, path: Path) -> None:
-        """A link to what must stay as it is."""
+        """Makes a link to a file that must not change."""
         path.symlink_to(self._victim)
 
     def _use_cache(self, outcome: Outcome) -> None:
-        """Converts and serves; the model computes what the original does."""
+        """Converts and serves; checks that the model computes the original's result."""
         outcome.cases += 1
         outcome.crashes += self._wait(outcome, self._place.convert()) != 0
         outcome.wrong += self._is_wrong()
         outcome.crashes += self._wait(outcome, self._place.serve("skip", rounds=1)) != 0
 
     def _is_wrong(self) -> bool:
-        """Whether there is an output, and it does not compute what the model does."""
+        """True if there is an output that differs from what the model computes."""
         content = self._place.content()
         if content in (b"", self._checked):
             return False
@@ -263,7 +263,7 @@ class Chaos:
         return outcome
 
     def load(self, loads: int) -> Outcome:
-        """Loads, calls and unloads the model, with the plugin and without."""
+        """Loads, calls and unloads the model, with and without the plugin."""
         outcome = Outcome("load and unload", loads)
         growth = {}
         for variant in ("plugin", "tensorflow"):
@@ -292,7 +292,7 @@ class Chaos:
     def _kill(
         self, outcome: Outcome, process: subprocess.Popen, seconds: float
     ) -> None:
-        """Kills a process within so many seconds, and looks at what it leaves."""
+        """Kills a process within `seconds`, and counts its crashes and leftovers."""
         known, before = self._place.known_latencies(), self._place.leftovers()
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = process.wait(self._random.uniform(0, seconds))
@@ -303,12 +303,12 @@ class Chaos:
         outcome.count_leftovers(self._place.more_leftovers(before))
 
     def _finish(self, outcome: Outcome, process: subprocess.Popen) -> None:
-        """Checks that the process after the last kill does all."""
+        """Checks that the process after the last kill completes its work."""
         outcome.crashes += self._wait(outcome, process) != 0
         outcome.wrong += self._place.broken_files()
 
     def _wait(self, outcome: Outcome, process: subprocess.Popen) -> int:
-        """The exit code; 0 for one that hangs, which is counted."""
+        """Waits for the exit code; counts a process that hangs, and gives 0 for it."""
         try:
             return process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
@@ -327,12 +327,12 @@ class Chaos:
 
 
 def _limit_files(size: int) -> None:
-    """For this process no file grows beyond so many bytes."""
+    """Limits the size of files that this process writes to `size` bytes."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
 def _obey_permissions() -> None:
-    """Permissions hold for the program that is started next, even for root's."""
+    """Makes permissions apply to the next program even if it runs as root."""
     for capability in (_CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH):
         ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)

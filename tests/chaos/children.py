@@ -1,4 +1,4 @@
-"""Programs that the cases run in processes of their own."""
+"""Programs that the cases run in separate processes."""
 
 from collections.abc import Iterable
 
@@ -9,13 +9,13 @@ import numpy.typing as npt
 def assert_close(
     found: Iterable[npt.ArrayLike], expected: Iterable[npt.ArrayLike]
 ) -> None:
-    """Raises where an output is not its original but for rounding."""
+    """Raises if an output differs from its original by more than rounding."""
     for x, y in zip(found, expected, strict=True):
         atol = 1e-3 * np.abs(y).max()
         np.testing.assert_allclose(x, y, rtol=1e-3, atol=atol)
 
 
-# Loads and unloads a model, and prints how much memory that takes.
+# Loads and unloads a model, and prints the resident memory.
 LOADER = """
 import gc
 import sys
@@ -38,8 +38,8 @@ for _ in range(loads):
     gc.collect()  # cycles, which Python lets pile up
     print(resident(), flush=True)
 """
-# Serves the original, for ever or so many rounds, with schedules from the cache as they
-# come.
+# Serves the original for a number of rounds, or forever, with schedules from the cache
+# as they appear.
 SERVER = """
 import itertools
 import sys
@@ -61,7 +61,7 @@ for _ in range(int(rounds)) if int(rounds) else itertools.count():
     for i, truth in zip(inputs, expected):
         assert_close(tf.nest.flatten(served(**i)), truth)
 """
-# Compares what two models compute, for several batch sizes.
+# Compares the results of two models for several batch sizes.
 COMPARER = """
 import sys
 import tensorflow as tf
@@ -80,8 +80,8 @@ for size in (1, 3):
     assert expected.keys() == found.keys()
     assert_close([found[key] for key in expected], expected.values())
 """
-# Forks while threads run, compile and evict what was compiled: more shapes than stay
-# compiled. The child runs the engine, too.
+# Forks while threads run, compile and evict programs: there are more shapes than stay
+# compiled. The child also runs the engine.
 FORKS = """
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The directories of the cases, the processes that work there, and what they leave."""
+"""The directories of the cases, the processes that work there, and their leftovers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Workplace:
 
     Attributes:
       model: the directory of a SavedModel.
-      directory: of all that is written; `cache` comes and goes.
+      directory: contains everything that is written; `cache` comes and goes.
     """
 
     model: str
     directory: Path
 
     def make(self) -> None:
-        """Makes the directories that are always there."""
+        """Makes the directories that always exist."""
         for made in (self.outputs, self.temporary):
             made.mkdir()
 
@@ -42,7 +42,7 @@ class Workplace:
 
     @property
     def output(self) -> Path:
-        """Of all conversions: each replaces the last one's."""
+        """The output of all conversions; each replaces the last one's."""
         return self.outputs / "model"
 
     @property
@@ -50,18 +50,18 @@ class Workplace:
         return self.directory / "tmp"
 
     def convert(self, before: Callable[[], None] | None = None) -> subprocess.Popen:
-        """`before` is called in the process, before it runs."""
+        """Starts a conversion; `before` is called in its process before the program."""
         words = ["convert", self.model, str(self.output)]
         words += ["--overwrite", "--keep_slower", *_MEASUREMENT]
         return self._start(["-m", "ios_tf", *words, self._cache_flag], before)
 
     def tune(self) -> subprocess.Popen:
-        """Searches what servers have met."""
+        """Starts a search of the blocks that servers have met."""
         words = ["tune", self._cache_flag, *_MEASUREMENT]
         return self._start(["-m", "ios_tf", *words])
 
     def serve(self, on_miss: str, rounds: int = 0) -> subprocess.Popen:
-        """Calls the model under `ios_tf.enable` so many times; 0: until killed."""
+        """Calls the model under `ios_tf.enable`; `rounds` of 0 means until killed."""
         arguments = [self.model, str(self.cache), on_miss, str(rounds)]
         return self._start(["-c", children.SERVER, *arguments])
 
@@ -81,7 +81,7 @@ class Workplace:
         )
 
     def broken_files(self) -> int:
-        """Files of the cache that are not whole."""
+        """The number of incomplete files in the cache."""
         from ios_tf.tuning import cache_admin
 
         if not self.cache.exists():
@@ -92,7 +92,7 @@ class Workplace:
         )
 
     def leftovers(self) -> dict[str, int]:
-        """How much there is that ought to be gone, by place."""
+        """The number of files that should have been removed, by place."""
         cached = self.cache.rglob("*.tmp") if self.cache.exists() else ()
         return {
             "outputs": sum(p != self.output for p in self.outputs.iterdir()),
@@ -101,11 +101,11 @@ class Workplace:
         }
 
     def more_leftovers(self, before: dict[str, int]) -> int:
-        """The most that any place has more than `before`."""
+        """The largest increase over `before` in any place."""
         return max(count - before[place] for place, count in self.leftovers().items())
 
     def known_latencies(self) -> int:
-        """The latencies in the database."""
+        """The number of latencies in the database."""
         path = self.cache / "latencies.txt"
         return path.read_bytes().count(b"\n") if path.exists() else 0
 

@@ -1,4 +1,4 @@
-"""Fixtures of tests that convert."""
+"""Fixtures for tests that convert models."""
 
 import pytest
 
@@ -7,6 +7,6 @@ from ios_tf.conversion import timing
 
 @pytest.fixture(autouse=True)
 def few_rounds(monkeypatch):
-    """Conversions end with latencies of a few calls: no test asserts them."""
+    """Conversions measure latencies with few calls, because no test asserts them."""
     monkeypatch.setattr(timing, "_ROUNDS", 2)
     monkeypatch.setattr(timing, "_LEAST_BUSY", 2)

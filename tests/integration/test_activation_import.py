@@ -1,5 +1,5 @@
-"""Activations as Keras, TensorFlow and people write them: one operator with their
-convolutions, that merges, and that any TensorFlow runs."""
+"""Activations as Keras, TensorFlow and users write them: each becomes one operator with
+its convolution, may merge, and runs in any TensorFlow."""
 
 import graph_helpers as gh
 import keras
@@ -90,7 +90,7 @@ CASES = {
 
 
 def branches(names, kernels=(1, 3)):
-    """Of each activation, two convolutions that may merge, and what joins them."""
+    """For each activation, two convolutions that may merge and a concat of both."""
     filters = [
         tf.constant(gh.random_array(k, k, 5, 6, seed=i) / 2)
         for i, k in enumerate(kernels)
@@ -129,7 +129,7 @@ def test_activations_are_part_of_their_convolutions():
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 def test_network_keeps_what_is_no_number(number):
-    # A kernel that a merge pads with zeros multiplies them by the neighbours' NaN.
+    # A kernel that a merge pads with zeros multiplies the zeros by a neighbour's NaN.
     names = ["relu", "relu6", "gelu", "silu", "hard_swish"]
     graph = branches(names, kernels=(3, 3))
     image = gh.random_array(2, 6, 7, 5)
@@ -145,7 +145,7 @@ def test_network_keeps_what_is_no_number(number):
 
 
 def test_snakes_are_in_one_region():
-    """x + sin(ax)^2 / a, as networks of sounds have it."""
+    """Snake activations, x + sin(ax)^2 / a, as audio networks use them."""
     filters = [gh.random_array(1, 5, 4, 4, seed=i) / 4 for i in range(2)]
     slopes = np.array([0.5, 1.0, 3.0, -2.0], np.float32)
 
@@ -163,7 +163,7 @@ def test_snakes_are_in_one_region():
     for scale in (1, 1e4, 1e9):
         sounds = gh.random_array(2, 1, 40, 4) * np.float32(scale)
         (found,), (expected,) = gh.run(lowered, sounds), gh.run(graph, sounds)
-        if scale < 1e6:  # beyond, rounding decides the sine
+        if scale < 1e6:  # for larger numbers, rounding decides the sine
             gh.assert_equal([found], [expected])
         assert np.isfinite(found).all()
 
@@ -186,7 +186,7 @@ def test_images_of_nothing_but_nan_have_logits_of_nan():
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
-# With the slopes of channels, or of cells.
+# PReLUs with a slope for each channel or for each cell.
 PRELUS = {
     "keras_1": lambda x, a: tf.nn.relu(x) + -a * tf.nn.relu(-x),
     "extremes": lambda x, a: tf.maximum(x, 0.0) + a * tf.minimum(x, 0.0),
@@ -221,7 +221,7 @@ def test_prelu_is_one_operator(name, shape):
     np.testing.assert_allclose(gh.run(lowered, image)[0], expected, atol=1e-5)
 
 
-# Of which some turn elsewhere, or are no product below 0, or lose an infinity.
+# Not PReLUs: some turn at another value, are not linear below 0 or lose an infinity.
 NO_PRELUS = {
     "turns_at_a_number": lambda x, a: tf.where(x > 0.001, x, a * x),
     "turns_elsewhere": lambda x, a: tf.nn.relu(x - a) - a * tf.nn.relu(-x),
@@ -269,7 +269,7 @@ def test_functions_that_are_no_activation_are_left_as_they_are():
     gh.assert_lowered_equals(graph, (2, 6, 7, 5))
 
 
-# Compositions that differ from an activation by little, and not where that matters.
+# Compositions that differ little from an activation, except where it matters.
 NEARLY = {
     "log": lambda x: tf.math.log(tf.nn.relu(x) + 1e-6),
     "log_of_probability": lambda x: tf.math.log(
@@ -300,7 +300,7 @@ def test_small_numbers_are_not_forgotten(name):
 
     graph = gh.freeze(function, (None, 6, 7, 5))
     image = gh.random_array(2, 6, 7, 5) * 10
-    image[:, :3] = 0  # the convolution's output, too
+    image[:, :3] = 0  # the convolution's output is also 0
     image[:, 4] *= 1e-3
     lowered = gh.lower(gh.rewrite(graph))
     assert lowered.ops()["IosRegion"] >= 1
@@ -310,7 +310,7 @@ def test_small_numbers_are_not_forgotten(name):
     np.testing.assert_allclose(gh.run(lowered, image)[0], expected, atol=1e-5 * scale)
 
 
-# Those that differ from relu within a band only.
+# Functions that differ from relu only within a band.
 BANDS = {
     "dead_pixels": (
         lambda x, r: tf.where(
@@ -359,8 +359,8 @@ BANDS = {
 @pytest.mark.parametrize("name", BANDS)
 def test_bands_between_samples_are_seen(name):
     band, (low, high) = BANDS[name]
-    # Products and sums of so few bits are exact: where bands are steep, rounding the
-    # convolution otherwise would show.
+    # Products and sums of numbers with few bits are exact. Otherwise steep bands would
+    # show differences in rounding.
     filters = np.round(gh.random_array(1, 1, 5, 6) * 8) / 8
     step = 2.0 ** (np.floor(np.log2(high)) - 11)
 

@@ -1,5 +1,5 @@
 """Every activation after every operator that takes one, on numbers of all kinds,
-against TensorFlow's own kernels."""
+compared with TensorFlow's own kernels."""
 
 import itertools
 
@@ -40,7 +40,7 @@ def block_of(case: dict) -> dict:
         | case,
     ]
     outputs = list(range(len(operators)))
-    # Ranges of channels: what reads them, what writes them, and pieces.
+    # Ranges of channels: operators read and write them, and some are parts of a concat.
     last = len(operators)
     operators += [
         {"type": "scale", "inputs": [image]},
@@ -89,7 +89,7 @@ def assert_like(found: np.ndarray, expected: np.ndarray, rtol: float, what) -> N
 
 @pytest.fixture(scope="module")
 def linear() -> list[np.ndarray]:
-    """Tensors to apply the activations to; TensorFlow has the same NaN in them."""
+    """Tensors for the activations; TensorFlow's have NaN in the same places."""
     block = block_of({})
     found = run(block)
     expected = interpreter.compute(TensorFlowOps(), block, *arguments(block))

@@ -1,4 +1,4 @@
-"""Algorithms of convolutions on the road: cache, converted graph, engine, show."""
+"""Convolution algorithms from the cache through the converted graph to the engine."""
 
 import dataclasses
 import json
@@ -32,7 +32,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def by(algorithm, form):
-    """Schedules of that form that compute by the algorithm whatever can be."""
+    """Makes schedules of a form that use an algorithm wherever it is possible."""
 
     def schedule(problem):
         operators = (i for i, a in enumerate(problem.algorithms) if algorithm in a)
@@ -44,7 +44,7 @@ def by(algorithm, form):
 
 
 def algorithms(model: str) -> dict[int, list[str]]:
-    """Of a converted model, by batch size, what its operators have."""
+    """By batch size, the algorithms of a converted model and their operator counts."""
     loaded = saved_models.load(model)
     frozen = frozen_graphs.freeze("serving_default", *loaded.signatures.values())
     (program,) = graph_optimizer.lowered_programs(frozen)
@@ -85,7 +85,7 @@ def test_every_batch_size_has_its_own(tmp_path):
 def test_merged_convolutions_have_it_if_all_parts_have(tmp_path):
     source = shared.branches()
     model = write(source, {1: by(FOUR, merge_everything)}, str(tmp_path / "converted"))
-    # Merged with 1x1 convolutions, which Winograd's minimal filtering is not for.
+    # The others are merged with 1x1 convolutions, which Winograd does not support.
     assert algorithms(model) == {1: {FOUR: 2}}
 
 
@@ -108,7 +108,7 @@ def test_without(tmp_path, cache, capsys):
     assert not {FOUR, TWO} & set(algorithms(str(tmp_path / "off"))[1])
     convert(tmp_path / "again", "--winograd=off")
     assert "0 from cache" not in capsys.readouterr().out.split("blocks")[-1]
-    # Schedules that were searched without Winograd are not those asked for now.
+    # Schedules that were searched without Winograd are not used now.
     convert(tmp_path / "on")
     assert allowed(cache) == {f"{TWO} {FOUR} gemm rows"}
     assert "0 from cache" in capsys.readouterr().out

@@ -1,6 +1,6 @@
 """Calls that assign variables which no output depends on: seeds, counters, averages.
 
-TensorFlow's own calls say what the outputs and the variables are after each call.
+TensorFlow's own calls give the expected outputs and variables after each call.
 """
 
 import foreign_models as fm
@@ -24,7 +24,7 @@ def cache(tmp_path, monkeypatch):
 
 
 class Assigning(fm.Network):
-    """A network that keeps a count, averages of what it computes, and a maximum."""
+    """A network that keeps a count, averages of its results, and a maximum."""
 
     def __init__(self):
         super().__init__()
@@ -40,7 +40,7 @@ class Assigning(fm.Network):
     @tf.function(input_signature=[fm.image_spec()])
     def predict(self, x):
         y = tf.nn.conv2d(x, self.filter, 1, "SAME")
-        # A batch norm that is called for training, whose output reads no average.
+        # A batch norm in training mode, whose output does not read the averages.
         y, mean, _ = tf.compat.v1.nn.fused_batch_norm(y, tf.ones([4]), tf.zeros([4]))
         self.mean.assign(0.9 * self.mean + 0.1 * mean)
         self.count.assign_add(1)
@@ -56,7 +56,7 @@ def _inputs(call):
 
 
 def _expected():
-    """The outputs and the states of each call, and a network that was not called."""
+    """The outputs and states after each call, and a network that was not called."""
     network, found = Assigning(), []
     for call in range(CALLS):
         outputs = network.predict(_inputs(call))

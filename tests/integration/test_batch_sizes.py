@@ -34,7 +34,7 @@ from ios_tf.tuning.cache import ScheduleCache
 from ios_tf.tuning.searcher import Searcher
 from ios_tf.tuning.settings import SearchSettings
 
-# Batch sizes and what is to run by their schedules: the nearest by ratio.
+# Each batch size and the scheduled size that it must use: the nearest by ratio.
 NEAREST = {1: 1, 2: 1, 5: 8, 8: 8, 9: 8, 32: 32}
 
 
@@ -56,7 +56,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def is_first_block(problem: Problem) -> bool:
-    """Its convolutions are the only ones that read 8 channels."""
+    """True for the first block: only its convolutions read 8 channels."""
     return problem.block["inputs"][0][-1] == 8
 
 
@@ -68,7 +68,7 @@ DIFFERENT = {1: merge_everything, 8: greedy_schedule, 32: sequential_schedule}
 
 
 def regions_run(directory) -> dict[int, int]:
-    """Batch -> the size it was scheduled for, by TensorFlow's profile."""
+    """Each batch size and the size of its schedule, from TensorFlow's profile."""
     found = {}
     for path in directory.glob("**/*.xplane.pb"):
         space = xplane_pb2.XSpace.FromString(path.read_bytes())
@@ -131,7 +131,7 @@ def test_merges_that_sizes_do_not_share_stay_out_of_the_graph(saved):
 
 def test_merges_that_sizes_share_are_in_the_graph(saved, network):
     frozen = rewrite(freeze(saved), {1: merge_everything, 8: merge_in_the_first_block})
-    # A merged convolution and three slices, which read it.
+    # A merged convolution and three slices that read its result.
     assert stages(frozen) == {
         1: ["concurrent 4", "merge 3"],
         8: ["concurrent 4", "concurrent 3"],
@@ -177,7 +177,7 @@ def test_a_size_whose_schedules_are_slower_is_sequential(latencies, expected, sa
 
 
 def fill_cache(directory: str, source: str, forms) -> None:
-    """Keeps schedules as those that strategy "greedy" gives: it keeps what it gets."""
+    """Stores schedules under strategy "greedy", which uses whatever is stored."""
     cache = ScheduleCache(directory, plugin.device_fingerprint("cpu"))
     pruning = Pruning(FAST["max_group_size"], FAST["max_groups"])
     settings = SearchSettings("greedy", pruning, algorithms=allowed("cpu"))
@@ -220,7 +220,7 @@ def test_equal_schedules_are_shown_once(saved, tmp_path):
 
 
 def save_function(path: str, *shapes, function) -> str:
-    """A model without variables."""
+    """Saves a model without variables; gives its path."""
     module = tf.Module()
     module.function = tf.function(
         function, input_signature=[tf.TensorSpec(shape, tf.float32) for shape in shapes]
@@ -300,7 +300,7 @@ WEIGHTS = gh.random_array(3, 3, 3, 6)
     ],
 )
 def test_numbers_of_images_that_vary_are_not_called_fixed(function, specs):
-    """The number follows another dimension, or an input's value."""
+    """The number of images follows another dimension or an input's value."""
     varying = tf.function(function, input_signature=specs)
     why = "has no input whose first dimension is open"
     with pytest.raises(ios_tf.UserError, match=why) as error:
@@ -308,7 +308,7 @@ def test_numbers_of_images_that_vary_are_not_called_fixed(function, specs):
     notes = ios_tf.optimize(
         varying, 16, strategy="greedy", image_size=20, **FAST
     ).report.notes
-    # 16 is as good as any number for what an input's value says.
+    # If an input's value gives the number, 16 is as good as any other number.
     fixed = f"{why}, so it is scheduled for 20 images"
     assert any(fixed in note for note in notes) == (function is _frames_last)
     for text in (str(error.value), *notes):
@@ -341,7 +341,7 @@ def test_a_signature_of_a_fixed_batch_size_beside_another(tmp_path):
 
 
 def test_images_that_are_cut_into_two(tmp_path):
-    # Convolutions see twice the batch.
+    # Convolutions process twice the batch.
     def function(x):
         return branches(tf.reshape(x, [-1, 9, 9, 4]))
 
@@ -353,7 +353,7 @@ def test_images_that_are_cut_into_two(tmp_path):
 
 
 def test_images_that_are_put_together_to_one(tmp_path):
-    # Convolutions see one image, the taller the more there are.
+    # Convolutions process one image, whose height grows with the batch.
     def function(x):
         return branches(tf.reshape(x, [1, -1, 9, 4]))
 
@@ -365,7 +365,7 @@ def test_images_that_are_put_together_to_one(tmp_path):
 
 
 def test_positions_are_added_to_images_of_every_batch(tmp_path):
-    # As many cells as one image has, at every batch size.
+    # The positions have as many cells as one image, at every batch size.
     positions = gh.random_array(1, 9, 9, 4, seed=1)
 
     def function(x):
@@ -387,7 +387,7 @@ def test_positions_are_added_to_images_of_every_batch(tmp_path):
 
 @pytest.mark.parametrize("sizes", [(2, 5), (6, 2, 5)], ids=str)
 def test_another_network_at_one_of_the_sizes(sizes, tmp_path):
-    # Of a batch of two, nothing is left to be convolved.
+    # With a batch of two, no image is left for the second branch.
     def function(x):
         return {"all": branches(x)["y"], "rest": branches(x[2:])["y"]}
 

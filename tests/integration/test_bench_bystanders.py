@@ -1,4 +1,4 @@
-"""The benchmark of graphs the plugin has nothing to do with: what it measures."""
+"""The benchmark of graphs in which the plugin finds nothing to optimize."""
 
 import graph_helpers as gh
 import pytest
@@ -19,7 +19,7 @@ def test_rows_and_table():
     assert all(ms > 0 for row in rows for ms in (*row.first_ms, *row.run_ms))
     table = bystanders.results_table(rows)
     assert len(table.splitlines()) >= 1 + len(rows)
-    # It leaves the process as it was.
+    # The benchmark restores the state of the process.
     assert not ios_tf.status().enabled
     assert ios_tf.status().plugin_runs
 

@@ -1,4 +1,4 @@
-"""Chaos as a command: a few cases."""
+"""Runs a few cases of the chaos command."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def test_chaos(tmp_path):
     ]
     path = str(tmp_path / "model")
     keras.Model(inputs, outputs).export(path, verbose=False)
-    # Loads, kills, full disks and spoilt caches have tests of their own.
+    # Other tests cover loads, kills, full disks and corrupt caches.
     arguments = ["--runs=40", "--threads=4", "--cases", "threads"]
     done = subprocess.run(
         [sys.executable, Path(__file__).parents[1] / "chaos", path, *arguments],

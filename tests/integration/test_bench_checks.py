@@ -74,7 +74,7 @@ def test_checks_against_float64(exported):
 
 
 def _layers(x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
-    """With operands rounded as TF32 rounds them, to 11 bits; exact in float64."""
+    """Layers that round float32 operands to 11 bits, as TF32 does; float64 is exact."""
     for w in weights:
         if x.dtype == np.float32:
             x, w = _to_11_bits(x), _to_11_bits(w.astype(np.float32))
@@ -88,8 +88,8 @@ def _to_11_bits(x: np.ndarray) -> np.ndarray:
 
 
 def test_a_deep_network_may_round_and_not_be_wrong():
-    """100 layers rounded to TF32 pass; one wrong value, or all of them wrong by
-    little, do not."""
+    """100 layers rounded to TF32 pass. They fail with one wrong value, or with a small
+    error in all values."""
     random = np.random.default_rng(0)
     x = random.uniform(-1, 1, (64, 64))
     weights = [random.normal(size=(64, 64)) / 32**0.5 for _ in range(100)]
@@ -102,7 +102,7 @@ def test_a_deep_network_may_round_and_not_be_wrong():
         return bench.Check("layers", "float32", largest, norm, 1e-2)
 
     assert check(found).passed
-    assert check(found).difference > 3e-3  # what one operator may differ by
+    assert check(found).difference > 3e-3  # more than a single operator may differ by
     assert not check(found * 1.02).passed
     found[3, 5] += 0.1 * expected.max()
     assert not check(found).passed
@@ -138,7 +138,7 @@ def test_an_unwritable_file_is_refused(tmp_path):
 
 
 def test_checks_are_kept_as_they_come(monkeypatch, tmp_path, capsys):
-    """Those that were made when a later one fails, or the time is over."""
+    """Checks stay in the file if a later check fails or the time is over."""
     path = tmp_path / "checks.json"
 
     def operators(device: str, dtype: str) -> list[bench.Check]:

@@ -14,7 +14,7 @@ from ios_tf.model.network import Network
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory) -> str:
-    """Two convolutions side by side that may merge, and what joins them."""
+    """Two concurrent convolutions that may merge, and a concat of both."""
     path = str(tmp_path_factory.mktemp("network") / "model")
     inputs = keras.Input((9, 9, 3))
     a = layers.Conv2D(4, 3, padding="same", activation="relu", name="left")(inputs)
@@ -36,7 +36,7 @@ def test_complexity_counts_by_hand(capfd, network):
     assert code == 0
     header = ["n", "d", "states", "bound", "transitions", "schedules"]
     assert lines[0].split()[1:] == header
-    # Schedules: 1 + 1 + (2 + 1) of 01, and of it all 3 + 1 + 1 + 1.
+    # Schedules: state 01 has 1 + 1 + (2 + 1), and all operators have 3 + 1 + 1 + 1.
     assert lines[1].split()[-6:] == ["3", "2", "4", "19", "9", "6"]
     assert lines[-1].startswith("largest: ")
     _, lines, _ = _run(capfd, "complexity", network, "--single_source")

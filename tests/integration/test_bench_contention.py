@@ -1,4 +1,4 @@
-"""The benchmark beside other processes: both models are called in every row."""
+"""The benchmark with other processes running calls both models in every row."""
 
 import shared
 

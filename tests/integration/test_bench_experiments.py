@@ -89,7 +89,7 @@ def test_schedules(measured):
     assert list(rows) == ["sequential", "greedy", "merge", "parallel", "auto"]
     assert rows["sequential"]["stages"] == 10  # operators
     assert rows["sequential"]["speedup"] == 1.0
-    # The branches run side by side: 0 | 1 2 4 | 3 5 | 6, and the head's three.
+    # Branches run concurrently: 0 | 1 2 4 | 3 5 | 6, then the head's three operators.
     assert rows["greedy"]["stages"] == 7
     assert all(row["samples"] == 2 for row in rows.values())
     assert rows["auto"]["measurements"] > rows["merge"]["measurements"] > 0
@@ -131,7 +131,7 @@ def test_batch(measured):
 
 
 def test_what_was_measured_before_the_end_is_kept(tiny, tmp_path, monkeypatch):
-    """As where its time is over, and its process is ended."""
+    """Results are kept if the time is over and the process is ended."""
     compare = batch.compare
 
     def until(network, *arguments):
@@ -154,9 +154,9 @@ def test_specialization(measured, tmp_path, tiny):
     assert list(found["executed_at"]) == ["1", "2"]
     for row in found["executed_at"].values():
         assert list(row) == ["batch 1", "batch 2"]
-    # By hand: 4.0 / 3.0.
+    # Computed by hand: 4.0 / 3.0.
     assert "4.00 (1.333)" in out and "2.50 (1.250)" in out
-    # The schedules of another device run here.
+    # The schedules of another device also run here.
     other = json.loads((tmp_path / "specialization.json").read_text())
     other["device"] = "another device"
     (tmp_path / "other.json").write_text(json.dumps(other))
@@ -204,7 +204,7 @@ def test_utilization(measured):
     total = sum(stage["ms"] for stage in sequential["stages"])
     assert sequential["ms"] == pytest.approx(total)
     assert 0 < sequential["busy"] <= record.results["most"] * 1.05
-    # The same work, in less time or more.
+    # The work is the same, and the time may be shorter or longer.
     assert both["work_rate"] * both["ms"] == pytest.approx(
         sequential["work_rate"] * sequential["ms"]
     )
@@ -245,13 +245,13 @@ def test_roofline(measured):
     rows = {row["operator"]: row for row in found["operators"]}
     # Two of the ten operators are equal.
     assert [row["count"] for row in rows.values()] == [1, 1, 2, 1, 1, 1, 1, 1, 1]
-    # By hand: 2 * 9 * 7 cells * 8 filters * 3 * 3 * 3.
+    # By hand: 2 flops * 9 * 7 cells * 8 filters * 3 * 3 * 3.
     assert rows["conv2d_0"]["gflop"] == pytest.approx(27216e-9)
     assert rows["conv2d_0"]["mb"] == pytest.approx(4e-6 * (663 + 504 + 216 + 8))
     assert rows["pool_4"]["gflop"] == rows["softmax_2"]["gflop"] == 0
     for row in rows.values():
         floor_ms = max(1e3 * row["gflop"] / peak, row["mb"] / bandwidth)
-        if row["type"] == "concat":  # which may move nothing
+        if row["type"] == "concat":  # a concat may move nothing
             assert row["floor_ms"] == min(floor_ms, row["median_ms"])
         else:
             assert row["floor_ms"] == pytest.approx(floor_ms)
@@ -263,7 +263,7 @@ def test_roofline(measured):
     for row in ("sequential", "best"):
         whole_ms = found[row]["median_ms"]
         assert lines[f"network, {row}"].split()[5] == f"{whole_ms:.3f}"
-    # What sets the floor computes every product.
+    # The convolutions that set the floor compute every product: none uses Winograd.
     for convolution in record.results["peak"]["convolutions"]:
         assert convolution["algorithm"] in ("", "gemm")
     assert f"tiny, floor at {peak:.1f} GFLOP/s and {bandwidth:.1f} GB/s" in out
@@ -280,13 +280,14 @@ def test_work_of_operators():
     operators[2] |= {"inputs": [1], "activation": "relu"}
     block = {"version": 1, "inputs": [[2, 6, 6, 4]], "outputs": [2]}
     block |= {"operators": operators, "dtype": "float16"}
-    # By hand. Images of 3 * 3 cells: depthwise and pointwise; weights, input, output.
+    # By hand, for images of 3 * 3 cells: the depthwise and the pointwise part; weights,
+    # input and output.
     of_sepconv = roofline.Work(
         2 * 2 * 9 * 8 * 9 + 2 * 2 * 9 * 8 * 5,
         2 * (9 * 8 + 8 * 5 + 5 + 2 * 36 * 4 + 2 * 9 * 5),
     )
     of_square = roofline.Work(0, 2 * (90 + 90))  # read once
-    # VALID: one cell is left.
+    # With VALID padding one cell remains.
     of_groups = roofline.Work(2 * 2 * 10 * 9, 2 * (90 + 9 * 10 + 20))
     assert roofline.work_of(block) == [of_sepconv, of_square, of_groups]
 
@@ -307,7 +308,7 @@ def test_simulated(measured):
     schedules = found["schedules"]
     assert list(schedules) == ["sequential", "greedy", "merge", "parallel", "auto"]
     assert schedules["auto"] <= min(schedules["merge"], schedules["parallel"])
-    # One operator a stage: launches, but for the concat's, and more.
+    # Each operator is a stage. All but the concat add the launch time and more.
     launch_ms = record.results["constants"]["launch_ms"]
     assert schedules["sequential"] > 9 * launch_ms
     assert list(found["batch_sizes"]) == ["1", "2"]
@@ -315,7 +316,7 @@ def test_simulated(measured):
     assert found["batch"][0][0] == pytest.approx(schedules["auto"])
     lines = _rows(out)
     assert lines["auto"].split()[-3:-1] == ["2.00", "2.00"]  # the paper's
-    # The paper's, by hand: 5.0 / 2.5, 2.5 / 2.0, 4.0 / 3.0, 3.0 / 2.0.
+    # The paper's values, by hand: 5.0 / 2.5, 2.5 / 2.0, 4.0 / 3.0, 3.0 / 2.0.
     for name, published in [
         ("tiny: batch 2, speedup of both", "2.000"),
         ("tiny: batch 1 by the schedule for 2, to its own", "1.250"),
@@ -392,7 +393,7 @@ def test_summaries():
     found = summary([3.0, 1.0, 2.0])
     assert (found["median_ms"], found["samples"]) == (2.0, 3)
     assert (found["p10_ms"], found["p90_ms"]) == pytest.approx((1.2, 2.8))
-    # Each round's own ratio: what slows a round slows both.
+    # The ratio is taken within each round, because a slow round slows down both.
     assert ratio([2.0, 20.0, 4.0], [1.0, 10.0, 1.0]) == 2.0
     assert paper_name("models:nasnet_a_large") == "nasnet_a"
     assert paper_name("/some/where/squeezenet.json") == "squeezenet"

@@ -1,4 +1,4 @@
-"""Blocks on other frameworks' operators: all compute what the engine computes."""
+"""Blocks on other frameworks' operators compute the same as on the engine."""
 
 import threading
 import time
@@ -69,7 +69,7 @@ def test_every_operator_computes_what_the_engine_computes(compute):
 
 
 def _deep_block(cells: int) -> dict:
-    """Cells like NASNet's: they sum what convolutions without activation give."""
+    """Cells like NASNet's, which sum the results of convolutions without activation."""
     conv = {"kernel": [1, 1], "filters": 16, "bias": True}
     sepconv = {**conv, "kernel": [5, 5], "padding": "SAME", "pre_activation": "relu"}
     pool = {"type": "pool", "pool": "avg", "kernel": [3, 3], "padding": "SAME"}
@@ -116,7 +116,7 @@ def test_deep_networks_tell_right_from_wrong():
     logits, probabilities = run()
     assert np.isfinite(logits).all() and 0.1 < logits.std() < 10
     assert probabilities.max() < 0.99  # not saturated
-    weights[0][0][0, 0, 2, 3] *= -1  # one number of the first convolution
+    weights[0][0][0, 0, 2, 3] *= -1  # one weight of the first convolution
     assert np.abs(run()[1] - probabilities).max() > 1e-3 * probabilities.max()
 
 
@@ -150,7 +150,7 @@ def test_weights_keep_the_magnitude():
     + ["sin"],
 )
 def test_activations_of_random_values(name):
-    """Their computed moments are those of TensorFlow's outputs on samples."""
+    """The computed moments equal those of TensorFlow's outputs on samples."""
     from benchmarks.frameworks.tensorflow_ops import TensorFlowOps
 
     samples = np.random.default_rng(0).normal(0.5, 2.0, 200_000)
@@ -188,7 +188,7 @@ def test_aligned_arrays():
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
 @pytest.mark.parametrize("coordinates", ["asymmetric", "half_pixel", "align_corners"])
 def test_resizing_by_indices(interpolation, coordinates):
-    """Frameworks without an operator of TensorFlow's conventions resize by indices."""
+    """Frameworks whose resize operator differs from TensorFlow's use indices."""
     from benchmarks.frameworks.tensorflow_ops import TensorFlowOps
 
     image = np.random.default_rng(0).normal(size=(2, 5, 7, 3)).astype(np.float32)
@@ -203,7 +203,7 @@ def test_resizing_by_indices(interpolation, coordinates):
 
 
 class _Restless(Runner):
-    """Leaves a thread that works on for a while, as some pools' threads do."""
+    """Leaves a thread that keeps working for a while, as some thread pools do."""
 
     def __init__(self):
         self.working: list[threading.Thread] = []
@@ -232,7 +232,7 @@ def _work_on():
     ],
 )
 def test_devices_as_others_call_them(device, platform, ordinal, tf32):
-    """PyTorch and ONNX Runtime take "cuda" and know no "gpu"."""
+    """PyTorch and ONNX Runtime accept "cuda", but not "gpu"."""
     target = Target(device)
     assert (target.platform, target.ordinal, target.tf32) == (platform, ordinal, tf32)
 

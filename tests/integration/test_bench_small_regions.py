@@ -1,4 +1,4 @@
-"""The benchmark behind the rule of `enable`: what it measures, and what it says."""
+"""The benchmark behind the rule of `enable` for small regions, and its output."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The benchmark of merged convolutions on stock TensorFlow: same results, all rows."""
+"""The benchmark of merged convolutions on stock TensorFlow: equal results, all rows."""
 
 import json
 import os
@@ -17,7 +17,7 @@ def test_every_form_computes_the_same(tmp_path):
     branches = [layers.Conv2D(4, k, padding="same")(inputs) for k in (1, 1, 3)]
     model = keras.Model(inputs, layers.Concatenate()(branches))
     model.export(tmp_path / "model", verbose=False)
-    # A process of its own: it switches the plugin off.
+    # The benchmark switches the plugin off, so it needs its own process.
     subprocess.run(
         command_line("stock", str(tmp_path / "model"))
         + ["--rounds=1", f"--json={tmp_path / 'result.json'}"],

@@ -1,4 +1,4 @@
-"""The zoo: networks are measured one by one, and what was measured is kept."""
+"""The zoo benchmark measures networks one by one and keeps earlier results."""
 
 import json
 import pathlib
@@ -121,7 +121,7 @@ def test_all_networks_are_known():
 
 @pytest.fixture
 def zoo(tmp_path, monkeypatch):
-    """Runs the command; gives its exit code and what it measured."""
+    """Runs the command; gives its exit code and the networks that it measured."""
 
     def run(rows, *words):
         measured = []
@@ -158,10 +158,10 @@ def test_what_was_measured_is_kept(zoo, tmp_path):
 
 
 def test_rows_of_other_machines_are_kept(zoo, tmp_path):
-    """Each has a table of its own, and is measured anew here."""
+    """Another machine's rows keep their table; the network is measured again here."""
     old = {"network": "tf_module", "device": "another", "tensorflow": "1.0"}
     old |= {"date": "2020-01-02", **ROW, "spread": 0.001}
-    # Of which nobody knows more.
+    # An old row that has fewer fields.
     few = {"ratio": 0.9, "tensorflow_ms": 3.0, "busy": False}
     less = {"network": "text_cnn", "device": "another", "tensorflow": "1.0"}
     less |= {"date": "2020-01-05", "regions": 7, "latency": {"1": few}}

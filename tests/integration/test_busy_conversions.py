@@ -1,4 +1,4 @@
-"""The benchmark of conversions beside busy processes: a conversion, and its goals."""
+"""The benchmark of conversions beside busy processes, and its goals."""
 
 import shared
 

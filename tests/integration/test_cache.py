@@ -1,4 +1,4 @@
-"""The schedule cache: what it gives back, and what it must ignore."""
+"""The schedule cache: entries that it returns, and entries that it must ignore."""
 
 import dataclasses
 import json
@@ -121,7 +121,7 @@ def test_a_cache_that_cannot_be_written_is_a_warning(
     other = dataclasses.replace(schedule, signature="1" * 64)
     with caplog.at_level(logging.WARNING):
         cache.put(schedule, SETTINGS)
-        cache.put(other, SETTINGS)  # another block's, for the same reason
+        cache.put(other, SETTINGS)  # another block, the same reason
         assert len(caplog.records) == 1
         assert cache.get(problem, SETTINGS) is None
     assert str(tmp_path / "file") in caplog.records[0].getMessage()

@@ -1,4 +1,4 @@
-"""ios_tf tune and ios_tf cache: what waits, what is kept, what is thrown away."""
+"""ios_tf tune and ios_tf cache: pending blocks, stored schedules, and removals."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def cache(tmp_path) -> str:
 
 @pytest.fixture
 def filled(cache) -> str:
-    """Two schedules, and a block that waits."""
+    """A cache with two schedules and a pending block."""
     for filters in (4, 6):
         add_pending(cache, problem(filters))
     pending.tune(cache, **FAST)
@@ -333,7 +333,7 @@ def test_a_cache_tune_cannot_write_keeps_the_block(capfd, cache):
 
 
 def test_the_optimizer_writes_what_tune_reads(cache):
-    # Without ios_tf.tuning.on_the_fly, as a server does.
+    # This test does not use ios_tf.tuning.on_the_fly; a server does not either.
     inputs = keras.Input((8, 8, 4))
     left = layers.Conv2D(4, 3)(inputs)
     right = layers.Conv2D(4, 3)(inputs)

@@ -35,7 +35,7 @@ def run(binary: Path, *arguments: str | Path) -> None:
 
 
 def build_as_one(files: Iterable[str], directory: Path, flags: Sequence[str]) -> None:
-    """A program of many files, `tests`: reading headers takes most of the time."""
+    """Builds one program, `tests`, from many files: parsing headers takes most time."""
     source = directory / "tests.cc"
     source.write_text("".join(f'#include "{file}"\n' for file in [*files, MAIN]))
     build([source], directory, flags)
@@ -84,7 +84,7 @@ def _build_graph_tests(path: Path) -> None:
 
 @pytest.mark.parametrize("name", FUZZERS)
 def test_fuzzer(name, tmp_path):
-    """Its corpus, and a few mutations that are the same ones each time."""
+    """The fuzzer accepts its corpus and a few mutations, which are always the same."""
     json_header = installed("nlohmann-json", "include/nlohmann/json.hpp")
     sources = [*FUZZERS[name], "tests/fuzz/replay.cc"]
     mutations = "200" if name == "engine" else "2000"
@@ -95,7 +95,7 @@ def test_fuzzer(name, tmp_path):
 
 @pytest.mark.parametrize("flag", ["-O1", "-fsanitize=thread"])
 def test_lanes(flag, tmp_path):
-    """The pool, from its sources, with delays at the worst of moments."""
+    """The pool, compiled from its sources, passes with delays at critical moments."""
     probe = tmp_path / "probe.cc"
     probe.write_text("int main() {}")
     command = [*shlex.split(os.environ.get("CXX", "g++")), flag, probe, "-o"]

@@ -1,4 +1,4 @@
-"""The command line: bad input is one line, an exit code, and nothing written."""
+"""The command line reports bad input in one line with an exit code, writing nothing."""
 
 import os
 import re
@@ -21,7 +21,7 @@ FAST = ["--warmup_runs=0", "--runs=1", "--sample_count=1", "--keep_slower"]
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory, monkeypatch):
-    """No test sees the schedules of this machine's user."""
+    """An empty cache, so that no test sees the schedules of this machine's user."""
     directory = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("IOS_TF_CACHE", str(directory))
     return directory
@@ -219,7 +219,7 @@ def test_weights_of_a_saved_model(capfd, tmp_path, network):
 
 
 def test_keras_model_of_one_batch_size():
-    """Keras exports it for any; what is scheduled for is the user's choice."""
+    """Keras exports the model for any batch; the user chooses which to schedule for."""
     lines = []
     for shape in ((4, 9, 9, 3), (None, 9, 9, 3)):
         inputs = keras.Input(batch_shape=shape)
@@ -312,7 +312,7 @@ def test_files_that_cannot_be_read_are_not_called_missing(
     model = shutil.copytree(network, cache / "model")
     file = os.path.join(model, "variables", name)
     os.remove(file)
-    os.symlink(name, file)  # to itself: root cannot read it either
+    os.symlink(name, file)  # a link to itself: even root cannot read it
     result = run(capfd, "convert", str(model), str(tmp_path / "out"))
     assert_fails(result, 1, f"{file}: cannot be read: Too many levels of", tmp_path)
     shutil.rmtree(os.path.dirname(file))
@@ -413,7 +413,7 @@ def test_a_reader_of_the_output_that_left(tmp_path):
     source, output = str(tmp_path / "model.keras"), str(tmp_path / "out")
     inputs = keras.Input(batch_shape=(2, 8, 8, 3))
     keras.Model(inputs, layers.Conv2D(4, 3)(inputs)).save(source)
-    # It says that of a fixed batch size before it begins.
+    # Convert prints a line about the fixed batch size before it starts.
     command = ["convert", source, output, "--strategy=sequential", *FAST]
     with os.fdopen(writer, "wb") as pipe:
         done = subprocess.run([sys.executable, "-m", "ios_tf", *command], stdout=pipe)
@@ -422,7 +422,7 @@ def test_a_reader_of_the_output_that_left(tmp_path):
 
 
 def test_a_home_that_cannot_be_written(tmp_path):
-    # What TensorFlow imports keeps its files in the temporary directory then.
+    # TensorFlow's dependencies then keep their files in the temporary directory.
     environment = {**os.environ, "HOME": "/proc/home", "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-m", "ios_tf", "cache", "list"],
@@ -548,7 +548,7 @@ def test_command_is_installed():
 
 
 def test_gpu_that_is_not_there(tmp_path, network):
-    # In a process of its own: others may have loaded CUDA's libraries.
+    # This runs in its own process because this one may have loaded CUDA's libraries.
     done = subprocess.run(
         [sys.executable, "-m", "ios_tf", "convert", network]
         + [str(tmp_path / "out"), "--device=gpu"],
@@ -602,7 +602,7 @@ def test_random_weights_are_announced(capfd, tmp_path, monkeypatch):
 
 
 def test_closed_standard_streams(tmp_path):
-    """As daemons have them."""
+    """The command handles closed standard streams, which daemons have."""
     command = f"{sys.executable} -m ios_tf cache list --cache_dir={tmp_path}"
     subprocess.run(f"{command} <&- >&- 2>&-", shell=True, check=True)
     missing = f"{command}/none 2>&1 >&-"

@@ -1,4 +1,4 @@
-"""Made-up inputs, differences of outputs, and the library of a graph."""
+"""Generated inputs, differences of outputs, and the function library of a graph."""
 
 import numpy as np
 import pytest
@@ -85,7 +85,7 @@ def test_outputs_of_all_types_are_compared():
 
 
 def test_inputs_for_which_outputs_are_defined():
-    """The root of x - 1 is no number for all that a network mostly takes."""
+    """Inputs are found for which sqrt(x - 1) is defined, although most give NaN."""
 
     @tf.function(input_signature=[tf.TensorSpec([None, 4, 4, 3], name="x")])
     def function(x):
@@ -111,7 +111,7 @@ def test_what_is_never_a_number_is_said():
 
 
 def test_outputs_are_compared_around_bounds():
-    """A slice that no usual size reaches is missed at the usual sizes only."""
+    """A comparison at usual sizes misses a slice beyond them; bound sizes find it."""
 
     @tf.function(input_signature=[tf.TensorSpec([None, None, 2], name="x")])
     def function(x):
@@ -198,7 +198,7 @@ def test_constants_tell_sizes():
 
 
 def graph_of_calls() -> tf.compat.v1.GraphDef:
-    """Functions that call each other, in branches, loops, datasets and directly."""
+    """Functions that call each other: in branches, loops and datasets, and directly."""
 
     @tf.function
     def inner(x):

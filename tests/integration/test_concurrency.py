@@ -1,4 +1,4 @@
-"""Converted models called from many threads: the same bits, and no more memory."""
+"""Converted models called from many threads give equal bits without a memory leak."""
 
 import keras
 import pytest
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from benchmarks.concurrency import bench_concurrency, hammer
 
-# Eight shapes stay compiled: with ten, threads compile, use and evict at once.
+# Eight shapes stay compiled: with ten, threads compile, use and evict concurrently.
 FEW, MANY = (1, 2, 3), tuple(range(1, 11))
 
 
@@ -22,7 +22,7 @@ def test_many_threads_get_the_bits_of_one(batch_sizes, runs):
     function = loaded.signatures["serving_default"]
     result = hammer(function, batch_sizes, threads=24, runs=runs)
     assert result.differing == 0
-    # A leak of one arena or one output of each run would be over 100 MiB.
+    # Leaking one arena or one output per run would add over 100 MiB.
     assert result.growth < 50
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic with constants: TensorFlow's folding of some of it ends the process."""
+"""Arithmetic with constants, some of which crashes TensorFlow's constant folding."""
 
 import foreign_models as fm
 import numpy as np
@@ -11,7 +11,7 @@ from ios_tf.model.constants import computed_of_constants, with_single_factors
 
 def test_runs_of_factors(tmp_path):
     model = fm.Network()
-    half = 0.5 + tf.abs(tf.constant(-1.25))  # computed where it is used
+    half = 0.5 + tf.abs(tf.constant(-1.25))  # computed at each use
 
     def function(x):
         y = model.features(x)
@@ -49,7 +49,7 @@ def graph_of(function, *specs: tf.TensorSpec):
 
 
 def multiplications(graph_def) -> list[str]:
-    """Those that constants do not compute."""
+    """The multiplications and divisions that do not depend on constants only."""
     constant = computed_of_constants(graph_def.node)
     return [
         node.op
@@ -62,7 +62,7 @@ def test_each_run_is_one_multiplication():
     spec = tf.TensorSpec([None, 4], tf.float32)
 
     def function(x):
-        twice = x * 3.0  # read by two: stays
+        twice = x * 3.0  # has two readers, so it stays
         return 2.0 * (tf.nn.relu(x / 3.0 * 5.0) / 4.0) / 0.5, twice * 2.0, twice
 
     concrete, graph_def, outputs = graph_of(function, spec)

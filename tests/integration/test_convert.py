@@ -1,4 +1,4 @@
-"""Converted models against the originals: equal, with the plugin and without it."""
+"""Converted models equal the originals, with and without the plugin."""
 
 import concurrent.futures
 import dataclasses
@@ -47,7 +47,7 @@ def test_outputs_are_equal(build, tmp_path):
     output = str(tmp_path / "converted")
     report = ios_tf.convert(model, output, **FAST)
     assert report.operators > 20
-    # Another batch size than the one it was specialised for.
+    # Includes a batch size other than the one that the model was specialised for.
     for batch in (1, 3):
         images = networks.smooth_images(batch, model.input_shape[1], seed=7)
         expected = model(images).numpy()
@@ -80,7 +80,7 @@ def test_every_strategy(strategy, tmp_path):
 
 
 class Classifier(tf.Module):
-    """A network with all that may surround one."""
+    """A network with everything that may surround a network."""
 
     def __init__(self, vocabulary: str):
         random = tf.random.Generator.from_seed(1)
@@ -117,7 +117,7 @@ class Classifier(tf.Module):
         logits = tf.cond(
             temperature > 0,
             lambda: logits / temperature,
-            # A convolution where it cannot be scheduled.
+            # A convolution that cannot be scheduled.
             lambda: logits + tf.reduce_mean(tf.nn.conv2d(self.a, self.d, 1, "SAME")),
         )
         for _ in tf.range(tf.shape(image)[0]):

@@ -1,4 +1,4 @@
-"""The device to schedule for: what is asked for, what there is, what is missing."""
+"""The device to schedule for: requested, available and missing devices."""
 
 import types
 
@@ -11,7 +11,7 @@ from ios_tf.native import devices, engine, plugin
 
 @pytest.fixture
 def visible(monkeypatch):
-    """Makes TensorFlow see GPUs of these numbers."""
+    """Makes TensorFlow see GPUs with these numbers."""
 
     def set_visible(*ordinals: int) -> None:
         gpus = [
@@ -24,7 +24,7 @@ def visible(monkeypatch):
 
 @pytest.fixture
 def fingerprints(monkeypatch) -> list[str]:
-    """The devices whose fingerprints the engine is asked for; it has them all."""
+    """The devices whose fingerprints are requested; the engine reports all of them."""
     asked = []
     monkeypatch.setattr(engine, "device_fingerprint", lambda d: asked.append(d) or d)
     return asked

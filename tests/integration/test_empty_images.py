@@ -1,5 +1,5 @@
-"""Images without cells and batches without images: TensorFlow's result, or an error
-where TensorFlow has one; and the process lives."""
+"""Images without cells and batches without images give TensorFlow's result, or an error
+if TensorFlow gives one, and do not crash the process."""
 
 import graph_helpers as gh
 import numpy as np
@@ -63,8 +63,8 @@ def test_empty_images(name):
         else:
             assert not isinstance(found, type), (size, found, expected)
             for got, want in zip(found, expected, strict=True):
-                # TensorFlow's convolution, with oneDNN, gives its input's shape and
-                # whatever is in memory where it has nothing to compute.
+                # With nothing to compute, TensorFlow's oneDNN convolution gives its
+                # input's shape and uninitialised memory.
                 if got.size == 0 and name in ("strided", "VALID", "padded"):
                     continue
                 np.testing.assert_allclose(got, want, 1e-4, 1e-5, err_msg=str(size))
@@ -92,7 +92,7 @@ def test_empty_images(name):
     ids=lambda operator: operator["type"],
 )
 def test_no_channels(operator):
-    """Nothing comes of nothing, whatever it is divided by."""
+    """An operator on images without channels gives an empty result."""
     block = {
         "version": 1,
         "inputs": [[2, 4, 4, 0]],
@@ -129,7 +129,7 @@ def test_channels_of_zeros_around_none():
 
 @pytest.mark.parametrize("pads_zeros", [False, True])
 def test_maximum_of_nothing(pads_zeros):
-    """A window that lies in the padding sees nothing, or zeros."""
+    """A window inside the padding gives the lowest float, or 0 if it sees zeros."""
     pool = {"type": "pool", "name": "it", "inputs": [-1], "kernel": [3, 3]}
     pool |= {"padding": [2, 2, 2, 2], "pads_zeros": pads_zeros}
     block = {
@@ -172,7 +172,7 @@ def test_something_of_nothing_is_refused(image, operator):
 
 
 def test_sizes_of_images_that_are_not_there():
-    """What is read for its size alone may have no images, or no cells."""
+    """A tensor that is read only for its size may have no images or no cells."""
     graph = gh.freeze(
         lambda x, y: tf.image.resize(
             tf.nn.conv2d(x, POINT, 1, "SAME") + VECTOR, tf.shape(y)[1:3]

@@ -1,4 +1,4 @@
-"""Functions of a loaded SavedModel stay callable, and run on the engine."""
+"""Functions of a loaded SavedModel stay callable and run on the engine."""
 
 import graph_helpers as gh
 import keras
@@ -31,7 +31,7 @@ def _assert_same(converted, original):
 
 
 def _convert(directory, tmp_path):
-    """The original and the converted model, loaded, and the report."""
+    """Loads the original and the converted model; gives both and the report."""
     report = ios_tf.convert(directory, str(tmp_path / "converted"), **FAST)
     assert report.operators
     loaded = tf.saved_model.load(str(tmp_path / "converted"))
@@ -65,7 +65,7 @@ def test_layer_of_keras(tmp_path):
 
 
 def _functional(package):
-    """A network of two inputs and two outputs that is another one in training."""
+    """A network of two inputs and two outputs that behaves differently in training."""
     layers = package.layers
     image = package.Input((12, 12, 3), name="z_image")
     scale = package.Input((4,), name="a_scale")
@@ -135,7 +135,7 @@ class _Module(tf.Module):
 
 
 def test_calls_of_a_module(tmp_path):
-    """Python values choose the function; what no signature computes is named."""
+    """Python values select the function; the report names functions of no signature."""
     module = _Module()
     spec = tf.TensorSpec((None, 12, 12, 3))
     signatures = {

@@ -1,4 +1,4 @@
-"""The examples run, and say that results are equal."""
+"""The examples run and report equal results."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def test_keras_networks(tmp_path):
     networks.branches().save(path)
     output = run("convert_and_compare.py", path, tmp_path, cache=tmp_path)
     assert difference(output) < 1e-4
-    # Its schedules are in the cache now.
+    # The model's schedules are in the cache now.
     output = run("optimize_keras_model.py", path, cache=tmp_path)
     assert difference(output) < 1e-4
     assert float(re.search(r"optimized +(\S+) ms", output)[1]) > 0

@@ -1,4 +1,4 @@
-"""Parts no faster than TensorFlow stay its own: latencies are made up here."""
+"""Parts that do not gain stay TensorFlow's; the latencies here are made up."""
 
 import dataclasses
 import filecmp
@@ -52,13 +52,13 @@ def test_what_counts_as_faster(tensorflow, ours, faster, slower):
 
 
 def made_up(monkeypatch, *latencies: list[float]) -> None:
-    """The next measurements of latencies give these, and no others are made."""
+    """Makes the next measurements give these latencies, and fails at any other one."""
     left = list(latencies)
     monkeypatch.setattr(timing, "latencies", lambda turns: left.pop(0)[: len(turns)])
 
 
 def two_signatures(path: str) -> None:
-    """A SavedModel of two functions, each a network of its own."""
+    """Saves a SavedModel with two functions, each with its own network."""
     module = tf.Module()
     module.one, module.two = fm.Network(), fm.Network(seed=1)
     signatures = {
@@ -101,7 +101,7 @@ def test_functions_that_gain_are_converted(tmp_path, monkeypatch):
     source, output = str(tmp_path / "model"), str(tmp_path / "converted")
     two_signatures(source)
     first = [[1.0, 1.5, 1.0], [2.0, 1.0, 2.5]]
-    made_up(monkeypatch, *first, first[1])  # the second one is written again
+    made_up(monkeypatch, *first, first[1])  # the second is written and measured again
     report = ios_tf.convert(source, output, **FAST)
     (comparison,) = report.comparisons
     assert comparison.signature == "two"
@@ -125,7 +125,7 @@ def test_functions_that_gain_are_converted(tmp_path, monkeypatch):
 
 
 def all_merge(monkeypatch) -> None:
-    """The schedules that are found merge all that can be."""
+    """Makes searches return schedules that merge wherever possible."""
     check = network_check.check
 
     def merging(frozen, collected, schedules, searcher):
@@ -167,11 +167,11 @@ def test_functions_that_stay_are_judged_beside_one_that_does_not(tmp_path, monke
     assert regions_of(output, "two") == []
 
 
-# Models that cannot be called: nobody knows what the strings are.
+# Models that cannot be called with made-up inputs: their strings must be records.
 
 
 def records(path: str) -> None:
-    """A SavedModel with two regions and records that decode to images."""
+    """Saves a SavedModel with two regions and records that decode to images."""
     network = fm.Network()
 
     def function(record):
@@ -261,7 +261,7 @@ def test_models_that_take_another_batch_size_are_timed_at_it(tmp_path, monkeypat
     network = fm.Network()
     source, output = str(tmp_path / "model"), str(tmp_path / "converted")
 
-    def function(x):  # says that it takes any, and takes 8
+    def function(x):  # its signature allows any batch, but it takes only 8
         return {"y": tf.matmul(tf.ones([2, 8]), network(x))}
 
     fm.save(network, source, function, fm.image_spec())
@@ -285,11 +285,11 @@ def test_optimize_runs_the_original_where_nothing_is_gained(monkeypatch):
     assert repr(ios_tf.optimize(function, **FAST)).startswith("<optimized function")
 
 
-# Regions, each by itself.
+# Individual regions.
 
 
 def test_where_no_region_gains_the_report_says_so(tmp_path, monkeypatch):
-    """The frozen graph without regions is not compared, and its time is not "ours"."""
+    """The frozen graph without regions is neither compared nor timed as the engine."""
     source, output = str(tmp_path / "model"), str(tmp_path / "converted")
     module = tf.Module()
     module.filters = [tf.Variable(gh.random_array(3, 3, 4, 4)) for _ in range(3)]
@@ -319,7 +319,7 @@ def test_where_no_region_gains_the_report_says_so(tmp_path, monkeypatch):
 
 
 def three_regions(make=tf.constant) -> frozen_graphs.FrozenSignature:
-    """Convolutions around operators that the engine does not have."""
+    """Convolutions around operators that the engine does not support."""
     random = np.random.default_rng(0)
     weights = [
         make(random.normal(0, 0.2, (3, 3, 4, 4)).astype(np.float32)) for _ in range(5)
@@ -373,7 +373,10 @@ def test_regions_are_timed_and_left_one_by_one(monkeypatch):
 
 
 def test_functions_that_are_timed_write_no_values(monkeypatch):
-    """TensorFlow's own does, for an error that it catches: milliseconds each time."""
+    """A timed function does not format tensors.
+
+    TensorFlow's own call does, for an error that it catches; it takes milliseconds.
+    """
     frozen = three_regions()
     names = [name for name, _ in frozen.outputs.values()]
     x = tf.constant(gh.random_array(2, 9, 9, 4))
@@ -389,14 +392,14 @@ def test_functions_that_are_timed_write_no_values(monkeypatch):
 
 @pytest.mark.parametrize("make", [tf.constant, tf.Variable])
 def test_regions_are_measured_as_tensorflow_computes_them(make, monkeypatch):
-    """Both sides of each measurement give equal results: the same nodes."""
+    """Both sides of each measurement compute the same nodes with equal results."""
     monkeypatch.setattr(function_library, "LARGE_BYTES", 1)
-    kept = []  # a function does not keep its variables alive
+    kept = []  # because a function does not keep its variables alive
     frozen = three_regions(lambda value: kept.append(make(value)) or kept[-1])
     assert len(frozen.captures) == (4 if make is tf.Variable else 0)
     calls = measured_equally(frozen, monkeypatch)
     assert len(calls) == 2 * 2 * 3
-    # Images are given, and weights are not.
+    # The arguments are images, not weights.
     assert all(one.shape[1:3] == [9, 9] for args in calls for one in args)
 
 
@@ -426,7 +429,7 @@ def test_regions_that_need_the_shape_of_another_tensor(back, monkeypatch):
 
 
 def measured_equally(frozen, monkeypatch) -> list[tuple[tf.Tensor, ...]]:
-    """The arguments of all calls that are timed, after both of each gave the same."""
+    """The arguments of all timed calls; asserts that both sides gave equal results."""
     plan = planned(frozen, merge_everything)
     calls, results = [], []
 
@@ -466,7 +469,7 @@ def test_a_graph_of_one_region_is_not_cut(monkeypatch):
     assert region_check.measure(frozen, None, collected, {1: {}}, "cpu") == []
 
 
-# Merges that only the engine gains by.
+# Merges from which only the engine gains.
 
 
 def test_merges_can_be_left_to_the_engine():
@@ -489,7 +492,7 @@ def test_merges_can_be_left_to_the_engine():
     assert merges[True][1] == merges[False][0] == 0
 
 
-# Kinds of networks that were once slower than TensorFlow, measured and not made up.
+# Kinds of networks that were once slower than TensorFlow, with real measurements.
 
 
 def _leaky() -> keras.Model:

@@ -1,5 +1,5 @@
-"""Models as users bring them are converted, and compute what they computed; those whose
-calls change them are copied."""
+"""Users' models are converted and compute the same; models that their calls change are
+copied."""
 
 import dataclasses
 import filecmp
@@ -42,7 +42,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def variables(monkeypatch):
-    """Weights of these small models become variables, as those of large ones do."""
+    """Makes weights of these small models variables, as those of large models are."""
     monkeypatch.setattr(function_library, "LARGE_BYTES", 1)
 
 
@@ -67,7 +67,7 @@ def interface(model: str, tags=("serve",)) -> dict:
 
 
 def assert_same_results(found: str, expected: str, calls, **arguments) -> None:
-    """The calls, in order, give what they give with the original."""
+    """Asserts that the calls, in order, give the same results as with the original."""
     original = tf.saved_model.load(expected, **arguments).signatures
     converted = tf.saved_model.load(found, **arguments).signatures
     for call in calls:
@@ -103,7 +103,7 @@ def test_converts(name, tmp_path):
     function = tf.saved_model.load(output).signatures[calls[0].signature]
     ops = gh.executed_ops(function, **calls[0].inputs)
     assert "IosRegion" in ops
-    # Where its oneDNN is on, TensorFlow gives them other names.
+    # With oneDNN, TensorFlow gives convolutions other names.
     left = sum(count for op, count in ops.items() if "Conv2D" in op)
     assert left == (3 if name == "cases" else 0)
     for one in report.comparisons:
@@ -112,7 +112,7 @@ def test_converts(name, tmp_path):
 
 
 def test_converts_twice_in_one_process(tmp_path):
-    """The second conversion meets the first one's functions."""
+    """A second conversion works although the first one's functions exist."""
     source = str(tmp_path / "model")
     calls = fm.loops_and_branches(source)
     for output in (str(tmp_path / "a"), str(tmp_path / "b")):
@@ -122,7 +122,7 @@ def test_converts_twice_in_one_process(tmp_path):
 
 @pytest.mark.parametrize("name", ["loops_and_branches", "cases", "keras_recurrent"])
 def test_control_flow_is_executed_as_before(name, tmp_path):
-    """TensorFlow writes it as that of TensorFlow 1; else it is several times slower."""
+    """TensorFlow lowers it to TensorFlow 1's form; otherwise it is much slower."""
     source, output = str(tmp_path / "model"), str(tmp_path / "converted")
     call = fm.MODELS[name](source)[0]
     ios_tf.convert(source, output, **FAST)
@@ -137,7 +137,7 @@ def test_control_flow_is_executed_as_before(name, tmp_path):
 
 
 def test_grouped_convolutions_need_no_onednn(tmp_path):
-    """TensorFlow's own kernels for fused convolutions know no groups."""
+    """TensorFlow's own fused convolutions, which lack groups, are not used."""
     inputs = keras.Input((9, 9, 12))
     x = layers.Conv2D(8, 3, groups=4, activation="relu")(inputs)
     x = layers.Conv2D(8, 3, groups=2, padding="same", use_bias=False)(x)
@@ -155,7 +155,7 @@ def test_grouped_convolutions_need_no_onednn(tmp_path):
 
 
 def test_a_dense_and_a_grouped_convolution_with_filters_of_one_shape(tmp_path):
-    """In two regions, which are measured with the same made-up weights."""
+    """They are in two regions, which are measured with the same made-up weights."""
     inputs = keras.Input((9, 9, 6), name="images")
     x = keras.ops.cumsum(layers.Conv2D(6, 3)(inputs), axis=1)
     x = layers.Conv2D(6, 3, groups=2)(layers.Conv2D(12, 1)(x))
@@ -169,7 +169,7 @@ def test_a_dense_and_a_grouped_convolution_with_filters_of_one_shape(tmp_path):
 
 
 def test_side_effects_stay(tmp_path):
-    """Asserts of TensorFlow 1, which only control dependencies keep."""
+    """Asserts of TensorFlow 1 stay, although only control dependencies keep them."""
     source, output = str(tmp_path / "model"), str(tmp_path / "converted")
     (call, _) = fm.tf1_main_op(source)
     ios_tf.convert(source, output, **FAST)
@@ -220,7 +220,7 @@ def test_keras_files_for_inference(suffix, tmp_path):
 
 
 def test_keras_models_of_all_kinds(tmp_path):
-    """Subclassed and sequential ones, with and without an argument `training`."""
+    """Subclassed and sequential models convert, with or without `training`."""
 
     class Subclassed(keras.Model):
         def __init__(self):
@@ -251,7 +251,7 @@ def test_keras_model_that_is_not_built(tmp_path):
     assert not os.path.exists(tmp_path / "out")
 
 
-# Models whose calls change them.
+# Models that a call changes.
 
 
 def assert_copied(output: str, source: str, report: ios_tf.Report) -> None:
@@ -281,16 +281,16 @@ def test_what_changes_is_copied(write, variable, tmp_path):
     assert_same_results(output, source, calls)
 
 
-# Graphs that TensorFlow traces, and does not optimise: what fails, and how.
+# Graphs that TensorFlow traces but cannot optimise: the function and the error.
 NOT_OPTIMISED = {
-    # Grappler takes an empty slice of a shape for an impossible one.
+    # Grappler rejects an empty slice of a shape as impossible.
     "inference of shapes": (
         lambda x: tf.reshape(
             x, tf.concat([tf.shape(x)[:1], tf.shape(x)[3:1], [5, 4, 8]], 0)
         ),
         "start <= end",
     ),
-    # A node that fails when it runs makes the graph invalid once its inputs are folded.
+    # A node that fails when it runs makes the graph invalid after constant folding.
     "constant folding": (
         lambda x: tf.reshape(x[:1], tf.stack([tf.shape(x)[0] * 0 + 1, 7, 4, 8])),
         "evenly divisible",
@@ -345,7 +345,7 @@ def test_mistakes_of_ours_end_a_conversion(tmp_path, monkeypatch):
 
 
 def test_keras_model_exported_in_training_mode_keeps_its_averages(tmp_path):
-    """Its batch norm assigns averages that its outputs do not depend on."""
+    """The batch norm assigns averages that the outputs do not depend on."""
     source, output = str(tmp_path / "model"), str(tmp_path / "converted")
     fm.augmented("resizing").export(source, verbose=False)
     report = ios_tf.convert(source, output, **FAST)
@@ -422,7 +422,7 @@ def test_output_that_is_a_variable(tmp_path):
 
 
 def test_training_that_a_signature_asks_for(tmp_path):
-    """A flag that is an input, or whose default is to train, decides nothing."""
+    """A flag does not rule training out if it is an input or defaults to training."""
     source, output = str(tmp_path / "model"), str(tmp_path / "converted")
     with tf.Graph().as_default(), fm.v1.Session() as session:
         x = fm.v1.placeholder(tf.float32, [None, 12, 12, 3], "x")
@@ -520,12 +520,12 @@ def test_failure_to_write_comes_before_the_search(step, network, tmp_path, monke
 
 @pytest.fixture
 def constants(monkeypatch):
-    """Weights stay in the graph."""
+    """Keeps weights in the graph as constants."""
     monkeypatch.setattr(function_library, "LARGE_BYTES", 1 << 16)
 
 
 def spoiled(rewrite):
-    """Gives graphs in which a constant weight is another one."""
+    """Makes `rewrite` return graphs in which constant weights are changed."""
 
     def spoil(*arguments):
         graph_def = rewrite(*arguments)
@@ -582,7 +582,7 @@ def test_whole_numbers_do_not_hide_wrong_results(constants, tmp_path, monkeypatc
 
 
 def assert_left_to_optimizers(report) -> None:
-    """The report says that the model is copied, and why."""
+    """Asserts that the report says that the model is copied, and why."""
     assert not report.blocks
     why, end = report.notes
     assert "at batch size 1 TensorFlow's graph optimizers change its outputs" in why
@@ -591,7 +591,7 @@ def assert_left_to_optimizers(report) -> None:
 
 
 def test_what_tensorflow_changes_is_not_ours(tmp_path):
-    """TensorFlow's remapping takes max(2 x, x) for a leaky ReLU, which min would be."""
+    """TensorFlow remaps max(2 x, x) to a leaky ReLU, although that would be min."""
     model = fm.Network()
     path = str(tmp_path / "model")
 
@@ -613,7 +613,7 @@ def test_what_tensorflow_changes_is_not_ours(tmp_path):
 
 
 def test_a_relu_that_drops_nan_is_not_ours(tmp_path):
-    """TensorFlow's fused ReLU makes 0 of NaN, which ReLU alone keeps."""
+    """TensorFlow's fused ReLU turns NaN into 0; ReLU alone keeps NaN."""
     model = fm.Network()
     path = str(tmp_path / "model")
 
@@ -635,13 +635,13 @@ def test_a_relu_that_drops_nan_is_not_ours(tmp_path):
 
 
 def test_rounding_that_chooses_otherwise_is_no_failure(tmp_path):
-    """The report says that operators behind the network make rounding errors large."""
+    """The report says that operators after the network amplify rounding errors."""
     model = fm.Network()
     path = str(tmp_path / "model")
 
     def function(x):
         y = model(x)
-        # Differences between sums in two orders: rounding errors and nothing else.
+        # Sums in two orders differ by rounding only; this amplifies the errors.
         return {"noise": tf.math.floormod(y * 1e9, 7.0)}
 
     fm.save(model, path, function, fm.image_spec())
@@ -651,7 +651,7 @@ def test_rounding_that_chooses_otherwise_is_no_failure(tmp_path):
 
 
 class Chaotic(fm.Network):
-    """Rounding errors grow a hundred thousand times on the way through its region."""
+    """A network whose region amplifies rounding errors by a factor of 100,000."""
 
     def __call__(self, x):
         y = tf.nn.sigmoid(super().__call__(x))
@@ -671,7 +671,7 @@ def test_networks_that_amplify_rounding_convert(tmp_path):
 
 
 def test_inputs_are_such_that_rounding_hardly_counts(tmp_path):
-    """Images of values up to 255 saturate what small ones leave to chance."""
+    """Images with values up to 255 are used, because small values amplify rounding."""
     model, path = fm.Network(), str(tmp_path / "model")
 
     def function(x):
@@ -686,7 +686,7 @@ def test_inputs_are_such_that_rounding_hardly_counts(tmp_path):
 
 
 def test_images_are_smooth_where_noise_is_chaos(tmp_path):
-    """As in deep networks that are normalised for images: rounding of noise grows."""
+    """Smooth images are compared, because networks may amplify rounding of noise."""
     model, path = fm.Network(), str(tmp_path / "model")
 
     def function(x):
@@ -703,7 +703,7 @@ def test_images_are_smooth_where_noise_is_chaos(tmp_path):
     assert not any("differ" in note for note in report.notes)
 
 
-# The contents of the report.
+# Contents of the report.
 
 
 def test_report_compares_with_tensorflow(network, tmp_path):
@@ -757,7 +757,7 @@ def test_says_that_whole_numbers_are_compared(tmp_path):
 
 @pytest.mark.parametrize("hidden", [False, True])
 def test_models_for_images_of_one_size_only(hidden, tmp_path):
-    """Which they do not say; the importer sees it, or not."""
+    """The model does not state its image size; the importer may or may not see it."""
     module = tf.Module()
     random = np.random.default_rng(0)
     module.first = tf.Variable(random.normal(size=[3, 3, 3, 8]).astype(np.float32))
@@ -785,7 +785,7 @@ def test_models_that_take_one_batch_size_only(tmp_path):
     module = fm.Network()
     path = str(tmp_path / "model")
 
-    def function(x):  # says that it takes any, and takes 8
+    def function(x):  # its signature allows any batch, but it takes only 8
         return {"y": tf.matmul(tf.ones([2, 8]), module(x))}
 
     fm.save(module, path, function, fm.image_spec())
@@ -861,7 +861,7 @@ def test_two_names_of_a_function_with_a_loop_are_one(tmp_path):
     image = keras.Input((9, 9, 3))
     x = layers.Conv2D(4, 3, padding="same", activation="relu")(image)
     model = keras.Model(image, layers.GRU(5)(layers.Reshape((81, 4))(x)))
-    model.export(tmp_path / "model", verbose=False)  # as serve, and serving_default
+    model.export(tmp_path / "model", verbose=False)  # serve, serving_default
     report = ios_tf.convert(tmp_path / "model", tmp_path / "out", **FAST)
     assert len(report.comparisons) == 1
     converted = tf.saved_model.load(tmp_path / "out")

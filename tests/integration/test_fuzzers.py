@@ -1,4 +1,4 @@
-"""The commands that fuzz and run under sanitizers say what they lack."""
+"""The fuzzing and sanitizer commands report missing tools."""
 
 import os
 import subprocess

@@ -45,7 +45,7 @@ def test_large_filters_become_one_number_each():
 def test_graphs_have_the_same_blocks_and_programs_without_weights():
     whole = folded()
     light = whole.without_weights
-    # `collect` looks at light graphs only: the whole one is rewritten by what it finds.
+    # `collect` sees only light graphs; its results are used to rewrite the whole graph.
     collected = graph_optimizer.collect(light, 1)
     schedules = {s: sequential_schedule(p) for s, p in collected.problems.items()}
     rewritten = [graph_optimizer.rewrite(one, schedules, [1]) for one in (whole, light)]

@@ -1,6 +1,6 @@
-"""Graphs of float16 and bfloat16: blocks of their own on a GPU, TensorFlow's on a CPU.
+"""float16 and bfloat16 graphs: separate blocks on a GPU, left to TensorFlow on a CPU.
 
-What the engine computes is checked on the fake GPU, against TensorFlow in float32.
+The engine's results on the fake GPU are compared with TensorFlow in float32.
 """
 
 import json
@@ -98,7 +98,7 @@ def test_half_precision_is_left_to_tensorflow_on_a_cpu(dtype):
     assert report["left_to_tensorflow"]["Conv2D"] == 3
     reasons = {refusal["reason"] for refusal in report["refused"]}
     assert reasons == {f"the engine computes {dtype} on GPUs only"}
-    # A model made for a GPU loads on a CPU, as plain TensorFlow.
+    # A model that was made for a GPU loads on a CPU as plain TensorFlow.
     rewritten = gh.rewrite(graph, **GPU)
     lowered = gh.lower(rewritten)
     assert lowered.ops()["IosRegion"] == 0
@@ -135,7 +135,7 @@ def policy():
 
 @pytest.mark.parametrize("dtype", HALVES)
 def test_keras_mixed_precision(dtype, policy, cuda):
-    """Its batch norms are float32 between two Casts, and part of convolutions."""
+    """Batch norms are float32 between two casts, and become part of convolutions."""
 
     def build() -> keras.Model:
         inputs = keras.Input((9, 8, 3))

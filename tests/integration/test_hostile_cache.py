@@ -1,5 +1,5 @@
-"""A cache directory into which anybody may write: it may slow a process down, never
-stop it, lead it out of the directory, or make it wait."""
+"""A cache directory that anybody may write to can slow a process down, but cannot stop
+it, lead it out of the directory or make it wait."""
 
 import json
 import os
@@ -79,7 +79,7 @@ def problem() -> Problem:
 
 @pytest.fixture
 def schedule(cache, problem):
-    """One that was searched; its file is in the cache."""
+    """A schedule from a search; its file is in the cache."""
     add_pending(cache, problem)
     ((_, found),) = pending.tune(cache, **FAST).schedules
     return found
@@ -91,7 +91,7 @@ def test_what_is_no_schedule_is_one_warning(cache, problem, caplog, capfd, how):
     path = opened.path(problem.signature, "auto")
     spoil(path, SPOILS[how])
     assert opened.get(problem, SearchSettings()) is None
-    if how != "dangling":  # as if there were none
+    if how != "dangling":  # a dangling link counts as a missing file
         (record,) = caplog.records
         assert path in record.getMessage()
         assert "\n" not in record.getMessage() and len(record.getMessage()) < 400
@@ -191,7 +191,7 @@ def test_nothing_is_written_through_links(cache, problem, tmp_path):
 
 
 def test_no_directory_is_made_through_links(cache, problem, schedule, tmp_path):
-    """Wherever on the way the link is, and whether it leads to anything."""
+    """A link is refused anywhere in the path, even if its target is missing."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     for target in (elsewhere, elsewhere / "missing", "../elsewhere"):
@@ -254,7 +254,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_name_in_an_archive_leads_out(tmp_path, schedule, name):
-    """With a schedule that is good."""
+    """A name that leads out of the cache is refused even if its schedule is valid."""
     file, target = tmp_path / "packed.json", tmp_path / "target"
     file.write_text(
         json.dumps({"version": 1, "entries": {name: json.loads(schedule.to_json())}})
@@ -276,13 +276,13 @@ def test_what_is_no_archive_is_one_line(tmp_path, capfd, how):
 def test_an_archive_of_ten_gigabytes_is_not_read(tmp_path):
     path = tmp_path / "packed.json"
     with open(path, "wb") as file:
-        file.truncate(10 << 30)  # of holes
+        file.truncate(10 << 30)  # a sparse file
     with pytest.raises(UserError, match="more than"):
         cache_admin.import_(str(tmp_path / "to"), str(path))
 
 
 def test_names_in_a_cache_are_printable(cache, capfd):
-    """Of operators, blocks, files and directories."""
+    """Control characters in names of operators, blocks and files are escaped."""
     evil = "\x1b]0;title\x07\x1b[2J\nname\x9b31m\u202e"
     first, *others = BLOCK["operators"]
     block = {**BLOCK, "name": evil, "operators": [{**first, "name": evil}, *others]}
@@ -308,7 +308,7 @@ def test_names_in_a_cache_are_printable(cache, capfd):
 
 @pytest.mark.parametrize("step", ["makedirs", "write", "rename", "remove"])
 def test_a_remote_filesystem_that_fails_midway(problem, monkeypatch, caplog, step):
-    """TensorFlow's in memory; Python can register none, so its calls fail here."""
+    """Uses TensorFlow's in-memory file system with Python's calls made to fail."""
     cache = f"ram://midway_{step}"
     path = ScheduleCache(cache, DEVICE).path(problem.signature, "auto")
     begun = []
@@ -335,7 +335,7 @@ def test_a_remote_filesystem_that_fails_midway(problem, monkeypatch, caplog, ste
     assert len(left) == (2 if step == "remove" else 1), left
     assert cache_files.read(cache, path) == b"before"
     assert all(name.endswith(".tmp") for name in begun)
-    # It is a warning of who keeps schedules, and one line of who reads them.
+    # Storing a schedule gives a warning, and so does reading one.
     monkeypatch.setattr(tf.io.gfile, "stat", fail)
     assert ScheduleCache(cache, DEVICE).get(problem, SearchSettings()) is None
     (record,) = caplog.records
@@ -353,7 +353,7 @@ def in_process(code: str, *arguments: str) -> subprocess.CompletedProcess:
 
 
 def test_a_full_disk_leaves_nothing_and_the_block_waits(cache, problem):
-    """A limit on the size of files is met as a full disk is."""
+    """A limit on the size of files has the effect of a full disk."""
     path = add_pending(cache, problem)
     done = in_process(
         """
@@ -382,10 +382,10 @@ print(len(tuned.schedules), tuned.kept)
 
 
 def test_a_directory_that_may_only_be_read(cache, problem, schedule):
-    """By somebody who is not root: schedules are used, and others are found anew."""
+    """For a user other than root, schedules are used, and others are searched again."""
     other = Problem.from_json(engine.problem({**BLOCK, "inputs": [[2, 8, 8, 4]]}))
     add_pending(cache, other)
-    with tempfile.TemporaryDirectory() as directory:  # pytest's are root's alone
+    with tempfile.TemporaryDirectory() as directory:  # pytest's are root's only
         os.chmod(directory, 0o755)
         copy = shutil.copytree(cache, os.path.join(directory, "cache"))
         for where, _, names in os.walk(copy):

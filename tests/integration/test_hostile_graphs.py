@@ -1,5 +1,5 @@
-"""Attributes and programs in a graph that are not what this package wrote: the graph
-computes what it computed, or its op is an error; the process lives."""
+"""Manipulated attributes and programs: the graph computes the original's result, or its
+op raises an error, and the process survives."""
 
 import json
 
@@ -107,7 +107,7 @@ def test_mutated_programs(original, rewritten):
         except (tf.errors.OpError, ValueError):
             refused += 1
             continue
-        # Another operator than the graph had, perhaps, but of the same sizes.
+        # The operator may differ from the original one, but not the sizes.
         assert [f.dtype for f in found] == [e.dtype for e in expected]
     assert refused > 50
 
@@ -160,7 +160,7 @@ def test_steps_that_no_window_takes_are_left_to_tensorflow(op, attribute, number
 
 
 def test_blocks_of_no_cells_are_left_to_tensorflow():
-    """They divide the sizes of images."""
+    """A zero block size is refused, because image sizes are divided by it."""
     filters = gh.constant(3, 3, 3, 3)
 
     def network(x):
@@ -198,16 +198,16 @@ def test_images_of_more_cells_than_can_be_counted():
 @pytest.mark.parametrize(
     "made_from",
     [
-        # Two numbers for images of batch 1, and none for those of batch 4.
+        # The slice has two numbers for batch 1, and none for batch 4.
         lambda shape: shape[shape[0] : 3],
-        # A row of two numbers for a batch of 1.
+        # The tensor is one row of two numbers for batch 1.
         lambda shape: tf.reshape([5, 5], tf.constant([1, 2])[shape[0] - 1 :]),
     ],
     ids=["none", "row"],
 )
 def test_sizes_that_are_not_two_numbers(made_from):
-    """TensorFlow's own shape functions end the process if a value is not what the
-    shape says that goes with it."""
+    """TensorFlow's own shape functions crash the process if a value contradicts its
+    shape."""
     filters = gh.constant(1, 1, 3, 3)
 
     def network(x):

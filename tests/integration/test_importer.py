@@ -35,7 +35,7 @@ def imported(graph: gh.Graph, batch_size: int = 2):
 
 
 def assert_imports(graph, *types: str) -> list[dict]:
-    """The graph is exactly these operators, and nothing is left to TensorFlow."""
+    """Asserts that the graph is exactly these operators, none left to TensorFlow."""
     operators, report = imported(graph)
     assert Counter(operator["type"] for operator in operators) == Counter(types)
     assert report["left_to_tensorflow"] == {}
@@ -150,7 +150,7 @@ def test_residual_is_folded_into_the_convolution():
 
 
 def test_addition_of_parallel_branches_is_an_operator():
-    # Folded into one of the branches, it would keep that one waiting.
+    # If the addition were folded into one branch, that branch would wait for the other.
     def build(x):
         branches = [conv_bn(x, 4, k, activation=None, padding="same") for k in (1, 3)]
         return layers.ReLU()(layers.Add()(branches))
@@ -173,7 +173,7 @@ def test_padding_is_folded():
     graph = gh.sequential(
         layers.ZeroPadding2D(((1, 2), (0, 1))),
         layers.Conv2D(4, 3, strides=2, activation="relu"),
-        layers.ZeroPadding2D(1),  # after a Relu, a maximum does not see zeros
+        layers.ZeroPadding2D(1),  # the maximum ignores zeros after a Relu
         layers.MaxPooling2D(3, strides=2),
         shape=(9, 9, 3),
     )
@@ -266,7 +266,7 @@ def test_nested_sums_are_flattened():
 
 
 def test_padded_and_cropped_subsampling():
-    """NASNet's shifted path: a Pad, a StridedSlice, a pooling of one cell."""
+    """NASNet's shifted path: a Pad, a StridedSlice and a 1x1 pool."""
 
     def build(x):
         x = layers.Conv2D(4, 1)(x)
@@ -429,7 +429,7 @@ def test_batch_size_is_the_problem_s():
 
 
 def signatures_of_branches(collected) -> list[str]:
-    """The signatures of the blocks that are no chains of operators."""
+    """The signatures of the blocks that are not chains of operators."""
     problems = map(Problem.from_json, collected["problems"])
     branches = {p.signature for p in problems if not p.is_chain}
     signatures = [block["signature"] for block in collected["blocks"]]
@@ -458,12 +458,15 @@ def test_a_network_is_taken_whole():
     assert report["left_to_tensorflow"] == {}
     found = report["operators"]
     assert found["conv2d"] + found.get("sepconv", 0) == 94
-    # 11 mixed modules; the rest are chains.
+    # There are 11 mixed modules; the other blocks are chains.
     assert len(signatures_of_branches(collected)) == 11
 
 
 def test_operators_are_called_as_their_convolutions():
-    """Constant folding gives a convolution the name of the batch norm's product."""
+    """Operators get their convolution's layer name.
+
+    Constant folding names a convolution after the batch norm's product.
+    """
 
     def build(x):
         x = conv_bn(x, 5, name="first")

@@ -1,4 +1,4 @@
-"""Arguments of signatures: random ones, and those that a user names."""
+"""Arguments of signatures: random ones, and those that a user gives."""
 
 import dataclasses
 import types
@@ -82,7 +82,7 @@ def test_sizes_that_are_left_open():
     ],
 )
 def test_schedules_and_comparisons_have_the_same_sizes(shape, block_input):
-    """So has C++, which infers the shapes that a schedule is made for."""
+    """C++ infers the same shapes that Python compares with."""
     spec = tf.TensorSpec(shape, name="x")
     windows = np.ones([5, 3, 8] if len(shape) == 3 else [5, 5, 3, 8], np.float32)
     function = tf.function(

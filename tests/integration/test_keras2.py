@@ -25,7 +25,7 @@ def _images(shape=(3, 12, 12, 3)):
 
 
 def _two_branches(tf_keras):
-    """A network whose layers do something else in training."""
+    """A network whose layers behave differently in training."""
     layers = tf_keras.layers
     image = tf_keras.Input((12, 12, 3), name="a_image")
     scale = tf_keras.Input((4,), name="b_scale")

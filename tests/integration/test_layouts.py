@@ -1,7 +1,7 @@
 """Graphs with channels first, or with both orders: imported, rewritten and lowered.
 
-TensorFlow cannot run convolutions of [N,C,H,W] on a CPU: each network is written once
-for either order, and the one with channels last says what is right.
+TensorFlow cannot run convolutions of [N,C,H,W] on a CPU. Each network is therefore
+written once for either order, and the one with channels last gives the expected result.
 """
 
 import os
@@ -30,7 +30,7 @@ def values(*shape: int, seed: int = 0) -> tf.Tensor:
 
 
 class Layout:
-    """TensorFlow's functions for images of one order of dimensions."""
+    """TensorFlow's functions for images with one order of dimensions."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class Layout:
         return self.shape([0, 0], h, w, [0, 0])
 
     def conv(self, x, filters, strides=(1, 1), padding="SAME", dilations=(1, 1)):
-        # The op itself: tf.nn.conv2d wants its own order of explicit padding.
+        # Uses the op itself: tf.nn.conv2d has another order of explicit padding.
         explicit = []
         if not isinstance(padding, str):
             explicit = np.ravel(self.pairs(*padding)).tolist()
@@ -103,7 +103,7 @@ class Layout:
 
 
 def everything(x, layout: Layout):
-    """All kinds of operators, most with different height and width."""
+    """All kinds of operators; most change height and width differently."""
     x = tf.pad(x, layout.pairs([1, 2], [0, 1])) * 0.5
     x = layout.conv(x, values(3, 5, 3, 8), strides=(2, 1), padding="VALID")
     x = tf.nn.relu(layout.norm(x, 1))
@@ -158,7 +158,7 @@ def test_all_operators_equal_those_with_channels_last():
     collected = gh.collect(first, batch_size=2)
     assert collected["report"]["left_to_tensorflow"] == {}
     assert collected["report"]["refused"] == []
-    # The very same blocks: their signatures hold all attributes and shapes.
+    # The blocks are identical: their signatures cover all attributes and shapes.
     expected = gh.collect(last, batch_size=2)
     assert [b["signature"] for b in collected["blocks"]] == [
         b["signature"] for b in expected["blocks"]
@@ -170,7 +170,8 @@ def test_all_operators_equal_those_with_channels_last():
     gh.assert_equal(gh.run(lowered, images), gh.run(last, images))
 
 
-# All that the engine computes of one tensor, or of one and numbers.
+# All elementwise operations that the engine computes on one tensor, or on a tensor
+# and numbers.
 OF_X = [
     "Abs",
     "Erf",
@@ -201,8 +202,8 @@ ELEMENTWISE = {
 @pytest.mark.parametrize("op", ELEMENTWISE)
 def test_elementwise_operators_keep_the_layout(op):
     def network(x, layout: Layout):
-        # Twice, for no convolution says what the layout between the two is; of
-        # positive numbers, for these have logarithms and roots.
+        # Applied twice, because no convolution determines the layout between the two.
+        # The arguments are positive, as logarithms and roots need.
         y = layout.conv(x, values(3, 3, 3, 8))
         y = ELEMENTWISE[op](tf.tanh(y) + 1.5)
         y = ELEMENTWISE[op](tf.abs(y) * 0.5 + 0.5)
@@ -235,7 +236,7 @@ def test_borders_are_transposed_where_the_graph_is_not(border):
     for graph in (first, last):
         lowered = gh.lower(gh.rewrite(graph, batch_size=2))
         assert lowered.ops()["IosRegion"] == 1
-        # At input and output of the region, for it is [N,H,W,C] inside.
+        # Transposes at input and output, because the region is [N,H,W,C] inside.
         assert lowered.ops()["Transpose"] == (2 if border == FIRST else 0)
         if border == LAST:
             expected = gh.run(last, images)
@@ -245,7 +246,7 @@ def test_borders_are_transposed_where_the_graph_is_not(border):
 
 
 def both_last(network, images):
-    """A graph with channels first at its borders only, and its inputs."""
+    """A graph with channels first only at its borders, and its inputs."""
     shape = [None, *images.shape[1:]]
     graph = gh.freeze(lambda x: to_first(network(to_last(x), Layout(LAST))), shape)
     return graph, images
@@ -268,7 +269,7 @@ def test_merged_convolutions_stay_in_their_layout(border):
 
 
 def mixed(x, layout: Layout):
-    """Channels first in one branch, last in the other, whatever the layout."""
+    """Channels first in one branch and last in the other, for either layout."""
     first, last = Layout(FIRST), Layout(LAST)
     if layout.name == FIRST:
         x = to_last(x)
@@ -288,7 +289,7 @@ def test_mixed_layouts_are_one_region():
     graph, last = both(mixed, (None, 8, 9, 3))
     collected = gh.collect(graph, batch_size=2)
     assert collected["report"]["regions"] == 1
-    # The one at the end, whose result is fetched.
+    # The Transpose at the end is left because its result is fetched.
     assert collected["report"]["left_to_tensorflow"] == {"Transpose": 1}
     images = gh.random_array(2, 8, 9, 3)
     for merge in (False, True):
@@ -299,7 +300,7 @@ def test_mixed_layouts_are_one_region():
         gh.assert_equal(gh.run(lowered, images), gh.run(last, images))
 
 
-# Without oneDNN TensorFlow convolves [N,H,W,C] only on a CPU.
+# Without oneDNN, TensorFlow convolves only [N,H,W,C] on a CPU.
 RUN_WITHOUT_ONEDNN = """
 import sys
 import numpy as np
@@ -375,7 +376,7 @@ def test_a_merge_of_channels_first_stays_so():
 
 
 def test_nodes_that_are_left_read_the_layout_they_know():
-    # Read inside of the region, by TensorFlow in either order, and from outside.
+    # Read inside the region, by TensorFlow in either order, and from outside.
     def network(x, layout: Layout):
         images = to_first(x) if layout.name == FIRST else x
         y = layout.conv(images, values(3, 3, 3, 8))
@@ -395,7 +396,7 @@ def test_nodes_that_are_left_read_the_layout_they_know():
     images = gh.random_array(2, 8, 9, 3)
     lowered = gh.lower(gh.rewrite(first, batch_size=2))
     assert lowered.ops()["Conv2D"] == 0
-    # Two nodes and the caller read with channels first; log_softmax does not.
+    # Two nodes and the caller read channels first; log_softmax does not.
     assert lowered.ops()["Transpose"] == 2
     gh.assert_equal(gh.run(lowered, images), gh.run(last, images))
 
@@ -403,14 +404,14 @@ def test_nodes_that_are_left_read_the_layout_they_know():
 def test_two_regions_pass_on_what_they_have():
     def network(x, layout: Layout):
         x = layout.conv(x, values(3, 3, 3, 8))
-        y = tf.floor(x)  # not the engine's
+        y = tf.floor(x)  # not supported by the engine
         return layout.conv(x, values(1, 1, 8, 8)) + layout.conv(y, values(1, 1, 8, 8))
 
     first, last = both(network, (None, 8, 9, 3))
     images = gh.random_array(2, 8, 9, 3)
     lowered = gh.lower(gh.rewrite(first, batch_size=2))
     assert lowered.ops()["IosRegion"] == 2
-    # Only what TensorFlow computes is transposed.
+    # Only TensorFlow's input and output are transposed.
     assert lowered.ops()["Transpose"] == 2
     gh.assert_equal(gh.run(lowered, images), gh.run(last, images))
 
@@ -420,7 +421,7 @@ def test_layout_optimizer_s_transposes_vanish():
 
     def network(x, layout: Layout):
         x = two_branches(x, layout)
-        # And around what it does not know.
+        # It also puts Transposes around operations that it does not know.
         unknown = tf.floor(to_last(x) if layout.name == FIRST else x)
         x = to_first(unknown) if layout.name == FIRST else unknown
         return tf.reduce_mean(layout.conv(x, values(3, 3, 10, 4)), layout.space)
@@ -451,7 +452,7 @@ def test_squeeze_and_excite_of_vectors():
 
 
 def test_flatten_of_cells_is_no_change_of_channels():
-    # [2,5,2,2] to [8,5] mixes cells with channels, though the numbers would fit.
+    # Reshaping [2,5,2,2] to [8,5] mixes cells with channels, though the sizes fit.
     def network(x, layout: Layout):
         x = layout.conv(x, values(3, 3, 3, 5))
         x = x if layout.name == FIRST else to_first(x)
@@ -465,7 +466,7 @@ def test_flatten_of_cells_is_no_change_of_channels():
 
 
 def test_constants_that_vary_along_the_width_are_added():
-    # A vector of 8 is added to [N,8,6,8]: to columns, not to channels.
+    # A vector of 8 is added to the columns of [N,8,6,8], not to its channels.
     def network(x, layout: Layout):
         x = layout.conv(x, values(3, 3, 3, 8))
         row = values(8, seed=4)
@@ -507,7 +508,7 @@ def test_unknown_height_and_width():
 
 
 def test_plugin_runs_channels_first_on_a_cpu():
-    # Stock TensorFlow cannot: "the CPU implementation only supports NHWC".
+    # Stock TensorFlow fails: "the CPU implementation only supports NHWC".
     from tensorflow.python.eager import wrap_function
 
     first, _ = both(two_branches, (None, 8, 9, 3), border=FIRST)

@@ -1,5 +1,5 @@
-"""Annotated graphs lowered to IosRegion: by the named optimizer, after TensorFlow's
-own passes, and by the plugin in functions and SavedModels."""
+"""Lowers annotated graphs to IosRegion: by the named optimizer, after TensorFlow's own
+passes, and by the plugin in functions and SavedModels."""
 
 import functools
 import json
@@ -37,7 +37,7 @@ def only_schedule(program: dict) -> dict:
 
 
 def stage_contents(program: dict) -> list[Counter[str]]:
-    """The types of each stage's operators, and the number of groups."""
+    """The types of each stage's operators, and the number of its groups."""
     operators = program["block"]["operators"]
     return [
         Counter(
@@ -131,7 +131,7 @@ GPU = "/job:localhost/replica:0/task:0/device:GPU:"
 
 
 def chain_of_convolutions(*devices: str) -> gh.Graph:
-    """An annotated graph: one convolution, with bias and Relu, on each device."""
+    """An annotated graph with a convolution, bias and Relu on each device."""
     graph = gh.sequential(
         *(layers.Conv2D(5, 3, activation="relu", name=f"c{i}") for i in range(3)),
         shape=(9, 9, 4),
@@ -190,7 +190,7 @@ assert test_lower.gh.lower(graph).ops()["IosRegion"] == 0
 
 
 def test_gpu_without_libraries_is_left_to_tensorflow(tmp_path):
-    # In a process of its own: others may have loaded CUDA's libraries.
+    # This runs in its own process because this one may have loaded CUDA's libraries.
     done = subprocess.run(
         [sys.executable, "-c", LOWER_FOR_GPU],
         env={
@@ -279,7 +279,7 @@ def test_plugin_handles_unknown_height_and_width():
 
 
 def test_plugin_fuses_what_it_leaves_to_tensorflow():
-    # The remapper is one of the passes it displaces.
+    # The plugin displaces TensorFlow's remapper, which would fuse these nodes.
     graph = gh.sequential(
         layers.Conv2D(5, 3, use_bias=True, activation="relu"), shape=(9, 9, 4)
     )

@@ -1,4 +1,4 @@
-"""The paper's networks: the importer finds the paper's blocks in them."""
+"""The importer finds the paper's blocks in the paper's networks."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ _RESTRICTED = Pruning(None, None, single_source=True)
 
 
 def _blocks(model):
-    """The different blocks of a model, and the graphs of their units."""
+    """The different blocks of a model, and the graphs of the blocks' units."""
     blocks = model_blocks.blocks_of(model, 1, Pruning())
     patterns = model_blocks.DEFAULT_PATTERNS
     return blocks, [
@@ -27,7 +27,7 @@ def _blocks(model):
 
 
 def _assert_table_1(graph, name):
-    """Both of the paper's counts, for the largest block of a network."""
+    """Asserts both of the paper's counts for the largest block of a network."""
     expected = table_1(name)
     for space, pruning in (("complete", UNPRUNED), ("published", _RESTRICTED)):
         counts = complexity(graph, pruning)
@@ -39,13 +39,14 @@ def _assert_table_1(graph, name):
 
 
 def test_randwire_has_one_block_per_stage():
-    # Few channels: the graphs are the paper's.
+    # The model has few channels, but the paper's graphs.
     graphs_of_paper = read_graphs(str(DATA / "randwire_graphs.json"))
     model = randwire(graphs_of_paper, channels=4, size=64, classes=10)
     blocks, graphs = _blocks(model)
     assert set(blocks.counts.values()) == {1}
     stages = [graph for graph in graphs if len(graph) > 3]
-    # The nodes, and the sum of those that none reads; one node ends the first graph.
+    # A stage has its nodes and a sum of those that no node reads. The first graph ends
+    # in one node, so it has no sum.
     assert [len(stage) for stage in stages] == [16, 33, 33, 33]
     _assert_table_1(stages[2], "randwire")
 
@@ -53,7 +54,7 @@ def test_randwire_has_one_block_per_stage():
 def test_squeezenet_has_fire_modules():
     _, graphs = _blocks(squeezenet(96, classes=10))
     fires = [graph for graph in graphs if len(graph) > 2]
-    # Those where channels change have a convolution in the bypass.
+    # Modules whose number of channels changes have a convolution in the bypass.
     assert [len(fire) for fire in fires] == [6, 5, 6, 5, 6, 5, 6, 5]
     _assert_table_1(fires[0], "squeezenet")
 
@@ -95,7 +96,7 @@ def test_generated_graphs_are_small_worlds():
     graphs = generated_graphs(seed=3)
     assert graphs == generated_graphs(seed=3)
     assert graphs != generated_graphs(seed=4)
-    # WS(4, ...): every node brings two edges.
+    # WS(4, ...): every node adds two edges.
     assert [(g.nodes, len(g.edges)) for g in graphs] == [(16, 32)] + [(32, 64)] * 3
 
 

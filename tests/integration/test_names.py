@@ -1,4 +1,4 @@
-"""Python and C++ call things alike."""
+"""Python and C++ use the same names."""
 
 import json
 

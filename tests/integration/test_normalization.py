@@ -1,4 +1,4 @@
-"""Operators that take channels together: reductions, norms, shuffles."""
+"""Operators that combine channels: reductions, norms, shuffles."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def hand_written_norm(x):
 
 
 def by_inverse(x, axes):
-    """The second moment's own subtraction, the variance's inverse root."""
+    """A norm that subtracts the mean twice and multiplies by the inverse deviation."""
     mean = tf.reduce_mean(x, axes, keepdims=True)
     difference = x - mean
     variance = tf.reduce_mean(difference * difference, axes, keepdims=True)
@@ -74,7 +74,7 @@ def group_norm_of_rows(x):
     return tf.reshape(x, shape) * GAMMA + BETA
 
 
-# A function, and its operators besides two convolutions; None: any.
+# Each function, and its operators besides two convolutions (None: not checked).
 FUNCTIONS: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], list[str] | None]] = {
     "sum of maps": (lambda x: x * tf.reduce_sum(x, [1, 2], keepdims=True), None),
     "mean of channels": (
@@ -127,7 +127,7 @@ FUNCTIONS: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], list[str] | None]] 
     "instance norm of a variance": (by_variance, ["normalize"]),
     "group norm by hand": (group_norm_by_hand, ["normalize"]),
     "group norm of rows": (group_norm_of_rows, ["normalize"]),
-    # A sum with the deviation, or a quotient by another one, is no norm.
+    # Adding to the deviation, or dividing by another deviation, does not make a norm.
     "deviation": (
         lambda x: (
             (x - tf.reduce_mean(x, -1, keepdims=True))
@@ -193,7 +193,7 @@ def test_layers(layer, types):
 
 
 def attend(x):
-    """Channels and cells that attend to themselves (CBAM)."""
+    """Attention over channels and cells (CBAM)."""
     squeeze, excite = layers.Dense(4, activation="relu"), layers.Dense(12)
     pools = layers.GlobalAveragePooling2D, layers.GlobalMaxPooling2D
     pooled = [excite(squeeze(pool(keepdims=True)(x))) for pool in pools]
@@ -210,7 +210,7 @@ def attend(x):
     ids=["groups", "instances", "attention"],
 )
 def test_layers_on_images_of_any_size(layer):
-    """They reshape to computed sizes, which are no sizes themselves."""
+    """The layers reshape to sizes that they compute from the input's."""
     image = layers.Input((None, None, 3))
     x = layers.ReLU()(layer(layers.Conv2D(12, 3)(image)))
     graph = gh.freeze(keras.Model(image, layers.Conv2D(5, 1)(x)), (None, None, None, 3))
@@ -265,7 +265,7 @@ def test_norms_of_sequences(axes):
 
 @pytest.mark.parametrize("size", [(12, 8), (8, 12)])
 def test_scales_of_rows_and_columns_are_none_of_channels(size):
-    """There are as many as channels."""
+    """The scales are not mistaken for channels although there are as many."""
 
     def network(x):
         x = tf.nn.conv2d(x, FILTERS, 1, "SAME")
@@ -300,7 +300,10 @@ def test_norms_of_large_maps_lose_no_digits():
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_means_of_large_maps_far_from_zero_lose_no_digits(batch):
-    """Of what is no norm that is known: more than a few digits of 1e4 are lost."""
+    """The mean keeps its digits outside of a known norm too.
+
+    A naive sum would lose more than a few digits of 1e4.
+    """
     graph = gh.freeze(
         lambda x: tf.nn.conv2d(
             tf.reduce_mean(x, [1, 2], keepdims=True) - x, FILTERS, 1, "SAME"
@@ -335,7 +338,7 @@ def test_values_far_from_zero_are_moved_before_they_are_scaled(mean, deviation):
 
 
 def dead_channel(x):
-    """Its variance is 0, and so is epsilon."""
+    """A batch norm with a channel whose variance is 0, with epsilon 0."""
     variance = tf.constant([0.0] + [1.0] * 11)
     return tf.compat.v1.nn.fused_batch_norm(
         x, GAMMA, BETA, 0 * BETA, variance, epsilon=0.0, is_training=False
@@ -358,7 +361,7 @@ def by_large_numbers(x):
     "function", [dead_channel, by_infinity, by_zero, by_large_numbers]
 )
 def test_factors_are_not_folded_into_infinite_filters(function):
-    """Sums of infinite products are no numbers; products of finite sums may be."""
+    """A sum of infinite products may be NaN where the product of the sum is not."""
 
     def network(x):
         return function(tf.nn.conv2d(x, 1e10 * FILTERS, 1, "SAME"))
@@ -416,7 +419,7 @@ def test_norms_of_channels_first(axes, norm):
         x = tf.transpose(norm(x, axes, (12, 1, 1)), [0, 2, 3, 1])
         return tf.nn.conv2d(x, LAST, 1, "SAME")
 
-    # As many columns as channels, too: which of them a scale is of, its shape says.
+    # There are as many columns as channels; the shape of a scale tells which it is for.
     check(function, ((1, 9, 12, 3), (3, 4, 6, 3)), types=["normalize"])
 
 
@@ -435,7 +438,7 @@ def test_scales_of_columns_are_none_of_channels_first():
 
 @pytest.mark.parametrize("axes", [[3], [1, 2], [1, 2, 3]])
 def test_a_difference_that_others_read_is_computed(axes):
-    """Inside of the region, by TensorFlow between regions, and as an output."""
+    """Its readers are in the region, in TensorFlow between regions, and outside."""
 
     def function(x):
         x = tf.nn.conv2d(x, FILTERS, 1, "SAME")
@@ -455,7 +458,7 @@ def test_a_difference_that_others_read_is_computed(axes):
 
 @pytest.mark.parametrize("axes", [[3], [1, 2, 3]])
 def test_a_variance_that_comes_back_is_left_one(axes):
-    """Nodes of TensorFlow that read it are no part of the norm's region."""
+    """TensorFlow's nodes that read the variance are not part of the norm's region."""
 
     def norm(x):
         mean, variance = tf.nn.moments(x, axes, keepdims=True)
@@ -476,7 +479,7 @@ def test_a_variance_that_comes_back_is_left_one(axes):
 
 
 def test_keras_model_of_norms():
-    """A block of ConvNeXt, and an input that is normalised before any convolution."""
+    """A ConvNeXt block, and an input that is normalised before any convolution."""
     inputs = keras.Input((12, 12, 3))
     x = layers.LayerNormalization()(inputs)
     x = layers.Conv2D(8, 4, strides=4)(x)

@@ -1,4 +1,4 @@
-"""Options that got other names: each old name is one error that gives the new one."""
+"""Renamed options: each old name gives an error that names the new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""export-onnx against TensorFlow and ONNX Runtime, merges and signatures' names."""
+"""export-onnx compared with TensorFlow and ONNX Runtime: merges, signature names."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def branches() -> keras.Model:
-    """Three convolutions of one tensor, which become one."""
+    """Three convolutions of one tensor, which merge into one."""
     inputs = keras.Input((16, 16, 3), name="image")
     parts = [
         layers.Conv2D(8, kernel, padding="same", activation="relu")(inputs)
@@ -42,7 +42,7 @@ def branches() -> keras.Model:
 
 
 def merged_saved_model(source: str, target: str) -> None:
-    """`source` with every merge that is legal, fast or not."""
+    """Saves `source` with every legal merge, whether or not it is fast."""
     loaded = saved_models.load(source)
     functions = {}
     for name, signature in loaded.signatures.items():
@@ -71,7 +71,7 @@ def test_tf2onnx_takes_converted_models(tmp_path):
     ios_tf.convert(
         tmp_path / "model", tmp_path / "converted", strategy="greedy", time_limit=5
     )
-    # As its users call it, in a process without ios_tf.
+    # Calls tf2onnx as its users do, in a process without ios_tf.
     path, output = str(tmp_path / "converted"), str(tmp_path / "converted.onnx")
     words = ["--saved-model", path, "--output", output]
     run = subprocess.run(
@@ -201,7 +201,7 @@ def test_inputs_of_strings_are_one_line(tmp_path):
 
 
 def test_missing_tf2onnx_is_one_line(monkeypatch, capfd):
-    monkeypatch.setitem(sys.modules, "tf2onnx", None)  # importing it is an error
+    monkeypatch.setitem(sys.modules, "tf2onnx", None)  # makes its import fail
     assert main.main(["export-onnx", "model", "model.onnx"]) == 1
     (line,) = capfd.readouterr().err.splitlines()
     assert "pip install 'ios-tf[onnx]'" in line

@@ -1,4 +1,4 @@
-"""Every operator of the engine against TensorFlow, through the whole native road:
+"""Every operator of the engine compared with TensorFlow through the whole native path:
 import, rewrite, lower, run."""
 
 import itertools
@@ -16,7 +16,7 @@ BATCHES = [1, 3]
 
 
 def check(function, *shapes, batches=BATCHES) -> gh.Graph:
-    """Shapes without batch. Other batches than the one imported are checked."""
+    """Checks a function for more batches than the imported one; shapes lack them."""
     graph = gh.freeze(function, *((None, *shape) for shape in shapes))
     for batch in batches:
         lowered = gh.assert_lowered_equals(
@@ -107,7 +107,7 @@ def test_separable_convolution_sizes(channels, kernel, stride, dilation, size):
     pointwise = gh.constant(1, 1, channels, 9)
 
     def function(x):
-        joined = tf.concat([x, tf.nn.relu(x)[..., :2]], 3)  # where x lies, pitched
+        joined = tf.concat([x, tf.nn.relu(x)[..., :2]], 3)  # x in place, pitched
         y = tf.nn.separable_conv2d(
             tf.nn.relu(joined[..., :channels]),
             depthwise,
@@ -132,7 +132,7 @@ def test_separable_convolution_of_a_sum(count, channels, multiplier, after):
 
     def function(x):
         terms = [tf.nn.conv2d(x, f, 1, "SAME") for f in filters]
-        terms[0] = tf.nn.relu(terms[0]) + terms[0]  # lies in the concat, pitched
+        terms[0] = tf.nn.relu(terms[0]) + terms[0]  # in the concat, pitched
         joined = tf.concat([terms[1], terms[0]], 3)
         read_twice = terms[0] + terms[1]
         return [
@@ -194,7 +194,7 @@ def test_residual(activation, stride):
     ("pool", "padding"),
     [
         *itertools.product([tf.nn.max_pool2d, tf.nn.avg_pool2d], ["SAME", "VALID"]),
-        (tf.nn.max_pool2d, [[0, 0], [0, 1], [1, 0], [0, 0]]),  # max only in TensorFlow
+        (tf.nn.max_pool2d, [[0, 0], [0, 1], [1, 0], [0, 0]]),  # only for max
     ],
 )
 @pytest.mark.parametrize("stride", [1, 2, 3])
@@ -398,7 +398,7 @@ def test_softmax(rank):
 @pytest.mark.parametrize("pads", [((1, 2), (0, 3)), ((0, 0), (4, 0))])
 def test_pad(pads):
     paddings = [[0, 0], *pads, [0, 0]]
-    # An average counts zeros: they do not fold into it.
+    # An average counts zeros, so the padding is not folded into the pool.
     check(
         gh.anchored(lambda x: tf.nn.avg_pool2d(tf.pad(x, paddings), 2, 1, "VALID"), 9),
         (6, 7, 9),

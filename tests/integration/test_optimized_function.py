@@ -1,4 +1,4 @@
-"""ios_tf.optimize: functions that are called as the originals, and compute the same."""
+"""ios_tf.optimize: functions with the original's signature that compute the same."""
 
 import collections
 import inspect
@@ -17,7 +17,7 @@ import ios_tf
 
 v1 = tf.compat.v1
 
-# Quick and noisy measurements: these tests are about results, not about speed.
+# Measurements are quick and noisy: these tests check results, not speed.
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def assert_same(found, expected) -> None:
-    """The same structure, of equal tensors with equal types and static shapes."""
+    """Asserts equal structures, and equal values, types and static shapes."""
     tf.nest.assert_same_structure(found, expected, expand_composites=True)
     pairs = zip(
         tf.nest.flatten(found, expand_composites=True),
@@ -45,7 +45,7 @@ def assert_same(found, expected) -> None:
 
 
 def assert_on_engine(function, *arguments, **keywords) -> None:
-    """It has been called already: with another option it is optimized once more."""
+    """Asserts that a call runs regions; another option forces a new optimization."""
     tf.config.optimizer.set_experimental_options({"debug_stripper": True})
     try:
         ops = gh.executed_ops(function, *arguments, **keywords)
@@ -98,7 +98,7 @@ def test_keras_model(tmp_path, monkeypatch):
         faster([fm.images(1), None])
     with pytest.raises(ValueError, match="takes 2 tensors, not 1"):
         faster(calls[1][0])
-    # Weights are those that it was made with.
+    # The weights are those at the time of `optimize`.
     for weight in model.weights:
         weight.assign(weight * 2)
     assert_same(faster(calls[3]), expected[3])
@@ -135,7 +135,7 @@ class Nested(tf.Module):
         ]
     )
     def detect(self, batch, ids, round_up=False):
-        """Nested arguments and results, a default, constants among the results."""
+        """Nested arguments and results, a default, and constants among the results."""
         scores = self.network(batch["images"][0]) * batch["scale"][0]
         return Detections(scores, [{"ids": ids + 1, "none": None}, (ids,)])
 
@@ -156,7 +156,7 @@ def test_tf_function():
         expected = detect(one, ids)
         assert_same(faster(one, ids), expected)
         assert_same(faster(one, ids=ids, round_up=False), expected)
-        # In a function of the caller's, with its shapes.
+        # Calls inside a caller's function, with the caller's shapes.
         one["images"] = [fm.images(batch)]
         caller = tf.function(lambda one, ids: faster(one, ids).scores)
         assert_same(caller(one, ids.astype(np.int32)), expected.scores)
@@ -180,7 +180,7 @@ def test_concrete_function():
     [("x:0", "y:0"), (["a/z:0", "x:0"], ["y:0"]), (["x:0", "a/z:0"], {"o": "y:0"})],
 )
 def test_pruned_functions(inputs, outputs):
-    """As the guide loads frozen graphs."""
+    """A pruned function, as the guide loads frozen graphs, is optimized."""
 
     def network():
         y = x = v1.placeholder(tf.float32, [None, 12, 12, 3], "x")
@@ -208,7 +208,7 @@ def test_loaded_signature(tmp_path):
     path = str(tmp_path / "model")
     network = fm.Network()
     fm.save(network, path, lambda x: {"y": network(x)}, fm.image_spec())
-    # Nothing else refers to the model, nor to its variables.
+    # Nothing else refers to the model or to its variables.
     signature = tf.saved_model.load(path).signatures["serving_default"]
     faster = ios_tf.optimize(signature, **FAST)
     assert_on_engine(faster, x=fm.images(1))

@@ -1,4 +1,4 @@
-"""Outputs appear whole or not at all."""
+"""Outputs appear completely or not at all."""
 
 import os
 
@@ -88,7 +88,7 @@ def test_copies_a_tree(tmp_path):
 
 
 def test_a_link_is_followed_and_stays(tmp_path):
-    """As where `current` leads to the version that is served."""
+    """The link's target is replaced, as if `current` names the version being served."""
     version, link = tmp_path / "v12", tmp_path / "current"
     version.mkdir()
     _write(version)

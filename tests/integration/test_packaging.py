@@ -1,4 +1,4 @@
-"""The installed package: what import does, and what it says when it cannot."""
+"""The installed package: the effects of importing it, and its errors."""
 
 import subprocess
 import sys
@@ -63,7 +63,7 @@ import tensorflow
 
 
 def test_the_plugin_imports_tensorflow():
-    """Its import loads the plugin, which is being loaded."""
+    """Importing TensorFlow loads the plugin while the plugin is being imported."""
     code = "from ios_tf.native import plugin; print(plugin.ops().ios_region.__name__)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120

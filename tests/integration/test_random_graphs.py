@@ -1,4 +1,4 @@
-"""Random TensorFlow graphs: converted, they compute what they computed."""
+"""Random TensorFlow graphs compute the same after conversion."""
 
 import gc
 import json
@@ -22,7 +22,7 @@ from ios_tf.model import graph_optimizer
 
 @pytest.fixture(autouse=True, scope="module")
 def without_garbage():
-    """Freezes all objects: every run of an optimizer would look at them again."""
+    """Freezes all objects, because every optimizer run would scan them again."""
     gc.collect()
     gc.freeze()
     yield
@@ -31,14 +31,14 @@ def without_garbage():
 
 @pytest.fixture(scope="module")
 def checker():
-    """TensorFlow with its oneDNN off is the judge, see campaign.py."""
+    """A checker whose reference is TensorFlow without oneDNN; see campaign.py."""
     checker = IsolatedChecker(onednn=False)
     yield checker
     checker.close()
 
 
 def branches() -> Program:
-    """Two convolutions, one of them sliced, added; another one unused."""
+    """Two convolutions are added, one of them after slicing; a third is unused."""
     builder = Builder()
     x = builder.argument([None, 5, 4, 3])
     for _ in range(3):
@@ -48,7 +48,7 @@ def branches() -> Program:
 
 
 def large_slice() -> Program:
-    """A slice that ends behind all usual sizes, fed with sizes around its end."""
+    """A slice that ends beyond all usual sizes, with inputs around its end."""
     builder = Builder()
     x = builder.argument([None, None, None, 3])
     builder.one(f"tf.nn.conv2d({x}, {builder.variable([3, 3, 3, 4])}, 1, 'SAME')")
@@ -116,7 +116,7 @@ def test_a_conversion_that_raises_is_seen(monkeypatch):
 
 
 def test_shapes_that_tensorflow_cannot_infer_are_no_difference():
-    """It says that the slice begins outside of its tensor, and runs it."""
+    """TensorFlow calls the slice's begin out of range, but runs the slice."""
     builder = Builder()
     x = builder.argument([None, 5, 4, 3])
     y = builder.one(f"tf.nn.relu({x})")

@@ -1,4 +1,4 @@
-"""Rewritten graphs in stock TensorFlow: merges, attributes, what is left alone."""
+"""Rewritten graphs in stock TensorFlow: merges, attributes, and unchanged parts."""
 
 import json
 import os
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.one_core
 
 
 def parallel(*convolutions, **keywords):
-    """Convolutions of one tensor, concatenated; between two more of them."""
+    """Convolutions of one tensor, concatenated, between two more convolutions."""
 
     def build(x):
         x = layers.Conv2D(6, 1)(x)
@@ -144,7 +144,7 @@ def test_merges_that_read_each_other():
 
 @pytest.mark.parametrize("filters", [(1, 4), (8, 16, 3)])
 def test_merges_take_empty_batches(filters: tuple[int, ...]) -> None:
-    """TensorFlow's oneDNN convolution gives an empty batch its input's channels."""
+    """Merges work although oneDNN gives an empty batch its input's channels."""
 
     def heads(x):
         parts = [
@@ -167,7 +167,7 @@ def test_whole_network_with_merges():
     graph = shared.inception_v3_graph()
     images = networks.smooth_images(2, 139, seed=7).numpy()
     rewritten = gh.rewrite(graph)
-    # 1x1 convolutions of one tensor, and the 1x3/3x1 pairs.
+    # The merges are 1x1 convolutions of one tensor, and the 1x3/3x1 pairs.
     assert rewritten.merges() == 14
     assert rewritten.ops()["Conv2D"] < graph.ops()["Conv2D"]
     gh.assert_equal(gh.run(rewritten, images), gh.run(graph, images))

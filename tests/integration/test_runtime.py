@@ -1,4 +1,4 @@
-"""enable, disable, status, session_config: frozen graphs in the user's process."""
+"""enable, disable, status and session_config on frozen graphs in a user's process."""
 
 import ctypes
 import dataclasses
@@ -32,7 +32,7 @@ FAST = {"max_groups": 2, "max_group_size": 2, "progress": False}
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """A cache directory; what a test enables ends with it."""
+    """A cache directory; disables afterwards whatever a test enables."""
     monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "default"))
     with undoing_enable():
         yield str(tmp_path / "cache")
@@ -40,7 +40,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def network() -> gh.Graph:
-    """Two branches that meet, and two more."""
+    """Two branches that join, followed by two more."""
     inputs = keras.Input((9, 9, 4))
     x = layers.Conv2D(8, 3, padding="same", activation="relu")(inputs)
     for filters in (4, 6):
@@ -61,7 +61,7 @@ def counts() -> dict[str, int]:
 
 
 def change(before: dict[str, int]) -> dict[str, int]:
-    """The counts that are not what they were."""
+    """The counts that changed, and by how much."""
     after = counts()
     return {key: after[key] - before[key] for key in after if after[key] != before[key]}
 
@@ -76,7 +76,7 @@ def files(directory: str) -> list[str]:
 
 
 def executed_programs(function, *arguments) -> list[dict]:
-    """The programs of the regions TensorFlow executes."""
+    """The programs of the regions that TensorFlow executes."""
     return [
         json.loads(node.attr["program"].s)
         for node in gh.executed_nodes(function, *arguments)
@@ -85,7 +85,7 @@ def executed_programs(function, *arguments) -> list[dict]:
 
 
 def check(graph: gh.Graph, images: np.ndarray = IMAGES) -> int:
-    """Runs a new function of the graph; how many regions the engine ran."""
+    """Checks the graph as a new function; gives the number of regions that ran."""
     function = gh.as_function(graph)
     regions = len(executed_programs(function, tf.constant(images)))
     (found,) = function(tf.constant(images))
@@ -102,7 +102,7 @@ def test_a_block_that_is_missed_stays_and_waits_for_tune(cache, network):
     waiting = files(cache)
     assert len(waiting) >= 1
     assert all(name.startswith(f"pending/{device}/") for name in waiting)
-    # One function, two rounds of TensorFlow's optimizers: looked up once.
+    # The function is optimized in two rounds, but looked up once.
     assert change(before) == {"passed_graphs": 1, "blocks_missed": len(waiting)}
     assert gh.executed_ops(gh.as_function(network), tf.constant(IMAGES)) == expected
     assert files(cache) == waiting
@@ -133,7 +133,7 @@ def test_algorithms_that_were_found_are_used(cache, form):
     images = gh.random_array(1, 12, 12, 16)
     winograd = "winograd_4x4"
     ios_tf.enable(cache_dir=cache)
-    # There is one schedule of a chain, and still something to be found.
+    # A chain has only one schedule, but its algorithms may still be searched.
     assert check(graph, images) == (form == "chain")
     found = ScheduleCache(cache, plugin.device_fingerprint("cpu"))
     for path in files(cache):
@@ -167,7 +167,7 @@ def test_a_tuned_batch_size_is_that_of_the_function(cache, network):
     tuned = ios_tf.tune(cache, warmup_runs=0, runs=1, sample_count=1)
     assert {problem.shapes[0][0] for problem, _ in tuned.schedules} == {2, 4}
     assert check(graph_of_four, images) == 1
-    # The batch is open: what was tuned for 2 runs any.
+    # The batch is open, so the schedule tuned for 2 runs any batch.
     assert check(network, images) == 1
 
 
@@ -194,7 +194,7 @@ def test_greedy_on_a_miss(cache, network):
 
 
 POSITIONS = gh.random_array(1, 9, 9, 8, seed=4)
-# Between convolutions: what an example of one image would not tell apart.
+# Functions between convolutions that an example of one image would not distinguish.
 BETWEEN = {
     "first image": lambda x: x[:1],
     "last image": lambda x: tf.slice(x, [tf.shape(x)[0] - 1, 0, 0, 0], [1, -1, -1, -1]),
@@ -225,7 +225,7 @@ def test_graphs_that_one_example_does_not_tell(cache, name):
 
 
 def test_trifles_are_left_to_tensorflow(cache):
-    """One or two convolutions of so little work that entering a region is more."""
+    """One or two convolutions get no region if entering it costs more than they do."""
     ios_tf.enable(cache_dir=cache, on_miss="greedy")
     one, more = gh.constant(1, 1, 8, 8), gh.constant(3, 3, 8, 8, seed=1)
 
@@ -276,7 +276,7 @@ def problem_request(network: gh.Graph, cache: str) -> str:
 
 
 def ask(request: str) -> str | None:
-    """Asks as the optimizer does, from a thread that holds Python's lock."""
+    """Asks for a search as the optimizer does, from a thread that holds the GIL."""
     library = ctypes.PyDLL(str(plugin.LIBRARIES / "libios_tf_ops.so"))
     library.ios_tf_search.restype = ctypes.c_void_p
     address = library.ios_tf_search(request.encode())
@@ -285,7 +285,7 @@ def ask(request: str) -> str | None:
 
 def test_search_from_a_thread_that_holds_pythons_lock(cache, network):
     request = problem_request(network, cache)
-    assert ask(request) is None  # nobody searches
+    assert ask(request) is None  # search is not enabled
     ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
     schedule = json.loads(ask(request))
     assert schedule["signature"] == json.loads(request)["signature"]
@@ -296,10 +296,10 @@ def test_no_deadlock_with_a_lock_that_is_never_let_go(cache, network):
     request = problem_request(network, cache)
     ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
     library = plugin.runtime()
-    # Nothing says how to let go: this thread keeps the lock the search needs.
+    # No release function is set, so this thread keeps the lock that the search needs.
     library.ios_tf_open_search(None, None, None, 50)
     assert ask(request) is None
-    assert library.ios_tf_search  # alive
+    assert library.ios_tf_search  # still usable
 
 
 def test_schedules_of_convert_are_found(cache, tmp_path):
@@ -361,7 +361,7 @@ def test_disable_and_enable_again(cache, network):
 
 @pytest.fixture
 def options():
-    """TensorFlow's, as they were before."""
+    """A function that sets TensorFlow's options; restores them afterwards."""
     before = tf.config.optimizer.get_experimental_options()
     yield tf.config.optimizer.set_experimental_options
     for name in tf.config.optimizer.get_experimental_options().keys() - before.keys():
@@ -370,7 +370,7 @@ def options():
 
 
 def test_status_names_passes_that_cannot_be_switched_off(options):
-    """TensorFlow runs them neither with its own plugin switched off."""
+    """They run although an option switches them off, unless the plugin is off."""
 
     def fused(function):
         executed = gh.executed_ops(tf.function(function), tf.ones((1, 8, 8, 3)))
@@ -406,7 +406,7 @@ def test_unloading_models_in_between(cache, network):
 
 
 def run_session(graph: gh.Graph, config, images) -> tuple[list[np.ndarray], list[str]]:
-    """Results, and the types of the nodes that are executed."""
+    """Runs a session; gives its results and the types of the executed nodes."""
     with tf.Graph().as_default() as g:
         tf.import_graph_def(graph.graph_def, name="")
         options = tf.compat.v1.RunOptions(output_partition_graphs=True)
@@ -429,14 +429,14 @@ def test_session_config(cache, network, on_miss):
     assert ops.count("IosRegion") == (0 if on_miss == "skip" else 1)
     if on_miss == "skip":
         assert files(cache)[0].startswith("pending/")
-    # Sessions without it are as before.
+    # Sessions without this configuration are unchanged.
     _, ops = run_session(network, None, IMAGES)
     assert "IosRegion" not in ops
 
 
 @pytest.mark.parametrize("fed", ["size", "number", None])
 def test_what_a_session_feeds_is_no_constant(cache, fed):
-    """Not even where it has a value of its own."""
+    """A fed tensor is not treated as a constant even if it has a value in the graph."""
     weights = gh.random_array(3, 3, 3, 4), gh.random_array(3, 3, 4, 5)
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [None, 16, 16, 3])
@@ -483,7 +483,7 @@ def test_bad_arguments(cache, arguments):
 def spoil(
     cache: str, network: gh.Graph, content: bytes | Callable[[str], None]
 ) -> list[str]:
-    """Fills the cache, and then its files with `content`, or with what that makes."""
+    """Fills the cache; replaces each file by `content` or by what `content` makes."""
     ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
     check(network)
     paths = [os.path.join(cache, name) for name in files(cache)]
@@ -510,7 +510,7 @@ NOT_SCHEDULES = {
     "a deep member": b'{"version": 1, "x": ' + b"[" * 99 + b"]" * 99 + b"}",
     "large": b'{"version": 1, "stages": []' + b" " * 2**24 + b"}",
     "a directory": os.mkdir,
-    "a named pipe": os.mkfifo,  # nobody ever writes to it
+    "a named pipe": os.mkfifo,  # without a writer
     "a device": lambda path: os.symlink("/dev/zero", path),
     "a link out of the cache": lambda path: os.symlink("/etc/passwd", path),
     "a link to itself": lambda path: os.symlink(path, path),
@@ -525,12 +525,12 @@ def test_what_is_no_schedule_is_ignored(cache, network, name):
     assert check(network) == 0
     assert check(network) == 0
     found = change(before)
-    assert found["warnings"] == len(paths)  # once for each
+    assert found["warnings"] == len(paths)  # once per file
     assert found["blocks_missed"] == 2 * len(paths)
 
 
 def test_links_inside_of_the_cache_are_followed(cache, network):
-    """As orchestrators mount files."""
+    """Links inside the cache work, because orchestrators mount files with them."""
     ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
     assert check(network) > 0
     ios_tf.disable()
@@ -618,7 +618,7 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess:
     )
 
 
-# A network, frozen, and its result on TensorFlow alone.
+# A frozen network, and its result from TensorFlow alone.
 PROCESS = """
 import os, sys
 import numpy as np
@@ -669,7 +669,7 @@ assert ios_tf.status().counts["regions"] == 1, ios_tf.status()
 
 
 def test_fork(tmp_path):
-    # TensorFlow's threads do not survive a fork: a process forks before it runs
+    # TensorFlow's threads do not survive a fork, so the process forks before it runs
     # anything.
     code = (
         f"""
@@ -731,14 +731,14 @@ np.testing.assert_array_equal(result(), expected)
     )
     done = run_python(code)
     assert done.returncode == 0, done.stderr
-    # One from the import, one from enable.
+    # One line comes from the import, the other from enable.
     assert len(lines(done.stderr)) == 2
     assert all("built for TensorFlow 2.20.1" in line for line in lines(done.stderr))
 
 
 UNWRITABLE = {
     "no directory": "cache = '/proc/ios_tf_cache'\n",
-    # Files may be made, and nothing fits in.
+    # Files can be created, but cannot hold any data.
     "full disk": """
 import resource
 cache = {directory!r}

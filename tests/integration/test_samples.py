@@ -1,4 +1,4 @@
-"""Comparisons that can fail, and real inputs."""
+"""Comparisons that can fail, with real inputs."""
 
 import collections
 
@@ -39,7 +39,7 @@ def check(found):
 
 
 def reference(bias, scale):
-    """A function of an image whose output hardly moves, as random networks' do."""
+    """A function whose output hardly depends on its input, as in random networks."""
 
     @tf.function(input_signature=[tf.TensorSpec([None, 4], name="x")])
     def function(x):

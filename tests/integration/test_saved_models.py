@@ -1,4 +1,4 @@
-"""A SavedModel that was loaded for its signatures keeps what they need, and no more."""
+"""A SavedModel loaded for its signatures keeps only what the signatures need."""
 
 import gc
 
@@ -16,7 +16,7 @@ def sizes_of_variables() -> list[int]:
 
 
 class Trained(tf.Module):
-    """A filter, what an optimizer knows of it, and a table."""
+    """A filter, an optimizer's variable for it, and a table."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""examples/serving: what it prepares is what a model server takes, and C and C++
-programs serve it over TensorFlow's own libraries."""
+"""examples/serving: a model server accepts the prepared model, and C and C++ programs
+serve it with TensorFlow's own libraries."""
 
 import concurrent.futures
 import os
@@ -101,10 +101,10 @@ def test_programs_serve_the_model(language, plugin, served, programs, tmp_path):
     assert [len(value) for value in expected] == list(BATCH_SIZES)
     found = split(output.read_bytes(), expected)
     same = [bool((f == e).all()) for f, e in zip(found, expected, strict=True)]
-    if plugin:  # the same engine as in this process: the same bits
+    if plugin:  # the engine gives the same bits as in this process
         assert all(same)
     else:
-        assert not any(same)  # or the plugin did nothing
+        assert not any(same)  # otherwise the plugin did nothing
         for f, e in zip(found, expected, strict=True):
             assert networks.relative_difference(f, e) < 1e-4
 
@@ -190,7 +190,7 @@ def test_configurations_are_what_the_server_reads(served):
 
 
 def model_server(model: Path):
-    """A stand-in for the model server: its service, over a model in this process."""
+    """A stand-in for the model server that serves a model in this process."""
     import grpc
     from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 

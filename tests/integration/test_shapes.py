@@ -1,5 +1,5 @@
-"""Sizes that one call has and another has not: what the importer believes of shapes
-holds for every batch and image size, and what does not is left to TensorFlow."""
+"""Shapes that vary between calls: a shape that the importer assumes must hold for every
+batch and image size. Other operators are left to TensorFlow."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def crop_like(x):
     return second(x[:, : tf.shape(y)[1], : tf.shape(y)[2]])
 
 
-# The function between two convolutions, and how many nodes of which type are left to
-# TensorFlow.
+# Each function between two convolutions, and the types and numbers of the nodes that
+# are left to TensorFlow.
 FIXED: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], dict[str, int]]] = {
     "first image": (lambda x: x[:1], {"StridedSlice": 1}),
     "last image": (lambda x: x[-1:], {"StridedSlice": 1}),
@@ -205,8 +205,8 @@ def twice_the_half(x):
     ],
 )
 def test_sizes_that_few_examples_do_not_show(between):
-    """After a convolution without padding, images of even sizes are even: what happens
-    to odd ones, to very small ones and to those below a bound, they do not show."""
+    """Images of even sizes do not show what happens to odd, to very small and to
+    bounded sizes after a convolution without padding."""
     check(
         lambda x: last(between(valid(second(first(x))))),
         [(None, None, None, 3)],
@@ -301,14 +301,14 @@ def test_flattened_maps_are_multiplied(channels_first):
 
 
 def memory(field: str) -> float:
-    """In MiB, of /proc/self/status."""
+    """A field of /proc/self/status in MiB."""
     with open("/proc/self/status", encoding="ascii") as status:
         (line,) = [line for line in status if line.startswith(field)]
     return int(line.split()[1]) / 1024
 
 
 def test_large_values_are_not_computed_to_know_shapes():
-    """Numbers that depend on sizes alone may be shapes, or a gibibyte."""
+    """Values that depend only on sizes may be shapes, but may also take a gibibyte."""
 
     def function(x):
         mask = tf.fill(tf.shape(x) * [1, 32, 32, 1], 0.5)
@@ -316,7 +316,7 @@ def test_large_values_are_not_computed_to_know_shapes():
 
     graph = gh.freeze(function, (None, 192, 192, 3))
     with open("/proc/self/clear_refs", "w", encoding="ascii") as peak:
-        peak.write("5")  # from now on
+        peak.write("5")  # resets the peak
     before = memory("VmRSS")
     assert len(gh.operators(gh.collect(graph))) == 4
     assert memory("VmHWM") < before + 256
@@ -422,12 +422,12 @@ def to_multiple(x, step: int):
 
 
 def crop_by_values(x):
-    """As high as the first number says, at least one row."""
+    """Crops to as many rows as the first number says, at least one."""
     rows = 1 + tf.cast(tf.abs(x[0, 0, 0, 0]) * 4, tf.int32)
     return x[:, :rows]
 
 
-# Heights and widths that TensorFlow cannot infer, for convolutions to read.
+# Heights and widths that TensorFlow cannot infer; convolutions read the results.
 BY_VALUES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "condition": lambda x: tf.cond(
         tf.reduce_sum(x) > 0, lambda: tf.reverse(x, [2]), lambda: x
@@ -453,7 +453,7 @@ def test_sizes_that_only_values_tell(name, fixed):
 
     def function(x):
         x = last(second(between(second(first(x)))))
-        # Which is right only if nothing was taken for fixed or for equal.
+        # This is right only if no size was assumed to be fixed or equal.
         return tf.reshape(x, [tf.shape(x)[0], -1, 8]), tf.reduce_max(x, [1, 2])
 
     if fixed:
@@ -472,7 +472,7 @@ def test_sizes_that_only_values_tell(name, fixed):
 
 
 def test_a_slice_that_ends_at_a_number():
-    """Of a smaller image it is all: the size that comes of it is no constant."""
+    """The slice takes all of a smaller image, so its size is not a constant."""
 
     def function(x):
         x = second(first(x)[:, :9, :9])
@@ -486,7 +486,7 @@ def test_a_slice_that_ends_at_a_number():
 
 
 def test_many_images_are_cut():
-    """A slice of 30 images is all of 10."""
+    """A slice of 30 images takes all of a batch of 10."""
     check(
         lambda x: last(second(first(x))[:30]),
         [(None, 3, 3, 3)],
@@ -529,8 +529,10 @@ def test_columns_of_any_number_are_no_channels():
 
 
 def compare_empty_images() -> None:
-    """Run where TensorFlow's oneDNN is off: with it, its convolutions fail on empty
-    images, or give what was in memory."""
+    """Compares empty images; needs TensorFlow without oneDNN.
+
+    With oneDNN, its convolutions fail on empty images or give uninitialised memory.
+    """
     for name, function in EMPTY.items():
         graph = gh.freeze(function, (None, None, None, 3))
         lowered = gh.lower(gh.rewrite(graph))
@@ -569,8 +571,8 @@ def tokens(x):
     return tf.reshape(x, [tf.shape(x)[0], -1, 8])
 
 
-# Tensors that are added to images of any size, or multiply them, tell which they have:
-# the function, and sizes that it takes.
+# Tensors that are added to images, or multiply them, determine the image size. Each
+# entry has the function, and sizes that it accepts.
 TOLD: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], list[tuple[int, int]]]] = {
     "positions": (lambda x: second(first(x) + POSITIONS), [(16, 16), (1, 16), (1, 1)]),
     "not square": (lambda x: second(first(x) * POSITIONS[:, :6]), [(6, 16), (6, 1)]),
@@ -619,8 +621,8 @@ def test_constants_tell_the_size_of_images(name):
     )
 
 
-# Batches of which images are missing, or that are fewer: what comes behind the slice is
-# a region all the same.
+# Slices that remove images from a batch. The operators after such a slice still form
+# a region.
 @pytest.mark.parametrize(
     "between",
     [
@@ -652,8 +654,8 @@ def test_batches_without_their_first_image(between, size):
     )
 
 
-# TensorFlow refuses these functions, or turns their tensors, where there are fewer
-# images, rows or columns than they ask for; the shape and sizes of inputs.
+# If there are too few images, rows or columns, TensorFlow refuses these functions or
+# turns their tensors. Each entry has the function, the shape and sizes of inputs.
 REFUSED: dict[
     str,
     tuple[Callable[[tf.Tensor], tf.Tensor], tuple[int | None, ...], list[list[int]]],
@@ -707,7 +709,7 @@ def one_list_of_cells(x):
     return tf.reshape(y, [1, tf.shape(x)[1], tf.shape(x)[2], 8])
 
 
-# Operations that TensorFlow takes of any size, or knows the size of, cut no region.
+# Operations that accept any size, or have known sizes, do not split a region.
 @pytest.mark.parametrize(
     ("between", "shape"),
     [
@@ -738,7 +740,7 @@ def tokenwise(x):
 
 
 def channel_attention(gate):
-    """`gate` makes [N,1,1,C] of the sum of two branches, which share their weights."""
+    """`gate` makes [N,1,1,C] from the sum of two branches that share their weights."""
 
     def function(x):
         def branch(pooled):
@@ -755,8 +757,8 @@ def middle(x):
     return x[:, begin : begin + 4, 1:-1]
 
 
-# Functions that no longer cut a region in two, between two convolutions, and whether
-# they are of images of a fixed size only.
+# Functions between two convolutions that no longer split a region, and whether each
+# needs images of a fixed size.
 WHOLE: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], bool]] = {
     "reshaped gate": (channel_attention(lambda y: tf.reshape(y, [-1, 1, 1, 8])), False),
     "indexed gate": (channel_attention(lambda y: y[:, None, None]), False),
@@ -846,7 +848,7 @@ def test_what_computes_images_on_the_way_is_no_border(name, size):
 @pytest.mark.parametrize(
     "between",
     [
-        # Other cells, or other images.
+        # These give other cells or other images.
         lambda x: tf.tile(x, [1, 2, 1, 1]),
         lambda x: tf.tile(x, [2, 1, 1, 1]),
         lambda x: tf.tile(x[:, :1, :1], [1, 3, 2, 1]),

@@ -1,7 +1,7 @@
-"""Signatures of blocks name cached schedules: they change only if blocks do.
+"""Signatures of blocks name cached schedules, so they may change only if blocks do.
 
-A changed importer, rule or JSON makes other signatures, and every user searches again.
-If that is intended, write the new ones:
+A change of the importer, a rule or the JSON changes signatures, and then every user has
+to search again. If that is intended, write the new signatures:
 
     PYTHONPATH=tests/support python tests/integration/test_signatures.py
 """

@@ -1,5 +1,5 @@
-"""Constants that are larger than any usual size: a graph that does something else
-beyond such a bound is converted with that bound, or the part is left to TensorFlow."""
+"""Constants larger than any usual size: a graph that behaves differently beyond such a
+bound is converted with that bound, or the part is left to TensorFlow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import ios_tf
 
 pytestmark = pytest.mark.one_core
 
-# More than the largest of the usual sizes, 10,784.
+# Larger than the largest usual size, 10,784.
 BOUND = 16_000
 LENGTHS = [1, 7, BOUND - 1, BOUND, BOUND + 1, BOUND + 3]
 LENGTHS += [2 * BOUND - 1, 2 * BOUND, 2 * BOUND + 1, 40_005]
@@ -91,8 +91,8 @@ FUNCTIONS: dict[str, Function] = {
 
 
 def outcome(function: Function, x: tf.Tensor) -> np.ndarray | None:
-    """The output; None: TensorFlow refuses the input, as some of its kernels do where
-    it is empty."""
+    """The output, or None if TensorFlow refuses the input; some of its kernels refuse
+    empty inputs."""
     try:
         return function(x).numpy()
     except (tf.errors.InvalidArgumentError, tf.errors.AbortedError):
@@ -155,7 +155,7 @@ def test_images_around_large_constants() -> None:
     [(2, 0), (2, 2), (2, 1), (3, 1), (5, 2), (8, 3), (16, 0), (32, 5)],
 )
 def test_images_of_some_sizes_only(block: int, padding: int) -> None:
-    """TensorFlow refuses other sizes, so that these tell nothing of a bound."""
+    """TensorFlow refuses other sizes, so they give no information on a bound."""
     bound = 12_000
     filters = random.normal(0, 0.3, (3, 3, 2, 4)).astype(np.float32)
 
@@ -172,7 +172,7 @@ def test_images_of_some_sizes_only(block: int, padding: int) -> None:
 
 
 def test_a_bound_keeps_what_it_does_not_concern() -> None:
-    """Operators in front of a slice and behind it are converted."""
+    """Operators before and after a slice are converted."""
     signature = [tf.TensorSpec([None, None, 2])]
     function = tf.function(lambda x: second(first(x)[:, :BOUND]), signature)
     faster = ios_tf.optimize(function, strategy="greedy", keep_slower=True)

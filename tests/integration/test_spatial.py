@@ -1,5 +1,5 @@
-"""Operators that change images' height and width, against TensorFlow: through the whole
-native road, for every size that the graph allows."""
+"""Operators that change images' height and width, compared with TensorFlow through the
+whole native path, for every size that the graph allows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMPUTING = {"Placeholder", "IosRegion", "Identity", "NoOp", "Const", "Transpose
 
 
 def check(function, channels, sizes, batches=(1, 3)) -> gh.Graph:
-    """A function of images [N,H,W,channels], at other sizes than it is imported for."""
+    """Checks a function of images [N,H,W,channels] at other sizes than the imported."""
     graph = gh.freeze(function, *((None, None, None, c) for c in channels))
     lowered = gh.lower(gh.rewrite(graph, batch_size=2))
     assert set(lowered.ops()) <= COMPUTING
@@ -31,9 +31,9 @@ def check(function, channels, sizes, batches=(1, 3)) -> gh.Graph:
 
 
 def check_twin(network, data_format, size, types) -> None:
-    """A network of either data format computes what that with channels last does.
+    """Asserts that a network of either data format computes the same as channels last.
 
-    TensorFlow has no convolutions of channels first on every CPU.
+    TensorFlow does not support convolutions with channels first on every CPU.
     """
     graph, twin = network(data_format), network("channels_last")
     operators = gh.operators(gh.collect(graph))
@@ -80,7 +80,7 @@ def test_resize_to_a_size(kind, how):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [[6, 5], [6, 10]])
 def test_resize_beside_infinity(kind, how, size):
-    """TensorFlow copies an image that has the size, and interpolates others."""
+    """TensorFlow copies an image that already has the size, and interpolates others."""
 
     def function(x):
         return [tf.nn.relu(x), resize(x, size, kind, how)]
@@ -115,7 +115,7 @@ def test_resize_by_factors(kind, how):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_resize_like_another_tensor(kind):
-    """FPN's top-down path: what is read for its size does not keep a bias away."""
+    """FPN's top-down path: reading a tensor's size does not prevent fusing its bias."""
     small, lateral = gh.constant(3, 3, 8, 8), gh.constant(1, 1, 8, 8, seed=1)
     bias = gh.constant(8, seed=2)
 
@@ -145,7 +145,7 @@ def test_resize_like_an_input():
 @pytest.mark.parametrize("size", [(None, None), (6, 9)])
 @pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
 def test_upsampling_of_keras(data_format, size):
-    """Repeated cells: ExpandDims, Tile and Reshape along both dimensions."""
+    """Upsampling repeats cells by ExpandDims, Tile and Reshape in both dimensions."""
 
     def network(data_format):
         first = data_format == "channels_first"
@@ -160,7 +160,7 @@ def test_upsampling_of_keras(data_format, size):
 
 
 def test_sizes_of_other_arithmetic_are_left_alone():
-    """A half of a tensor's size is no multiple of any: TensorFlow resizes."""
+    """TensorFlow resizes: half of a tensor's size is not a multiple of any size."""
     filters = gh.constant(3, 3, 4, 4)
 
     def function(x):
@@ -200,7 +200,7 @@ def transposed(x, filters, shape, strides, padding="SAME"):
     ],
 )
 def test_transposed_convolution_of_keras(kernel, strides, options, data_format, size):
-    """With its bias, batch norm and activation in it."""
+    """The bias, batch norm and activation become part of the convolution."""
 
     def network(data_format):
         first = data_format == "channels_first"
@@ -217,7 +217,7 @@ def test_transposed_convolution_of_keras(kernel, strides, options, data_format, 
 
 
 def test_transposed_convolution_to_the_size_of_a_tensor():
-    """An odd size is lost by the stride, and given back."""
+    """The stride loses an odd size, and the transposed convolution restores it."""
     down, up = gh.constant(3, 3, 5, 8), gh.constant(4, 4, 5, 8, seed=1)
 
     def function(x):
@@ -248,7 +248,7 @@ def test_transposed_convolution_to_a_size(padding, size, dims):
     ("padding", "size"), [("SAME", (10, 12)), ("SAME", (13, 12)), ("VALID", (16, 15))]
 )
 def test_transposed_convolution_to_another_size_is_left(padding, size):
-    """No image as large is convolved to one as large as the input."""
+    """No convolution maps an image of this size to one of the input's size."""
     filters = gh.constant(3, 4, 6, 5)
     graph = gh.freeze(
         lambda x: transposed(x, filters, size, (2, 2), padding), (None, 6, 6, 5)
@@ -261,7 +261,7 @@ def test_transposed_convolution_to_another_size_is_left(padding, size):
 @pytest.mark.parametrize("data_format", ["NHWC", "NCHW"])
 @pytest.mark.parametrize("block", [2, 3])
 def test_depth_to_space_and_back(block, data_format):
-    """Sub-pixel convolution; in both orders the cells of a block are the outer part."""
+    """Sub-pixel convolution: a block's cells are the outer part in both orders."""
     before = gh.constant(3, 3, 4, 5 * block**2)
     after = gh.constant(1, 1, 5 * block**2, 6, seed=1)
 
@@ -301,7 +301,7 @@ def test_local_response_normalization(parameters):
 @pytest.mark.parametrize("size", [(None, None), (13, 12)])
 @pytest.mark.parametrize("padding", ["same", "valid"])
 def test_dilated_depthwise_convolution_of_keras(padding, size):
-    """TensorFlow writes it with SpaceToBatchND, which fills the blocks up."""
+    """TensorFlow writes it with SpaceToBatchND, which pads the blocks."""
     graph = gh.sequential(
         layers.DepthwiseConv2D(3, dilation_rate=2, padding=padding),
         layers.BatchNormalization(),
@@ -321,7 +321,7 @@ def test_dilated_depthwise_convolution_of_keras(padding, size):
 
 @pytest.mark.parametrize("mode", ["REFLECT", "SYMMETRIC", "CONSTANT"])
 def test_padding_with_more_than_zeros(mode):
-    """No convolution or pool behind it may take such padding for its own."""
+    """A convolution or pool does not absorb padding with values other than zero."""
     filters = gh.constant(3, 3, 9, 5)
 
     def function(x):
@@ -332,7 +332,7 @@ def test_padding_with_more_than_zeros(mode):
 
 
 def test_padding_of_channels():
-    """The shortcut of a residual network without a convolution of its own."""
+    """A residual network's shortcut without a convolution pads channels."""
 
     def function(x):
         short = tf.pad(tf.nn.avg_pool2d(x, 1, 2, "SAME"), [[0, 0]] * 3 + [[3, 4]])
@@ -351,7 +351,7 @@ def test_sum_of_cells(keepdims):
 
 @pytest.mark.parametrize("length", [None, 20])
 def test_sequences(length):
-    """Dilated, transposed and repeated, as an audio network's layers are."""
+    """Layers of an audio network: dilated, transposed and repeated."""
     graph = gh.sequential(
         layers.Conv1D(8, 3, dilation_rate=2, padding="causal"),
         layers.Conv1D(8, 3, dilation_rate=4, padding="same", activation="relu"),
@@ -372,7 +372,7 @@ def test_sequences(length):
 
 
 def test_images_without_cells_are_not_resized():
-    """Not even none of them: TensorFlow raises an error, and so does the engine."""
+    """TensorFlow and the engine raise an error, even for an empty batch."""
 
     def function(x):
         return tf.image.resize(x, tf.shape(x)[1:3] * 2, "nearest")

@@ -1,5 +1,5 @@
-"""Small networks that change images' height and width all the way: regions, operators
-left to TensorFlow, and results for other batches and sizes than they were made for."""
+"""Small networks that change images' height and width: regions, operators left to
+TensorFlow, and results for other batches and sizes than the original ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def separable(x, filters, dilation):
 
 
 class Resize(layers.Layer):
-    """To the height and width of another tensor, as research code writes it."""
+    """Resizes to the height and width of another tensor, as research code does."""
 
     def call(self, x, like):
         return tf.image.resize(x, tf.shape(like)[1:3])
@@ -124,7 +124,7 @@ def googlenet(inputs):
     return layers.Dense(10)(layers.GlobalAveragePooling2D()(x))
 
 
-# The most regions that each may fall into.
+# Each network and its largest number of regions.
 NETWORKS = {
     unet_transposed: 1,
     unet_upsampling: 1,

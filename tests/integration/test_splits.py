@@ -1,4 +1,4 @@
-"""Stages that are split: the images of a batch side by side."""
+"""Split stages, which process the images of a batch concurrently."""
 
 import dataclasses
 
@@ -73,7 +73,7 @@ def test_the_ways_to_split(batch_size, lanes, counts):
     assert all(s.stages[0].groups == ((0, 1),) for s in found)
 
 
-# Batch sizes, and by which schedule they run: 1 by that for 1, others by that for 8.
+# Batch sizes: 1 runs with the schedule for 1, the others with the schedule for 8.
 BATCHES = (1, 2, 3, 5, 8, 9)
 
 
@@ -94,7 +94,7 @@ def test_every_batch_gives_the_same(micro_batches, network, saved, tmp_path):
 def test_the_attributes_say_it(saved, tmp_path, capsys):
     forms = {1: greedy_schedule, 8: split_into(4)}
     model = write(saved, forms, str(tmp_path / "converted"))
-    # The blocks' stages stay apart; the engine runs them as one.
+    # The blocks' stages stay separate; the engine runs them as one.
     assert stages(freeze(model)) == {
         1: ["concurrent 3", "concurrent 3"],
         8: ["split 5", "split 5", "split 2"],
@@ -117,7 +117,7 @@ def test_conversion(network, saved, tmp_path):
 
 
 class Latencies:
-    """Gives schedules of one split stage the latency it is told, others 1 ms."""
+    """Gives schedules of one split stage their given latency, and others 1 ms."""
 
     lanes = 2
     measurements = 0
@@ -158,7 +158,7 @@ def problem(request):
     ("latency_ms", "options", "chosen"),
     [
         ({4: 0.5, 8: 0.6}, {}, 4),
-        ({4: 0.99}, {}, 1),  # not worth it
+        ({4: 0.99}, {}, 1),  # gains too little
         ({4: 0.5}, {"strategy": "parallel"}, 1),
         ({4: 0.5}, {"strategy": "sequential"}, 1),
         ({4: 0.5}, {"lanes_divide_device": False}, 1),
@@ -188,7 +188,7 @@ class DividedStopwatch(Stopwatch):
     ],
 )
 def test_the_network_decides_whether_all_blocks_are_split(latencies, expected, saved):
-    """Latencies: sequential, as found, split into 2, 4 and 8."""
+    """The latencies are: sequential, as found, and split into 2, 4 and 8."""
     frozen = freeze(saved)
     collected = {8: graph_optimizer.collect(frozen, 8)}
     schedules = {s: greedy_schedule(p) for s, p in collected[8].problems.items()}

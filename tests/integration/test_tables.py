@@ -1,5 +1,5 @@
-"""Large variables that no operator holds, such as embeddings: they stay variables, are
-written once, and are not copied on the way."""
+"""Large variables that no operator contains, such as embeddings: they stay variables,
+are written once, and are not copied during conversion."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_tables_stay_variables(name: str, tmp_path: Path) -> None:
 def test_convolutions_of_looked_up_rows(
     name: str, length: int | None, tmp_path: Path
 ) -> None:
-    """Whatever the text: the table's variable tells how many channels there are."""
+    """The table's variable determines the number of channels for any text."""
     module = tf.Module()
     module.table = tf.Variable(random.normal(size=(5000, 128)), dtype=tf.float32)
     module.filters = tf.Variable(random.normal(size=(3, 128, 32)), dtype=tf.float32)
@@ -108,7 +108,7 @@ def test_convolutions_of_looked_up_rows(
 
 
 def test_a_large_table_is_in_memory_twice_at_most(tmp_path: Path) -> None:
-    """Once in the original and once in the result, and not in each graph."""
+    """The table is in the original and in the result, but not in each graph."""
     peaks = []
     for rows in (400, ROWS):
         source = str(tmp_path / f"original_{rows}")
@@ -140,7 +140,7 @@ def test_optimize_copies_tables() -> None:
     faster = ios_tf.optimize(module.rate, strategy="greedy")
     inputs = arguments(2)
     expected = module.rate(**inputs)["rating"].numpy()
-    module.table.assign(module.table * 2)  # as training would
+    module.table.assign(module.table * 2)  # as training would do
     np.testing.assert_allclose(faster(**inputs)["rating"], expected, 1e-4, 1e-4)
 
 

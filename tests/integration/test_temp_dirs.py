@@ -1,4 +1,4 @@
-"""Files that killed processes leave, and their removal."""
+"""Files that killed processes leave behind, and their removal."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ import ios_tf
 from ios_tf.model import temp_dirs
 from ios_tf.model.outputs import written_directory
 
-# Begins to write an output with old files, says so, and waits for its end.
+# Starts to write an output with old files, says so, and waits.
 _WRITER = """
 import os, sys, time
 from ios_tf.model.outputs import written_directory
@@ -55,7 +55,7 @@ def wait(options):
 show._show = wait
 sys.exit(main.main(["show", "model"]))
 """
-# Sends itself a signal while native code runs, which forgets what is raised there.
+# Sends itself a signal while native code runs, which drops exceptions raised there.
 _FORGETFUL_COMMAND = """
 import ctypes, os, signal, sys, tempfile, time
 from ios_tf.cli import main, show
@@ -97,7 +97,7 @@ def test_the_next_writer_removes_what_a_killed_one_left(tmp_path):
     killed.kill()
     killed.wait()
     assert {abandoned, in_use} == {str(p) for p in tmp_path.iterdir()}
-    # As old, but not ours to remove: another name, a link, and a young one.
+    # As old, but not to be removed: another name, a link, and a recent directory.
     for name in (".other.12345678.tmp", ".out.12345678.old"):
         (tmp_path / name).mkdir()
         os.utime(tmp_path / name, (1e9, 1e9))
@@ -178,7 +178,7 @@ def test_a_conversion_looks_for_abandoned_steps_once(tmp_path, monkeypatch):
 
 
 def test_a_conversion_writes_no_temporary_files_of_autograph(tmp_path, monkeypatch):
-    """They stay where a process is killed."""
+    """Such files would stay if the process is killed."""
     model = tf.Module()
     weights = tf.ones((3, 3, 4, 4))
 
@@ -241,7 +241,7 @@ def test_a_clock_that_was_set_back(tmp_path):
 
 
 def test_an_old_model_is_there_whenever_the_process_is_killed(tmp_path):
-    """The two change places at once."""
+    """The old and the new model are exchanged atomically."""
     output = tmp_path / "out"
     code = """
 import os, sys

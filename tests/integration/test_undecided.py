@@ -1,5 +1,5 @@
-"""What a busy machine leaves undecided, and how a conversion says so: samples are made
-up here."""
+"""Verdicts that a busy machine leaves undecided, and their report by a conversion; the
+samples are made up."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def network(tmp_path_factory) -> str:
 
 
 def made_up(monkeypatch, speedup: float, disturbed: bool, spread: float = 1.0) -> None:
-    """Calls take so many times as long in TensorFlow, by wall and processor time."""
+    """Makes TensorFlow take `speedup` times as long in wall and processor time."""
 
     def latencies(turns):
         factors = [spread, 1 / spread, 1.0, 1.0, spread, 1 / spread] * 3
@@ -43,7 +43,7 @@ def made_up(monkeypatch, speedup: float, disturbed: bool, spread: float = 1.0) -
         other = [Sample(2.0 / speedup, disturbed, 4.0 / speedup) for _ in factors]
         samples = [first, *[other] * (len(turns) - 1)]
         for of_one in samples:
-            # Of many, so that those of the search, which are real, do not matter.
+            # Repeated, so that the real samples of the search do not matter.
             RECORDER.add(of_one * 100)
         return timing.Latencies(samples, on_cpu=True)
 
@@ -76,7 +76,7 @@ def test_verdicts_beside_busy_processes(
     for note in undecided:
         assert f"(load {report['load']['average']:.1f}, " in note
         assert f"ios_tf convert {source} {output} --again" in note
-    # What is better by the estimate is kept.
+    # The form with the better estimate is kept.
     if speedup > 1:
         (signature,) = report["signatures"]
         (latency,) = signature["latencies"].values()
@@ -89,10 +89,10 @@ def test_verdicts_beside_busy_processes(
 
     if verdict != "undecided":
         return
-    # On a calm machine the named command decides.
+    # On a calm machine the suggested command decides.
     made_up(monkeypatch, 2.0, disturbed=False)
     found, printed, _ = run(capfd, *words, "--exit_code")
-    assert found == 1  # the output is there
+    assert found == 1  # the output exists
     found, printed, _ = run(capfd, *words, "--exit_code", "--again")
     assert found == 0
     assert not printed.startswith("warning") and "undecided" not in printed

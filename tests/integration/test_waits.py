@@ -1,7 +1,7 @@
-"""What a network waits for - checks of its inputs, prints, assignments - happens.
+"""Checks of inputs, prints and assignments that a network waits for are executed.
 
 TensorFlow's own graph shows it: wherever an operator, a weight or a shape of the
-network waits for a check, the check is made.
+network waits for a check, the check is executed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ PLACES = (
 
 
 def network(x, ok):
-    """A network that waits, in each of the places, for one of `ok` to be true."""
+    """A network that waits, in each of the places, for one element of `ok`."""
 
     def wait(place):
-        # Not if there is only one, which TensorFlow would take for a constant.
+        # `ok` has several elements: TensorFlow would treat a single one as a constant.
         check = v1.Assert(ok[PLACES.index(place)], [f"not {place}!"])
         return tf.control_dependencies([check])
 
@@ -128,7 +128,7 @@ def converted(graph, tmp_path_factory):
 
 
 def fails_at(run) -> set[str]:
-    """The places whose checks are made: run(ok) fails if one of those is false."""
+    """The checked places: run(ok) fails if the place's element of `ok` is false."""
     run(ALL_OK)
     places = set()
     for i, place in enumerate(PLACES):

@@ -38,7 +38,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def converted(path: str) -> str:
-    """A converted SavedModel of four weights, one of them of a Dense of maps."""
+    """A converted SavedModel with four weights, one belonging to a Dense layer."""
     module = fm.Network()
     dense = module.dense = tf.Variable(gh.random_array(12 * 12 * 6, 5) / 10)
 
@@ -55,7 +55,7 @@ def converted(path: str) -> str:
 
 
 def constants(path: str) -> list[int]:
-    """Bytes of the float constants of all functions of a SavedModel."""
+    """The sizes in bytes of the float constants of all functions of a SavedModel."""
     (meta_graph,) = loader_impl.parse_saved_model(path).meta_graphs
     return [
         node.attr["value"].tensor.ByteSize()
@@ -92,7 +92,7 @@ def test_converted_models_are_not_for_training(tmp_path):
         assert (len(tape.watched_variables()) > 0) == (name == "model")
         found[name] = tape.gradient(loss, images).numpy()
     assert function.variables and not function.trainable_variables
-    # But one may ask what an output depends on.
+    # Gradients with respect to the input are available.
     gh.assert_equal([found["converted"]], [found["model"]])
 
 
@@ -148,7 +148,7 @@ def test_regions_follow_variables(tmp_path):
 
 
 def test_threads_see_one_value_of_each_variable(tmp_path):
-    """Calls that run while a variable changes use its value before or after."""
+    """A call that runs while a variable changes uses its old or its new value."""
     loaded = tf.saved_model.load(converted(str(tmp_path)))
     function = loaded.signatures["serving_default"]
     (dense,) = [v for v in loaded._weights if v.shape.rank == 2]
@@ -191,7 +191,7 @@ def test_equal_weights_are_one_variable():
 
 
 def test_what_the_engine_takes_as_constants_stays():
-    """Biases, scales and what is added to each image."""
+    """Biases, scales and a constant that is added to each image stay constants."""
     position = gh.random_array(1, 8, 8, 4)
     graph = gh.freeze(
         lambda x: tf.nn.bias_add(
@@ -219,11 +219,11 @@ def test_a_small_constant_stays(monkeypatch):
     assert captures == {}
 
 
-# Filters that are made of variables.
+# Filters that are computed from variables.
 
 
 def branches(use_bias: bool, data_format: str) -> keras.Model:
-    """Convolutions of three kernels with batch norms, and a depthwise one."""
+    """Convolutions with three kernel sizes and batch norms, and a depthwise one."""
     first = data_format == "channels_first"
     axis = 1 if first else -1
     inputs = keras.Input((3, 9, 8) if first else (9, 8, 3))
@@ -247,7 +247,7 @@ def test_merged_and_scaled_filters(use_bias, data_format):
     assert len(frozen.captures) == 4
     frozen = store.with_scaled_filters(graph_optimizer.fold_constants(frozen))
     assert len(frozen.captures) == 4
-    # Filters before a bias are scaled when the weights are packed.
+    # Filters with a bias are scaled when the weights are packed.
     products = sum(node.op == "Mul" for node in frozen.graph_def.node)
     turned = data_format == "channels_first"  # after the depthwise convolution
     assert products == (4 if use_bias else int(turned))
@@ -269,7 +269,7 @@ def test_merged_and_scaled_filters(use_bias, data_format):
     for graph in (rewritten, graph_def, lowered):
         owner = frozen if graph is rewritten else kept
         if graph is not lowered and data_format == "channels_first":
-            continue  # no TensorFlow convolves it on every CPU
+            continue  # TensorFlow cannot convolve it on every CPU
         (found,) = subgraphs.tensors(owner, graph, names)(x)
         expected = in_channels_last(model, truth, x)
         assert np.abs(expected).max() > 0
@@ -277,7 +277,7 @@ def test_merged_and_scaled_filters(use_bias, data_format):
 
 
 def in_channels_last(model, truth, x):
-    """The model's output, computed by a model of the other layout if need be."""
+    """The model's output, if necessary from an equal model with channels last."""
     if model.inputs[0].shape[-1] == 3:
         return truth(x).numpy()
     other = branches(model.layers[1].use_bias, "channels_last")
@@ -286,7 +286,7 @@ def in_channels_last(model, truth, x):
 
 
 def test_other_products_stay():
-    """Of what somebody else reads, of what is no channel's factor, of a constant."""
+    """A product stays if others read its input or its factor is not per channel."""
     filters = tf.Variable(gh.random_array(3, 3, 3, 8))
 
     @tf.function(input_signature=[tf.TensorSpec([None, 8, 8, 3])])
@@ -316,7 +316,7 @@ def test_variables_that_are_more_than_filters_are_constants():
     assert handle is only.handle
 
 
-# Programs whose parameters are not what they should be.
+# Programs with wrong parameters.
 
 
 def region() -> dict:
@@ -348,7 +348,7 @@ def call_region(program, *parameters, scale=()):
     return call(tf.constant(gh.random_array(2, 8, 8, 3)), *parameters)
 
 
-# TensorFlow raises these where a function is made, and where it runs.
+# TensorFlow raises these when a function is made or when it runs.
 refused = functools.partial(pytest.raises, (ValueError, tf.errors.InvalidArgumentError))
 
 

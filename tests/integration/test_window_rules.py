@@ -1,5 +1,5 @@
-"""Rules of pads, pools and strides, where numbers are not finite and where TensorFlow
-refuses an image: what they make gives what TensorFlow's operators give."""
+"""Rules for pads, pools and strides give TensorFlow's results, also for numbers that
+are not finite and for images that TensorFlow refuses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def padded(x: tf.Tensor, before: int = 1, after: int = 1) -> tf.Tensor:
 
 
 def shifted(x: tf.Tensor) -> tf.Tensor:
-    """NASNet's second path: one cell further down and to the right."""
+    """NASNet's second path, shifted by one cell down and to the right."""
     return padded(x, 0, 1)[:, 1:, 1:]
 
 
@@ -83,7 +83,7 @@ IMAGES = images()
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_numbers_that_are_not_finite(name: str) -> None:
-    # Neither TensorFlow's optimizers nor its fused kernels, which drop NaN.
+    # The reference is eager: TensorFlow's optimizers and fused kernels drop NaN.
     eager = FUNCTIONS[name]
     function = tf.function(eager, [tf.TensorSpec([None, 9, 8, 3])])
     faster = ios_tf.optimize(function, strategy="greedy")
@@ -98,7 +98,7 @@ def test_stem_of_a_residual_network() -> None:
     faster = ios_tf.optimize(stem, strategy="greedy")
     image = np.full((1, 64, 64, 3), np.nan, np.float32)
     found, lowest = faster(image).numpy(), np.finfo(np.float32).min
-    # Windows at the border see the zeros of the padding, the others only NaN.
+    # Windows at the border see zeros of the padding; the others see only NaN.
     assert (found[:, 0] == 0).all() and (found[:, :, 0] == 0).all()
     assert (found[:, 1:, 1:] == lowest).all()
 
@@ -117,7 +117,7 @@ def test_images_that_are_smaller_than_a_window(size: tuple[int, int]) -> None:
                 called(image)
         return
     if min(size) < len(FIRST):
-        # On some processors TensorFlow's pools give pixels of an empty image.
+        # On some processors TensorFlow's pools give pixels for an empty image.
         assert faster(image).numpy().size == 0
         return
     np.testing.assert_allclose(faster(image), eager(image), 1e-5, 1e-6)

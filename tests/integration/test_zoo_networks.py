@@ -1,6 +1,6 @@
-"""Networks of the zoo, as large as they are: nearly all of each is in few regions.
+"""Full-size networks of the zoo: nearly all of each is in few regions.
 
-`python -m benchmarks zoo` converts and runs them; here they are only partitioned.
+`python -m benchmarks zoo` converts and runs them; these tests only partition them.
 """
 
 import dataclasses

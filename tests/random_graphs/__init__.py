@@ -1,1 +1,1 @@
-"""Random TensorFlow graphs: what is converted computes what it was converted from."""
+"""Random TensorFlow graphs: converted graphs must compute the same as the originals."""

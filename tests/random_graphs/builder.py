@@ -1,4 +1,4 @@
-"""Builder: statements that TensorFlow accepts become a program, one by one."""
+"""Builder: appends statements that TensorFlow accepts to a program, one by one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from random_graphs import program
 from random_graphs.program import Program, Settings, Step
 
 T = TypeVar("T")
-# Of the known dimensions of one tensor: keeps graphs quick.
+# The limit for the product of a tensor's known dimensions; it keeps graphs fast.
 _MOST_ELEMENTS = 20_000
 _MOST_CHANNELS = 64
 
 
-# TensorFlow raises these where operations do not fit together.
+# TensorFlow raises these if operations do not fit together.
 _REFUSALS = (
     ValueError,
     TypeError,
@@ -41,22 +41,22 @@ class Genes:
         return options[self.byte() % len(options)]
 
     def number(self, low: int, high: int) -> int:
-        """One of low..high, both included."""
+        """A number from low to high, both included."""
         return low + self.byte() % (high - low + 1)
 
     def chance(self, one_of: int) -> bool:
-        """True once in so many times."""
+        """True with a probability of 1 / `one_of`."""
         return self.byte() % one_of == one_of - 1
 
 
 class Builder:
-    """A program that grows; every statement is traced as it is added."""
+    """A program under construction; every statement is traced when it is added."""
 
     def __init__(self) -> None:
         self.arguments: dict[str, tuple[tuple[int | None, ...], str]] = {}
         self.variables: list[Step] = []
         self.steps: list[Step] = []
-        # Sizes of images at which the graph starts to do something else.
+        # Image sizes at which the graph starts to behave differently.
         self.bounds: list[int] = []
         self._namespace = program.helpers()
         self._tensors: dict[str, tf.Tensor] = {}
@@ -72,7 +72,7 @@ class Builder:
         return name
 
     def seed(self) -> int:
-        """A number that no other weight has."""
+        """A number that no other weight uses."""
         self._seeds += 1
         return self._seeds
 
@@ -81,7 +81,7 @@ class Builder:
         return f"constant({', '.join(map(str, [self.seed(), *shape]))})"
 
     def variable(self, shape: Sequence[int], kind: str = "weight") -> str:
-        """The name of a layer's new weights."""
+        """Adds weights of this shape and kind; gives their name."""
         name = f"w{len(self.variables)}"
         arguments = ", ".join(map(str, [self.seed(), *shape]))
         value = f"{kind}({arguments})"
@@ -116,7 +116,7 @@ class Builder:
         return names
 
     def one(self, expression: str) -> str | None:
-        """`add` of a statement with one target."""
+        """Calls `add` for a statement with one target; gives the target's name."""
         names = self.add(expression)
         return names[0] if names else None
 
@@ -143,7 +143,7 @@ class Builder:
         )
 
     def channels_last(self) -> list[str]:
-        """The float32 images of known channels, the latest first."""
+        """The float32 images with a known number of channels, the latest first."""
         return [name for name in self.floats(4) if self.shape(name)[3]]
 
     def choose(self, genes: Genes, names: Sequence[str]) -> str | None:

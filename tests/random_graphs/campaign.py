@@ -1,8 +1,8 @@
-"""Random graphs, thousands: python tests/random_graphs --graphs=3000.
+"""Checks thousands of random graphs: python tests/random_graphs --graphs=3000.
 
-The judge is TensorFlow with its oneDNN off, whose convolutions agree with a plain
-computation in float64. With it on, TensorFlow 2.21 gives wrong values for some
-paddings, and anything for empty images: `--onednn` shows what differs there.
+The reference is TensorFlow without oneDNN: its convolutions agree with a plain
+computation in float64. With oneDNN, TensorFlow 2.21 gives wrong values for some
+paddings and undefined ones for empty images; `--onednn` shows these differences.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from random_graphs.isolated import IsolatedChecker
 
 _GRAPHS_OF_TASK = 100
-# An error that was raised so often is then only counted.
+# An error that was raised this many times is only counted from then on.
 _REPEATS = 3
-# TensorFlow convolves images whose channels are first only with oneDNN.
+# TensorFlow needs oneDNN to convolve images with channels first.
 _WITHOUT_ONEDNN = ("conv2d_channels_first",)
 
 
@@ -160,7 +160,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def summary(totals: Totals, failures: int, repeated: int, seconds: float) -> str:
-    """The counts, for a terminal."""
+    """The counts as text for a terminal."""
     share = totals.with_regions / max(totals.graphs, 1)
     return "\n".join(
         [
@@ -195,7 +195,7 @@ def _side_by_side(totals: Totals) -> list[tuple[str, tuple[str, int]]]:
 def _task(
     options: argparse.Namespace, number: int, count: int, often: Collection[str]
 ) -> tuple[Totals, Failure | None]:
-    """Checks `count` graphs, or up to the first that fails."""
+    """Checks `count` graphs, but stops at the first that fails."""
     from random_graphs.counterexamples import reason, search
     from random_graphs.differences import Difference
 
@@ -216,7 +216,7 @@ def _task(
 
 @functools.cache
 def _checker(onednn: bool) -> IsolatedChecker:
-    """That of this process: starting one takes seconds."""
+    """This process's checker, kept because starting one takes seconds."""
     from random_graphs.isolated import IsolatedChecker
 
     return IsolatedChecker(onednn)

@@ -1,6 +1,6 @@
-"""Checks that what a function is converted into computes what the function computes.
+"""Checks that a converted function computes the same as the original function.
 
-A function is run as it is, by TensorFlow's kernels and no optimizer. The same feeds are
+A function is run as it is, by TensorFlow's kernels, unoptimized. The same feeds are
 then given to what `convert` writes, without the plugin ("plain") and with it
 ("plugin"), and to its frozen graph as `enable` schedules it ("optimize"). The
 schedules are random; nothing is measured. Settings.road takes the whole road: saved,
@@ -61,7 +61,7 @@ def run_stock(
 
 
 def reproduce(function: Any, **settings: Any) -> None:
-    """Prints what is wrong with a function; what a reported program calls."""
+    """Prints the differences of a function; reported programs call this function."""
     result = check(function, Settings(**settings))
     print(result)
     sys.exit(bool(result.differences))
@@ -72,12 +72,12 @@ def check(
     settings: Settings,
     say: Callable[[str], None] = lambda phase: None,
 ) -> Result:
-    """Compares a tf.function of a fixed signature with what it is converted into.
+    """Compares a tf.function of a fixed signature with its conversion.
 
     Args:
-      function: returns a dict.
-      settings: what to compare it on.
-      say: gets the name of what is done next.
+      function: a tf.function that returns a dict.
+      settings: the inputs and batch sizes to compare on.
+      say: gets the name of each phase when it starts.
     """
     result = Result()
     say("trace")
@@ -136,9 +136,9 @@ def check(
 
 
 def _has_shapes(frozen: FrozenSignature, settings: Settings) -> bool:
-    """Whether TensorFlow can infer the shapes of a signature's own graph.
+    """True if TensorFlow can infer the shapes of a signature's own graph.
 
-    Where it cannot, `ios_tf.convert` copies the model and says so: its road is checked.
+    If it cannot, `ios_tf.convert` copies the model and says so: its road is checked.
     """
     try:
         graph_optimizer.check_shapes(frozen, settings.batch_sizes)
@@ -160,6 +160,6 @@ def _possible(
         return settings if run else dataclasses.replace(settings, batch_sizes=())
     sizes = {feed[name].shape[0] for feed in run for name in dynamic}
     possible = tuple(size for size in settings.batch_sizes if size in sizes)
-    # Others would do: whoever converts for one chooses one that runs.
+    # If all of these sizes fail, use one that runs, as a user would.
     possible = possible or tuple(sorted(sizes - {0}))[:1]
     return dataclasses.replace(settings, batch_sizes=possible)

@@ -1,4 +1,4 @@
-"""Compares outcomes, and leaves out what TensorFlow itself or rounding explains."""
+"""Compares outcomes, and skips differences due to TensorFlow itself or rounding."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from random_graphs.sessions import (
     stock_sessions,
 )
 
-# The largest difference over the largest value, of float32 and of half precision.
+# Tolerances relative to the largest value, for float32 and for half precision.
 _TOLERANCE, _HALF_TOLERANCE = 1e-4, 1e-2
 
 
 class Comparison:
-    """Compares outcomes, and adds what differs to a result."""
+    """Compares outcomes, and adds differences to a result."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Comparison:
         self._result.differences.append(Difference(mode, found[0], shapes, *found[1:]))
 
     def conversion_fails(self, error: Exception, mode: str) -> None:
-        """Adds what a conversion raised."""
+        """Adds an error that a conversion raised."""
         self._result.differences.append(conversion_fails(error, mode))
 
     def _explained(
@@ -82,7 +82,7 @@ class Comparison:
         run: Callable[[Feed], Outcome],
         kind: str,
     ) -> bool:
-        """Whether it is TensorFlow's own, or due to rounding."""
+        """True if a difference is TensorFlow's own or due to rounding."""
         if not self._stock:
             self._stock = list(stock_sessions(self._frozen))
         if any(different(expected, s.run(feed), self._tolerance) for s in self._stock):
@@ -91,8 +91,8 @@ class Comparison:
             return True
         if kind != "values":
             return False
-        # Where a tiny change of the data changes the result, nothing can be said; and a
-        # difference that other data of its kind does not show may be such a place.
+        # The comparison is inconclusive if a tiny change of the data changes the
+        # result. A difference that other data of its kind lacks may be such a case.
         random = np.random.default_rng(self._settings.seed + 1)
         near = {
             name: array
@@ -109,7 +109,7 @@ class Comparison:
         return not different(self._original.run(other), run(other), self._tolerance)
 
     def _contradicts_itself(self, feed: Feed) -> bool:
-        """Whether a convolution's output has another shape than TensorFlow says."""
+        """True if a convolution's output has another shape than TensorFlow says."""
         with tf.Graph().as_default() as graph:
             known = {
                 self._frozen.inputs[name].name: tf.compat.v1.placeholder(
@@ -119,7 +119,7 @@ class Comparison:
             }
             try:
                 tf.import_graph_def(self._frozen.graph_def, input_map=known, name="")
-            except ValueError:  # shapes that do not fit: it is right to raise
+            except ValueError:  # the shapes do not fit: raising is right
                 return False
         for node in graph.get_operations():
             if "Conv2d" in node.type or "Conv2D" in node.type:
@@ -133,9 +133,9 @@ class Comparison:
 
 @functools.cache
 def convolves_nothing() -> bool:
-    """Whether TensorFlow gives no images the shape of its convolution's output.
+    """True if a convolution of an empty batch has the right number of channels.
 
-    Where its oneDNN is on, 2.21 gives them the shape of the input.
+    With oneDNN, TensorFlow 2.21 gives an empty batch the shape of the input.
     """
     filters = np.ones((1, 1, 1, 2), np.float32)
     return (

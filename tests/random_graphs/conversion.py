@@ -43,7 +43,7 @@ def convert(frozen: FrozenSignature, settings: Settings, result: Result) -> Any:
 
 
 def random_schedule(problem: Problem, random: np.random.Generator) -> Schedule:
-    """Any schedule that is valid: concurrent, merged, split stages, algorithms."""
+    """A random valid schedule: concurrent, merged and split stages, algorithms."""
     done, stages = 0, []
     eager = random.uniform(0.3, 1.0)
     while done != problem.all_operators:
@@ -75,7 +75,7 @@ def random_schedule(problem: Problem, random: np.random.Generator) -> Schedule:
         for op, of_op in enumerate(problem.algorithms)
         if of_op and random.random() < 0.5
     }
-    # What computes the product before it leaves that no algorithm.
+    # A product that its reader computes ("rows") has no algorithm of its own.
     for op in [op for op, name in algorithms.items() if name == "rows"]:
         for product in operators_of(product_before(problem, op)):
             algorithms.pop(product, None)

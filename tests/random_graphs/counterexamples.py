@@ -1,4 +1,4 @@
-"""Looks for a program that is converted into something else, and makes it small."""
+"""Finds a program that is converted wrongly, and makes the program small."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from random_graphs.strategy import programs
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """A program, as small as it could be made, and what is wrong with it."""
+    """A program, as small as it could be made, and its wrong result."""
 
     program: Program
     result: Result
@@ -28,7 +28,7 @@ class Failure:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Equal for failures that are likely to have one cause."""
+        """A key that is equal for failures that probably have the same cause."""
         found = self.difference
         return found.mode, found.kind, *self.program.operations()
 
@@ -37,7 +37,7 @@ class Failure:
 
 
 def reason(difference: Difference) -> str:
-    """The error, without what differs from graph to graph; empty if there is none."""
+    """The error without graph-specific parts; empty if there is no error."""
     if difference.kind == "values" or difference.kind == "shape":
         return ""
     text = re.sub(r"\[[\d,]*\]|'[^']*'|\{\{.*?\}\}|\d+", "", difference.got)
@@ -49,9 +49,9 @@ class Totals:
     """Sums over graphs.
 
     Attributes:
-      graphs: that were checked.
-      with_regions: of which the engine runs a part.
-      regions: of all graphs.
+      graphs: number of checked graphs.
+      with_regions: number of graphs of which the engine runs a part.
+      regions: number of regions in all graphs.
       roads: graphs that were saved, converted and loaded.
       comparisons, skipped, operators, operations: see differences.Result.
       known: graphs with known differences.
@@ -99,16 +99,16 @@ def search(
     is_known: Callable[[Difference], bool] = lambda difference: False,
     shrink_seconds: float = 120.0,
 ) -> tuple[Totals, Failure | None]:
-    """Checks random programs up to the first that is wrong.
+    """Checks random programs, up to the first that is wrong.
 
     Args:
-      seed: names the programs.
-      graphs: how many to check.
-      check: of one program.
-      without: kinds of steps that they do not have.
+      seed: determines the programs.
+      graphs: number of programs to check.
+      check: checks one program.
+      without: kinds of steps that the programs do not contain.
       is_known: says which differences are only counted.
-      shrink_seconds: how long to look for a smaller program that is wrong in the same
-        manner.
+      shrink_seconds: time limit for finding a smaller program that fails in the same
+        way.
     """
     totals = Totals()
     known: dict[str, Result] = {}

@@ -1,4 +1,4 @@
-"""How outcomes of a graph differ, in words, and what a check of a graph has found."""
+"""Differences between the outcomes of a graph in words, and the result of a check."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Difference:
     Attributes:
       mode: "convert", "plain", "plugin", "optimize", "road plain" or "road plugin".
       kind: "raises", "does not raise", "shape", "dtype" or "values".
-      shapes: of the arguments; empty for "convert".
-      expected, got: in words.
+      shapes: shapes of the arguments; empty for "convert".
+      expected, got: the two outcomes in words.
     """
 
     mode: str
@@ -39,13 +39,13 @@ class Result:
     """The result of a check.
 
     Attributes:
-      differences: none: the graph is right.
-      comparisons: how many pairs of outcomes were compared.
-      skipped: differences that TensorFlow's own optimizers, or rounding, explain.
-      regions: of the converted graph.
+      differences: empty if the graph is right.
+      comparisons: number of pairs of outcomes that were compared.
+      skipped: differences that TensorFlow's own optimizers or rounding explain.
+      regions: number of regions in the converted graph.
       operators: types of the engine's operators -> count.
       operations: types of the graph's nodes -> count.
-      road: whether the whole road was taken.
+      road: true if the model was also saved, converted and loaded.
     """
 
     differences: list[Difference] = dataclasses.field(default_factory=list)
@@ -57,7 +57,7 @@ class Result:
     road: bool = False
 
     def add(self, other: Result) -> None:
-        """Adds up the counts; `regions` and `road` stay this one's."""
+        """Adds the other result's counts; `regions` and `road` of this result stay."""
         self.comparisons += other.comparisons
         self.skipped += other.skipped
         self.operators.update(other.operators)
@@ -79,7 +79,7 @@ class Result:
 def different(
     expected: Outcome, got: Outcome, tolerance: float
 ) -> tuple[str, str, str] | None:
-    """How outcomes differ: kind, expected, got."""
+    """The difference between two outcomes as (kind, expected, got), or None."""
     if isinstance(expected, Exception) or isinstance(got, Exception):
         if isinstance(expected, Exception) and isinstance(got, Exception):
             return None
@@ -118,7 +118,7 @@ def _close(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
 def _words(outcome: Outcome) -> str:
     if isinstance(outcome, Exception):
         lines = [line.strip() for line in str(outcome).splitlines() if line.strip()]
-        # Before the node's name; what precedes and follows are tracebacks.
+        # Keep the line before the node's name; the other lines are tracebacks.
         at = [k for k, line in enumerate(lines) if line.startswith("[[{{node")]
         kept = " ".join(lines[at[0] - 1 : at[0] + 1]) if at else lines[0]
         return f"{type(outcome).__name__}: {kept[:300]}"
@@ -126,7 +126,7 @@ def _words(outcome: Outcome) -> str:
 
 
 def _values(shown: np.ndarray, a: np.ndarray, b: np.ndarray) -> str:
-    """Some of the values, the first that differs among them."""
+    """Some of the values, starting at the first that differs."""
     with np.errstate(invalid="ignore"):
         worst = np.flatnonzero(~np.isclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True))
     start = int(worst[0]) if len(worst) else 0

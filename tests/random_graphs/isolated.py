@@ -1,6 +1,6 @@
 """Checks programs in another process, which may crash or hang.
 
-A crash is TensorFlow's own where its optimizers alone make the graph end the process.
+A crash counts as TensorFlow's own if its optimizers alone make the process end.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from random_graphs.check import check_program, run_stock
 from random_graphs.differences import Difference, Result
 from random_graphs.program import Program
 
-_SECONDS = 600.0  # for one phase of a check: more is a hang, also on a busy machine
-_MOST_PROGRAMS = 300  # of one process: bounds its memory
-# In these phases TensorFlow works alone: its crashes are no differences.
+_SECONDS = 600.0  # limit for one phase of a check, even on a busy machine
+_MOST_PROGRAMS = 300  # limit for one process, which bounds its memory
+# In these phases TensorFlow works alone, so a crash there is not a difference.
 _OWN_PHASES = ("", "trace", "original", "stock")
 
 Say = Callable[[str], None]
@@ -27,11 +27,11 @@ Check = Callable[[Program, Say], Result]
 
 
 class IsolatedChecker:
-    """A process that checks programs, and another one after it has died.
+    """Checks programs in a process, and starts a new process if that one dies.
 
     Args:
-      onednn: whether TensorFlow computes with its oneDNN there.
-      check: what checks a program there.
+      onednn: enables TensorFlow's oneDNN in the process.
+      check: the function that checks a program.
     """
 
     def __init__(self, onednn: bool = True, check: Check = check_program) -> None:
@@ -64,7 +64,7 @@ class IsolatedChecker:
         return Result([Difference(phase, kind, {}, "", got)])
 
     def _stock_ends(self, program: Program) -> bool:
-        """Whether the graph ends a process of TensorFlow without this package, too."""
+        """True if the graph also ends a process of TensorFlow without this package."""
         if self._check is run_stock:
             return False
         stock = IsolatedChecker(self._onednn, run_stock)
@@ -88,7 +88,7 @@ class IsolatedChecker:
             target=_serve, args=(there, self._log.name, self._check), daemon=True
         )
         self._checked = 0
-        # TensorFlow reads it when it is loaded.
+        # TensorFlow reads this variable when it is loaded.
         before = os.environ.get("TF_ENABLE_ONEDNN_OPTS")
         os.environ["TF_ENABLE_ONEDNN_OPTS"] = str(int(self._onednn))
         try:
@@ -109,12 +109,12 @@ class IsolatedChecker:
 
 
 def _serve(connection: Connection, log: str, check: Check) -> None:
-    """Checks programs that come until the connection is closed."""
+    """Checks programs from the connection until it is closed."""
     # The log gets the message that TensorFlow prints when it aborts.
     descriptor = os.open(log, os.O_WRONLY | os.O_TRUNC)
     os.dup2(descriptor, 2)
     gc.collect()
-    gc.freeze()  # an optimizer's every run collects garbage: TensorFlow is none
+    gc.freeze()  # every optimizer run collects garbage; skip TensorFlow's objects
     while True:
         try:
             program = connection.recv()

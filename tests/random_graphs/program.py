@@ -1,4 +1,4 @@
-"""Program: a random TensorFlow graph as Python source, with what to check it on."""
+"""Program: a random TensorFlow graph as Python source, with settings for its check."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def after(first, x):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The settings that a graph is checked with.
+    """The settings for checking a graph.
 
     Attributes:
-      image_sizes: take the places of a tensor's unknown dimensions but the first.
+      image_sizes: values for a tensor's unknown dimensions except the first.
       batch_sizes: the sizes to schedule for.
-      seed: of schedules and data.
-      road: whether the graph is saved, converted and loaded, too.
+      seed: determines schedules and data.
+      road: also saves, converts and loads the graph.
     """
 
     image_sizes: tuple[tuple[int, int], ...] = ((5, 4), (7, 6))
@@ -68,7 +68,7 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A tf.function of a fixed signature.
+    """A tf.function with a fixed signature.
 
     Attributes:
       arguments: name -> shape (None: unknown) and type.
@@ -98,7 +98,7 @@ class Program:
 
     @property
     def source(self) -> str:
-        """A program that checks the graph and prints what differs."""
+        """A program that checks the graph and prints the differences."""
         arguments = ["function", *filter(None, [str(self.settings)])]
         return "\n".join(
             [
@@ -119,11 +119,11 @@ class Program:
         return self.source
 
     def function(self) -> Any:
-        """The tf.function."""
+        """The program as a tf.function."""
         return function_of(self.function_source)
 
     def only_live(self) -> Program:
-        """Without what does not reach an output."""
+        """The program without arguments, weights and steps that no output needs."""
         live = set(self.outputs)
         steps = []
         for step in reversed(self.steps):

@@ -1,4 +1,4 @@
-"""The whole road: a function is saved, converted by `ios_tf.convert` and loaded."""
+"""The whole road: saves a function, converts it by `ios_tf.convert`, and loads it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Road:
         for mode, plugin in (("road plugin", True), ("road plain", False)):
             say(mode)
             with grappler.options(use_plugin_optimizers=plugin):
-                # A function keeps the graph that it was first optimised into.
+                # A function keeps the first graph that it was optimised into.
                 signature = tf.saved_model.load(converted).signatures["serving_default"]
                 for feed, outcome in outcomes:
                     check_one(mode, feed, outcome, functools.partial(_call, signature))

@@ -1,4 +1,4 @@
-"""Sessions that run a graph with an optimizer or without, and what they are fed."""
+"""Sessions that run a graph with or without an optimizer, and their feeds."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ios_tf.model.frozen_graphs import FrozenSignature
 from random_graphs.program import Settings
 
 BATCH_SIZES = (0, 1, 2, 3, 5)
-# Of functions of several arguments of unknown batch.
+# The batches of two arguments, for functions with several arguments of unknown batch.
 _MIXED_BATCHES = ((3, 1), (1, 3), (2, 3))
 ON = rewriter_config_pb2.RewriterConfig.ON
 OFF = rewriter_config_pb2.RewriterConfig.OFF
-# Seeds that differ by it make inputs of one kind.
+# Seeds that differ by a multiple of this number give inputs of the same kind.
 KINDS_OF_FEEDS = 3
 
 Feed = Mapping[str, np.ndarray]  # by the argument's name
@@ -67,26 +67,26 @@ def _shape_of(
 
 
 def is_dynamic(spec: tf.TensorSpec) -> bool:
-    """Whether any batch may be given."""
+    """True if an argument accepts any batch size."""
     return bool(spec.shape.rank) and spec.shape[0] is None
 
 
 def config_of(
     plugins: int | None, config: config_pb2.ConfigProto | None = None
 ) -> config_pb2.ConfigProto:
-    """A session's configuration; without any optimizer if `plugins` is None."""
+    """A session's configuration; `plugins` of None disables all optimizers."""
     config = config or config_pb2.ConfigProto()
     rewrite = config.graph_options.rewrite_options
     if plugins is None:
         rewrite.disable_meta_optimizer = True
     else:
         rewrite.use_plugin_optimizers = plugins
-    rewrite.min_graph_nodes = -1  # small graphs are optimised, too
+    rewrite.min_graph_nodes = -1  # also optimises small graphs
     return config
 
 
 class Session:
-    """A graph that is run with a configuration."""
+    """A graph and a configuration for running it."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Session:
         with tf.Graph().as_default() as graph:
             try:
                 tf.import_graph_def(graph_def, name="")
-            except ValueError as error:  # constant folding makes such graphs, too
+            except ValueError as error:  # constant folding also makes such graphs
                 self._refused = error
         self._session = tf.compat.v1.Session(graph=graph, config=config)
 
@@ -121,9 +121,9 @@ class Session:
 
 
 def stock_sessions(frozen: FrozenSignature) -> Iterator[Session]:
-    """The original with TensorFlow's optimizers.
+    """Sessions of the original with TensorFlow's optimizers.
 
-    With all of them, and without the one whose fused convolutions lack groups.
+    The second session lacks remapping, whose fused convolutions do not support groups.
     """
     unfused = config_of(OFF)
     unfused.graph_options.rewrite_options.remapping = OFF

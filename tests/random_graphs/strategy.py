@@ -13,12 +13,12 @@ from random_graphs.steps.registry import FREQUENCY, KINDS
 
 _MOST_STEPS = 14
 _GENES = 24
-# One in so many graphs is saved, converted and loaded.
+# One in this many graphs is saved, converted and loaded.
 _ROAD = 20
 
 
 def programs(without: Sequence[str] = ()) -> st.SearchStrategy[Program]:
-    """Programs of any kinds of steps but those that `without` names."""
+    """Programs of all kinds of steps except those in `without`."""
     kinds = [
         name
         for name, count in FREQUENCY.items()
@@ -49,7 +49,7 @@ def _program(
     for kind, data in steps:
         genes = Genes(data)
         KINDS[kind](builder, genes)
-        # A convolution behind a step puts its result inside of a region.
+        # A convolution after a step puts the step's result inside a region.
         if genes.chance(3):
             KINDS["conv2d"](builder, genes)
     if not builder.steps:
@@ -70,7 +70,7 @@ def _program(
 
 
 def _arguments(builder: Builder, genes: Genes) -> tuple[tuple[int, int], ...]:
-    """Adds the arguments; gives the sizes that stand for unknown ones."""
+    """Adds the arguments; gives the sizes for their unknown dimensions."""
     height, width = genes.number(1, 9), genes.number(1, 9)
     if genes.chance(2):
         height, width = genes.number(4, 9), genes.number(4, 9)
@@ -99,7 +99,7 @@ def _arguments(builder: Builder, genes: Genes) -> tuple[tuple[int, int], ...]:
                 ]
             )
         )
-    # The last one is what most steps start from.
+    # Most steps start from the last argument.
     if kind == 10:
         x = builder.argument([batch, channels, height, width])
         builder.one(f"tf.transpose({x}, [0, 2, 3, 1])")

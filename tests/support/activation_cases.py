@@ -1,4 +1,4 @@
-"""All activations, and numbers of all kinds to try them on."""
+"""All activations, and special and random numbers to test them with."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ACTIVATIONS = [
     "erfc",
     "sin",
 ]
-# With other parameters than those that are not written.
+# Activations whose parameters differ from the defaults.
 SPECIAL = [
     {"activation": "swish", "alpha": 1.702},
     {"activation": "hard_sigmoid", "alpha": 0.2},
@@ -58,7 +58,7 @@ NUMBERS += [200.0, -200.0, 88.0, -88.0, 20.0, -20.0, 3.0, -3.0, 6.0, 1.0, -1.0]
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
-    """Random ones, and one in eight of NUMBERS."""
+    """Random float32 numbers, with one in eight replaced by one of NUMBERS."""
     random = np.random.default_rng(seed)
     values = random.normal(0, 2, shape).astype(np.float32)
     strange = random.choice(np.array(NUMBERS, np.float32), shape)

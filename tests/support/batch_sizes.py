@@ -10,7 +10,7 @@ from ios_tf.native.devices import CPU
 
 
 def original(path: str):
-    """The network as a function."""
+    """The SavedModel's default signature as a function."""
     loaded = tf.saved_model.load(path)
 
     def call(images: tf.Tensor) -> tf.Tensor:
@@ -21,7 +21,7 @@ def original(path: str):
 
 @functools.cache
 def freeze(path: str) -> frozen_graphs.FrozenSignature:
-    loaded = saved_models.load(path)  # the owner of the variables
+    loaded = saved_models.load(path)  # keeps the variables alive
     frozen = frozen_graphs.freeze(
         "serving_default", loaded.signatures["serving_default"]
     )
@@ -31,7 +31,7 @@ def freeze(path: str) -> frozen_graphs.FrozenSignature:
 def rewrite(
     frozen: frozen_graphs.FrozenSignature, forms
 ) -> frozen_graphs.FrozenSignature:
-    """With the schedules that `forms`, by batch size, make of its blocks."""
+    """Rewrites the graph with the schedules that `forms` makes for each batch size."""
     schedules = {
         signature: form(problem)
         for size, form in forms.items()
@@ -53,7 +53,7 @@ def write(source: str, forms, path: str) -> str:
 
 
 def stages(frozen: frozen_graphs.FrozenSignature) -> dict[int, list[str]]:
-    """By batch size, the stages of several operators as text: strategy and number."""
+    """By batch size, each stage of several operators as "strategy count"."""
     (program,) = graph_optimizer.lowered_programs(frozen)
     return {
         entry["batch_size"]: [
@@ -66,10 +66,10 @@ def stages(frozen: frozen_graphs.FrozenSignature) -> dict[int, list[str]]:
 
 
 class Stopwatch:
-    """Gives the latencies it is told, by batch size: [sequential, scheduled, …]."""
+    """Returns given latencies by batch size: [sequential, scheduled, …]."""
 
     device = CPU
-    lanes_divide_device = False  # no images side by side
+    lanes_divide_device = False  # no concurrent images
 
     def __init__(self, latencies):
         self.latencies = latencies

@@ -1,4 +1,4 @@
-"""A tiny network as the benchmarks take it, made without TensorFlow."""
+"""A tiny network in the form that the benchmarks take, made without TensorFlow."""
 
 from ios_tf.model.network import Network
 from ios_tf.native import engine

@@ -1,4 +1,4 @@
-"""A schedule cache as tests fill it and use it, and the command line for it."""
+"""Fills schedule caches for tests, and runs the command line on them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEVICE = plugin.device_fingerprint("cpu")
 
 @contextlib.contextmanager
 def undoing_enable() -> Iterator[None]:
-    """What is enabled within the block ends with it."""
+    """Disables on exit whatever was enabled within the block."""
     with grappler.options(use_plugin_optimizers=True):
         try:
             yield
@@ -27,7 +27,7 @@ def undoing_enable() -> Iterator[None]:
 
 
 def add_pending(cache: str, found: Problem, device: str = DEVICE) -> str:
-    """Writes a block as the optimizer does."""
+    """Writes a pending block to the cache as the optimizer does; gives its path."""
     directory = pending_directory(cache, device)
     os.makedirs(directory, exist_ok=True)
     path = os.path.join(directory, f"{found.signature}.json")
@@ -37,7 +37,7 @@ def add_pending(cache: str, found: Problem, device: str = DEVICE) -> str:
 
 
 def run(capfd, *arguments: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a command."""
+    """Runs a command; gives its exit code, standard output and standard error."""
     capfd.readouterr()
     try:
         code = main.main(arguments)

@@ -1,4 +1,4 @@
-"""Blocks of convolutions, and what they compute by definition, in float64."""
+"""Blocks of convolutions, and their results by definition in float64."""
 
 import numpy as np
 
@@ -42,7 +42,7 @@ def random_weights(block, rng):
 
 
 def by_definition(x, filters, bias, padding, residual):
-    """In float64; `padding` is before and after, in height and width."""
+    """A convolution in float64; `padding` is before and after, in height and width."""
     (top, bottom), (left, right) = padding
     x = np.pad(x.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)))
     high, wide = filters.shape[:2]
@@ -65,7 +65,7 @@ def run(block, algorithm, weights, inputs):
 
 
 def beside_sequential(block, schedule, rng):
-    """Each output by the schedule, and computed directly, one after the other."""
+    """Pairs of each output with `schedule` and with direct, sequential computation."""
     weights = random_weights(block, rng)
     x = rng.normal(size=block["inputs"][0]).astype(np.float32)
     found, expected = (
@@ -76,7 +76,7 @@ def beside_sequential(block, schedule, rng):
 
 
 def between_slices(conv, shape):
-    """Convolutions 0 and 1 write into a concat, of which 4 reads a part."""
+    """A block whose convolutions 0 and 1 write into a concat; 4 reads a part of it."""
     return {
         "version": 1,
         "inputs": [list(shape)],

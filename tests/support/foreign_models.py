@@ -1,6 +1,5 @@
-"""SavedModels in the ways in which users write them: by hand, with Keras, as TF1 did.
-
-Every function of `MODELS` writes one and gives the calls to compare it by.
+"""SavedModels as users write them: by hand, with Keras, and with TF1.
+Every function of `MODELS` writes a model and returns the calls for comparing it.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def image_spec(
 
 
 def save(module: tf.Module, path: str, function: Any, *specs: tf.TensorSpec) -> None:
-    """Saves a module with one signature, made of a Python function."""
+    """Saves a module with a signature that is made from a Python function."""
     module.function = tf.function(function, input_signature=specs)
     tf.saved_model.save(module, path, signatures=module.function)
 
@@ -94,7 +93,7 @@ def batches(name: str = "x", make: Callable[[int], tf.Tensor] = images) -> list[
 
 @foreign_model
 def swish(path: str) -> Sequence[Call]:
-    """tf.nn.silu is a custom gradient; here it is in the graph and in a loop's body."""
+    """tf.nn.silu has a custom gradient; it occurs in the graph and in a loop's body."""
     network = Network()
 
     def function(x):
@@ -219,7 +218,7 @@ def _head(x: Any) -> Any:
 
 
 def augmented(name: str, seed: int = 0) -> keras.Model:
-    """A Keras network behind one kind of preprocessing layer."""
+    """A Keras network that starts with one kind of preprocessing layer."""
     keras.utils.set_random_seed(seed)
     inputs = keras.Input((14, 14, 3), name="photo")
     x = {
@@ -242,7 +241,7 @@ AUGMENTATIONS = ("resizing", "center_crop", "random", "normalization")
 
 @foreign_model
 def keras_lookup(path: str) -> Sequence[Call]:
-    """Words and numbers beside an image, out of a dictionary."""
+    """Words and numbers from a dictionary, beside an image."""
     words = keras.Input((1,), dtype="string", name="words")
     numbers = keras.Input((1,), dtype="int64", name="numbers")
     photo = keras.Input((12, 12, 3), name="photo")
@@ -265,7 +264,7 @@ def keras_lookup(path: str) -> Sequence[Call]:
 
 @foreign_model
 def keras_recurrent(path: str) -> Sequence[Call]:
-    """Convolutions of the frames of a film, and RNNs over their features."""
+    """Convolutions of a film's frames, and RNNs over their features."""
     film = keras.Input((4, 12, 12, 3), name="film")
     x = layers.TimeDistributed(layers.Conv2D(5, 3, activation="relu"))(film)
     x = layers.TimeDistributed(layers.GlobalAveragePooling2D())(x)
@@ -315,7 +314,7 @@ def tf1_simple_save(path: str) -> Sequence[Call]:
 
 @foreign_model
 def tf1_unused_variables(path: str) -> Sequence[Call]:
-    """Training needs variables that no signature reads."""
+    """The model has variables for training that no signature reads."""
 
     def trained(x: tf.Tensor) -> tf.Tensor:
         y = _tf1_network(x, use_resource=True)
@@ -329,7 +328,7 @@ def tf1_unused_variables(path: str) -> Sequence[Call]:
 
 @contextlib.contextmanager
 def _switches_and_merges() -> Iterator[None]:
-    """Control flow is written as TensorFlow 1 did: Switch, Merge, Enter, Exit."""
+    """Writes control flow as TensorFlow 1 did: Switch, Merge, Enter, Exit."""
     v1.disable_control_flow_v2()
     try:
         yield
@@ -338,7 +337,7 @@ def _switches_and_merges() -> Iterator[None]:
 
 
 def _tf1_trainable(x: tf.Tensor) -> tf.Tensor:
-    """Batch normalisations that one flag of the graph trains."""
+    """Batch normalisations whose mode depends on one flag of the graph."""
     training = v1.placeholder_with_default(False, [], "is_training")
     for i in range(4):
         x = tf.nn.relu(_batch_norm(_tf1_layer(x, f"layer{i}"), f"norm{i}", training))
@@ -410,7 +409,7 @@ def _save_tf1(
 
 
 def tf1_classifier(path: str) -> None:
-    """Signatures for TensorFlow Serving's Classify and Regress, and a default."""
+    """Signatures for TensorFlow Serving's Classify and Regress; one has a default."""
 
     def signatures(x):
         y = tf.reshape(_tf1_network(x), [tf.shape(x)[0], -1])
@@ -433,7 +432,7 @@ def tf1_classifier(path: str) -> None:
 
 
 def tf1_variable_output(path: str) -> Sequence[Call]:
-    """One of the outputs is the handle of a variable."""
+    """One of the outputs is a variable's handle."""
 
     def signatures(x):
         outputs = {"y": _tf1_network(x), "step": v1.train.get_or_create_global_step()}
@@ -452,7 +451,7 @@ def _vocabulary(path: str) -> str:
 
 
 def _tf1_tables(path: str, legacy: bool) -> Sequence[Call]:
-    """Labels from an asset, a word table in memory, an assert, initializers."""
+    """Labels from an asset, a table of words, an assertion and initializers."""
     builder = v1.saved_model.Builder(path)
     with tf.Graph().as_default(), v1.Session() as session:
         x = v1.placeholder(tf.float32, [None, None, None, 3], "images")
@@ -511,7 +510,7 @@ def tf1_legacy_init_op(path: str) -> Sequence[Call]:
 
 @foreign_model
 def tf1_control_flow(path: str) -> Sequence[Call]:
-    """Loops and branches of TF1."""
+    """A branch and a loop of TF1."""
 
     def network(x: tf.Tensor) -> tf.Tensor:
         y = _tf1_network(x, use_resource=True)
@@ -526,7 +525,7 @@ def tf1_control_flow(path: str) -> Sequence[Call]:
 
 
 def tf1_two_meta_graphs(path: str) -> None:
-    """One network for tags "serve", another one, with a batch of 2, for "serve,gpu"."""
+    """A network for the tag "serve" and another one, scaled by 2, for "serve,gpu"."""
     builder = v1.saved_model.Builder(path)
     for tags, scale in ((["serve"], 1.0), (["serve", "gpu"], 2.0)):
         with tf.Graph().as_default(), v1.Session() as session:
@@ -549,7 +548,7 @@ def tf1_two_meta_graphs(path: str) -> None:
 
 @foreign_model
 def structured(path: str) -> Sequence[Call]:
-    """Several inputs and outputs of several types; one input that nothing uses."""
+    """Several inputs and outputs of several types; one input is unused."""
     network = Network()
 
     def function(photo, depth, bias, unused):
@@ -613,7 +612,7 @@ def ragged_and_sparse_outputs(path: str) -> Sequence[Call]:
 
 @foreign_model
 def shared_variables(path: str) -> Sequence[Call]:
-    """Signatures that share weights, and functions of default arguments."""
+    """Signatures that share weights, and functions with default arguments."""
     network = Network()
 
     @tf.function
@@ -655,7 +654,7 @@ def odd_names(path: str) -> Sequence[Call]:
 
 @foreign_model
 def saved_twice(path: str) -> Sequence[Call]:
-    """A SavedModel, loaded and saved again with another signature around it."""
+    """A SavedModel that was loaded and saved again inside another signature."""
     first = path + ".first"
     loops_and_branches(first)
     module = tf.Module()
@@ -684,7 +683,7 @@ def compiled_by_xla(path: str) -> Sequence[Call]:
 
 @foreign_model
 def one_image(path: str) -> Sequence[Call]:
-    """A signature without a batch."""
+    """A signature without a batch dimension."""
     network = Network()
     save(
         network,
@@ -697,7 +696,7 @@ def one_image(path: str) -> Sequence[Call]:
 
 @foreign_model
 def side_effects(path: str) -> Sequence[Call]:
-    """Asserts and prints, which nothing but control dependencies keeps."""
+    """Asserts and prints that only control dependencies keep alive."""
     network = Network()
 
     def function(x):
@@ -711,7 +710,7 @@ def side_effects(path: str) -> Sequence[Call]:
 
 @foreign_model
 def colocated(path: str) -> Sequence[Call]:
-    """Nodes that are to be placed beside others, of which regions are made."""
+    """Nodes with a colocation constraint on nodes that become part of a region."""
     network = Network()
 
     def function(x):
@@ -728,7 +727,7 @@ def colocated(path: str) -> Sequence[Call]:
 
 @foreign_model
 def cases(path: str) -> Sequence[Call]:
-    """Branches by number, each with a filter of its own."""
+    """Branches selected by number, each with its own filter."""
     network = Network()
     filters = [tf.Variable(network.c * factor) for factor in (1.0, 2.0, -1.0)]
     network.filters = filters
@@ -749,7 +748,7 @@ def cases(path: str) -> Sequence[Call]:
 
 @foreign_model
 def masks(path: str) -> Sequence[Call]:
-    """Selections by what is computed by no comparison."""
+    """Selections whose masks do not come from a comparison."""
     network = Network()
     fixed = np.random.default_rng(3).random((12, 12, 1)) > 0.5
 
@@ -783,7 +782,7 @@ def masks(path: str) -> Sequence[Call]:
 
 @foreign_model
 def tables(path: str) -> Sequence[Call]:
-    """Tables in a branch, mutable ones, and a dense one."""
+    """A static table in a branch, and a dense hash table."""
     network = Network()
     network.table = tf.lookup.experimental.DenseHashTable(
         tf.int64, tf.float32, -1.0, empty_key=-1, deleted_key=-2
@@ -813,7 +812,7 @@ def tables(path: str) -> Sequence[Call]:
 
 @foreign_model
 def learned_table(path: str) -> Sequence[Call]:
-    """Every call changes a table, which is no weight."""
+    """Every call changes a table, which is not a weight."""
     network = Network()
     network.seen = tf.lookup.experimental.MutableHashTable(tf.string, tf.float32, 0.5)
 
@@ -840,7 +839,7 @@ def dataset_inside(path: str) -> Sequence[Call]:
     network.scale = scale = tf.Variable(0.5)
 
     def function(x):
-        # TensorFlow cannot put constants in the place of variables there.
+        # TensorFlow cannot replace variables by constants inside a dataset's function.
         data = tf.data.Dataset.from_tensor_slices(x).map(lambda v: v / 127.5 - scale)
         total = data.reduce(tf.zeros([12, 12, 3]), lambda a, b: a + b)
         return {"y": network(x + total)}
@@ -851,7 +850,7 @@ def dataset_inside(path: str) -> Sequence[Call]:
 
 @foreign_model
 def random_and_stateless(path: str) -> Sequence[Call]:
-    """Noise of a fixed seed."""
+    """The noise has a fixed seed."""
     network = Network()
 
     def function(x):
@@ -862,11 +861,11 @@ def random_and_stateless(path: str) -> Sequence[Call]:
     return batches()
 
 
-# Models whose calls change them.
+# Models that a call changes.
 
 
 def counting(path: str) -> Sequence[Call]:
-    """Every call changes a variable, in a branch."""
+    """Every call changes a variable inside a branch."""
     network = Network()
     network.calls = tf.Variable(0.0, name="calls")
 
@@ -883,7 +882,7 @@ def counting(path: str) -> Sequence[Call]:
 
 
 def trained_as_called(path: str) -> Sequence[Call]:
-    """One signature computes, another one changes the weights."""
+    """One signature computes, and another one changes the weights."""
     network = Network()
     network.predict = tf.function(
         lambda x: {"y": network(x)}, input_signature=[image_spec()]
@@ -906,7 +905,7 @@ def trained_as_called(path: str) -> Sequence[Call]:
 
 
 def rolling_generator(path: str) -> Sequence[Call]:
-    """A random generator's state is a variable, too."""
+    """A random generator's state is also a variable."""
     network = Network()
     network.generator = tf.random.Generator.from_seed(3)
 

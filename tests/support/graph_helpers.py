@@ -1,4 +1,4 @@
-"""Frozen graphs and the native optimizer, driven without ios_tf's Python parts."""
+"""Frozen graphs and the native optimizer, used without ios_tf's Python modules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ios_tf.native.names import OPTIMIZER
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """A frozen graph; inputs are nodes, outputs tensors."""
+    """A frozen graph; inputs are names of nodes, outputs names of tensors."""
 
     graph_def: graph_pb2.GraphDef
     inputs: Sequence[str]
@@ -50,9 +50,9 @@ def count_merges(graph_def: graph_pb2.GraphDef) -> int:
 
 
 def executed_nodes(function, *arguments, **keywords) -> list[node_def_pb2.NodeDef]:
-    """The nodes TensorFlow executes, after all optimizers, in a function's first call.
+    """The nodes that TensorFlow executes in a function's first call, after optimizers.
 
-    While it is called, no other thread may call a function for the first time.
+    During the call, no other thread may call a function for the first time.
     """
     context.context().enable_graph_collection()
     try:
@@ -69,7 +69,7 @@ def executed_nodes(function, *arguments, **keywords) -> list[node_def_pb2.NodeDe
 
 
 def executed_ops(function, *arguments, **keywords) -> Counter[str]:
-    """Their types."""
+    """The types of `executed_nodes` and their counts."""
     return Counter(node.op for node in executed_nodes(function, *arguments, **keywords))
 
 
@@ -96,7 +96,7 @@ def freeze(function: Callable[..., Any], *shapes: Sequence[int | None]) -> Graph
 
 
 def sequential(*layers: keras.layers.Layer, shape: Sequence[int | None]) -> Graph:
-    """A frozen stack of layers with random weights; shape as of keras.Input."""
+    """A frozen stack of layers with random weights; `shape` as for keras.Input."""
     inputs = keras.Input(shape)
     x = inputs
     for layer in layers:
@@ -105,7 +105,7 @@ def sequential(*layers: keras.layers.Layer, shape: Sequence[int | None]) -> Grap
 
 
 def randomised(model: keras.Model, seed: int = 0) -> keras.Model:
-    """Gives all weights random values, none of them its default."""
+    """Gives all weights random values that differ from their defaults."""
     random = np.random.default_rng(seed)
     for weight in model.weights:
         low, high = (0.5, 1.5) if "variance" in weight.path else (-0.5, 0.5)
@@ -116,7 +116,7 @@ def randomised(model: keras.Model, seed: int = 0) -> keras.Model:
 def optimize(
     graph: Graph, optimizers: Sequence[str], parameters: Mapping[str, str | int]
 ) -> Graph:
-    plugin.ops()  # registers ours
+    plugin.ops()  # registers this package's optimizer
     config = grappler.rewriter_config(optimizers)
     if parameters:
         custom = config.graph_options.rewrite_options.custom_optimizers.add()
@@ -137,7 +137,7 @@ def specs(graph: Graph) -> list[tf.TensorSpec]:
 
 
 def computing_nodes(graph: Graph) -> dict[str, Any]:
-    """All nodes by name, but constants, which TensorFlow itself compresses."""
+    """All nodes by name except constants, which TensorFlow itself compresses."""
     return {node.name: node for node in graph.graph_def.node if node.op != "Const"}
 
 
@@ -161,7 +161,7 @@ def operators(collected: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def schedule_by_levels(problem: Mapping[str, Any], merge: bool) -> dict[str, Any]:
-    """Operators of equal depth share a stage; those that may merge do, or not."""
+    """A schedule with a stage for each depth; with `merge`, merges what may merge."""
     depth: list[int] = []
     levels = defaultdict(list)
     for i, operator in enumerate(problem["block"]["operators"]):
@@ -206,7 +206,7 @@ def lower(
 
 
 def run(graph: Graph, *arrays: np.ndarray) -> list[np.ndarray]:
-    """Runs the graph as it is, no optimizer between."""
+    """Runs the graph as it is, without any optimizer."""
     config = tf.compat.v1.ConfigProto()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     with tf.Graph().as_default() as g:
@@ -224,7 +224,7 @@ def random_array(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def assert_equal(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
-    """Equal to 1e-4 of the maximum."""
+    """Asserts equality to within 1e-4 of the largest expected value."""
     for a, b in zip(found, expected, strict=True):
         assert a.shape == b.shape
         if b.size:
@@ -234,7 +234,7 @@ def assert_equal(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) ->
 def assert_lowered_equals(
     graph: Graph, *shapes: Sequence[int], **parameters: int
 ) -> Graph:
-    """Rewritten and lowered, the graph gives what it gave; returns it lowered."""
+    """Asserts that rewriting and lowering keep the results; gives the lowered graph."""
     arrays = [random_array(*shape, seed=i) for i, shape in enumerate(shapes)]
     expected = run(graph, *arrays)
     assert all(np.abs(e).max() > 0 for e in expected)
@@ -248,7 +248,7 @@ def assert_lowered_equals(
 
 
 def signature(graph: Graph) -> FrozenSignature:
-    """The graph as one that captures nothing."""
+    """The graph as a FrozenSignature without captures."""
     nodes = {node.name: node for node in graph.graph_def.node}
     inputs = {
         name: tf.TensorSpec(
@@ -263,9 +263,8 @@ def signature(graph: Graph) -> FrozenSignature:
 def run_with_variables(
     rewritten: Graph, lowered: Graph, *arrays: np.ndarray
 ) -> list[np.ndarray]:
-    """Runs a graph, lowered, whose constants are variables wherever they may be.
-
-    `lowered`: the same with constants; its regions are the same.
+    """Rewrites constants to variables where possible, lowers the graph and runs it.
+    `lowered`: the same graph with constants; it must have equally many regions.
     """
     weights = Weights(large_bytes=1)
     graph_def, captures = weights.take(signature(rewritten), rewritten.graph_def)
@@ -291,11 +290,11 @@ def constant(*shape: int, seed: int = 0) -> tf.Tensor:
 
 
 def anchored(function, channels: int):
-    """`function` between convolutions: a region has one, and has layouts inside."""
+    """`function` after a convolution, so that its operators belong to a region."""
     before = constant(1, 1, channels, channels, seed=10)
     return lambda x: function(tf.nn.conv2d(x, before, 1, "SAME"))
 
 
 def convolutions(ops: Counter[str]) -> list[str]:
-    """The kinds of convolutions TensorFlow executes, oneDNN's or its own."""
+    """The types of executed convolutions, oneDNN's or TensorFlow's own."""
     return [op for op in ops if "Conv2" in op]

@@ -1,4 +1,4 @@
-"""Tests in processes that have no wider instruction set."""
+"""Runs tests in processes that are limited to an instruction set."""
 
 import os
 import subprocess

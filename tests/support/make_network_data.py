@@ -2,7 +2,7 @@
 images, as `python -m benchmarks export_blocks` exports them, so that a CPU can run
 their kernels.
 
-Takes some minutes; to be run again when the collected operators change.
+Takes some minutes. Run it again when the collected operators change.
 """
 
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 import keras
 from keras.src.applications.nasnet import NASNet
 
-sys.path.append(str(Path(__file__).resolve().parents[2]))  # has the benchmarks
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # for `benchmarks`
 
 from benchmarks.export_blocks import export_blocks
 from ios_tf.models import randwire, squeezenet
@@ -23,7 +23,7 @@ DATA = Path(__file__).resolve().parent / "data"
 
 
 def _nasnet() -> keras.Model:
-    """As deep as NASNet-A (large), with 16 filters."""
+    """NASNet with the depth of NASNet-A (large), but 16 filters."""
     return NASNet(
         input_shape=(32, 32, 3),
         penultimate_filters=24 * 16,
@@ -47,7 +47,7 @@ def _inception() -> keras.Model:
     )
 
 
-# Each with what its numbers of channels are divided by.
+# Each network with the divisor of its numbers of channels.
 NETWORKS = {
     "inception": (_inception, 16),
     "squeezenet": (lambda: squeezenet.squeezenet(64, 10), 8),
@@ -60,7 +60,7 @@ NETWORKS = {
 
 
 def _shrunk(block: dict, divisor: int) -> dict:
-    """The block with fewer channels everywhere but in images and logits, nameless."""
+    """The block without names and with fewer channels, except in images and logits."""
     operators = []
     for op in block["operators"]:
         op = {key: value for key, value in op.items() if key != "name"}
@@ -89,7 +89,7 @@ def _write(name: str) -> None:
             part["signature"] = signatures[part["signature"]]
     text = json.dumps({**data, "name": name}, separators=(",", ":"))
     DATA.mkdir(exist_ok=True)
-    # One operator a line.
+    # Writes one operator per line.
     (DATA / f"{name}.json").write_text(text.replace('},{"', '},\n{"') + "\n")
 
 

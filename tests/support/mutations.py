@@ -1,4 +1,4 @@
-"""Plants faults in converted networks, and counts those that the comparison catches.
+"""Plants faults in converted networks, and counts the faults that the comparison finds.
 
     python tests/support/mutations.py [--faults=200] [--seed=0]
 
@@ -45,7 +45,7 @@ _LEAST_OF_VALUE = 2e-5
 
 
 def confident(network: keras.Model) -> keras.Model:
-    """Gives a classifier logits as large as those of a trained one."""
+    """Scales a classifier's logits to the size of a trained classifier's."""
     dense = [one for one in network.layers if isinstance(one, layers.Dense)][-1]
     dense.kernel.assign(dense.kernel * 20.0)
     return network
@@ -53,7 +53,7 @@ def confident(network: keras.Model) -> keras.Model:
 
 @dataclasses.dataclass
 class Converted:
-    """A network, what it is converted to, and where faults can be seen."""
+    """A network, its converted form, and the tensors in which faults can show."""
 
     function: Function
     weights: Weights
@@ -110,7 +110,7 @@ class Converted:
     def compute(
         self, graph_def: Any, seed: int = 0, rounded: bool = False
     ) -> list[np.ndarray]:
-        """The tensors where faults show, as TensorFlow computes them."""
+        """The tensors in which faults can show, as TensorFlow computes them."""
         frozen = self.function.frozen
         random = np.random.default_rng([99, seed])
         arguments = []
@@ -138,7 +138,7 @@ class Converted:
         )
 
     def is_caught(self, graph_def: Any) -> bool:
-        """Whether the comparison refuses the converted graph with the fault."""
+        """True if the comparison refuses the converted graph with the fault."""
         function = self.function
         faulty = dataclasses.replace(function.frozen, graph_def=graph_def)
         collected = graph_optimizer.collect(faulty, 1, "cpu")
@@ -213,7 +213,7 @@ def plant(
 
 
 def _take_weights(graph_def: Any, other: Any) -> None:
-    """Puts all filters of another graph into a graph."""
+    """Replaces all filters of a graph by another graph's filters."""
     filters = {node.input[1] for node in graph_def.node if node.op in _CONVOLUTIONS}
     twins = {node.name: node for node in other.node}
     for node in graph_def.node:
@@ -222,7 +222,7 @@ def _take_weights(graph_def: Any, other: Any) -> None:
 
 
 def _has_border(node: Any, nodes: Any) -> bool:
-    """Whether a convolution moves by one cell, and pads its images."""
+    """True if a convolution pads its images, and has no strides or dilations."""
     shape = nodes[node.input[1]].attr["value"].tensor.tensor_shape.dim
     return (
         node.attr["padding"].s == b"SAME"
@@ -253,7 +253,7 @@ def _shift_padding(
 
 
 def _rounded(graph_def: Any) -> Any:
-    """The graph with constants that are changed as rounding changes values."""
+    """The graph with constants changed by as much as rounding changes them."""
     random = np.random.default_rng(5)
     rounded = type(graph_def)()
     rounded.CopyFrom(graph_def)
@@ -272,7 +272,7 @@ def _rounded(graph_def: Any) -> Any:
 def tally(
     build: Callable[[int], Any], faults: int, seed: int
 ) -> dict[str, collections.Counter[str]]:
-    """Plants faults of all kinds in turn: how many, with an effect, and caught."""
+    """Plants faults of all kinds in turn; counts planted, effective and caught ones."""
     random = np.random.default_rng(seed)
     converted = Converted.of(build(0))
     original = converted.function.frozen.graph_def
@@ -292,7 +292,7 @@ def tally(
 
 def _application(name: str, trained: bool) -> Callable[[int], Any]:
     def build(seed: int) -> keras.Model:
-        keras.backend.clear_session()  # for equal names of layers
+        keras.backend.clear_session()  # gives the layers equal names
         keras.utils.set_random_seed(seed)
         shape = (75, 75, 3)
         network = getattr(keras.applications, name)(

@@ -1,5 +1,5 @@
-"""Compiles the engine, without its GPU's backend, and the graph optimizer with flags of
-one's own: for the sanitizers and the fuzzers."""
+"""Compiles the engine (without its GPU backend) and the graph optimizer with given
+flags, for the sanitizers and the fuzzers."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _tests(*folders: str) -> dict[str, str]:
-    """The files of C++ tests, which stand beside what they test, by name."""
+    """The C++ tests below the folders, by name; each is beside the code it tests."""
     files = sorted(path for f in folders for path in (ROOT / f).rglob("*_test.cc"))
     return {f.stem.removesuffix("_test"): f.relative_to(ROOT).as_posix() for f in files}
 
 
-# Those of the engine and of the graph optimizer, with TensorFlow; and that of the pool
-# of threads, which is compiled with delays.
+# The tests of the engine, the tests of the graph optimizer, which need TensorFlow, and
+# the test of the thread pool, which is compiled with delays.
 ENGINE_TESTS = _tests("cc/core", "cc/engine")
 LANES_TEST = ENGINE_TESTS.pop("lanes")
 GRAPH_TESTS = _tests("cc/tensorflow")
 CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 _MUTATOR = "tests/fuzz/json_mutator.cc"
-# Their sources.
+# The fuzzers by name, with their sources.
 FUZZERS = {
     "block": ["tests/fuzz/block_fuzzer.cc", _MUTATOR],
     "schedule": ["tests/fuzz/schedule_fuzzer.cc", _MUTATOR],
@@ -46,14 +46,14 @@ FUZZERS = {
         "tests/fuzz/reference.cc",
     ],
 }
-# This is not under test, and would take half of the time.
+# This file is not under test, and instrumenting it would take half of the time.
 _UNCHECKED = (ROOT / "tests/fuzz/reference.cc",)
 GRAPH_FUZZER = {"graph": ["tests/fuzz/graph_fuzzer.cc"]}
-# With their tests.
+# These patterns include the tests.
 ENGINE = ("cc/core/**/*.cc", "cc/engine/*.cc", "cc/engine/cpu/**/*.cc")
 _OPTIMIZER = ("cc/tensorflow/**/*.cc",)
 _TENSORFLOW = ("cc", "framework")
-# As TensorFlow itself was compiled: else types of its headers are laid out otherwise.
+# TensorFlow's own flags: with others, types of its headers have another layout.
 _TENSORFLOW_FLAGS = (
     *("-DNDEBUG", "-DNDEBUG_SANITIZER"),
     "-DEIGEN_MAX_ALIGN_BYTES=64",
@@ -61,10 +61,10 @@ _TENSORFLOW_FLAGS = (
 
 
 class NativeBuild:
-    """Compiles the engine, and programs with it, by one compiler and its flags in a
-    directory of their own; with `tensorflow`, the graph optimizer, too.
+    """Compiles the engine and programs that use it, with one compiler and its flags.
 
-    Files that are up to date are not compiled again.
+    The objects are in a directory of the build's own. With `tensorflow`, the build
+    includes the graph optimizer. Files that are up to date are not compiled again.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class NativeBuild:
             *("-O2", "-g", "-Wall", "-Wno-psabi", "-Wno-unknown-pragmas"),
             *reading_flags(),
         ]
-        # oneDNN is to find our OpenMP entry points before its library's.
+        # oneDNN must find our OpenMP entry points before its own library.
         libraries = [onednn]
         patterns = ENGINE
         if tensorflow:
@@ -107,7 +107,7 @@ class NativeBuild:
     def programs(
         self, sources: dict[str, list[str]], jobs: int, link: Sequence[str] = ()
     ) -> dict[str, Path]:
-        """Programs of what all share and their own sources, by name."""
+        """Builds each program from shared sources and its own; gives the paths."""
         own = {name: [ROOT / file for file in files] for name, files in sources.items()}
         every = dict.fromkeys([*self._shared, *(s for f in own.values() for s in f)])
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
@@ -145,7 +145,7 @@ class NativeBuild:
 
 
 def reading_flags() -> list[str]:
-    """What a source of the engine needs to be read, beside a compiler's own flags."""
+    """The flags that a compiler needs to parse a source of the engine."""
     json_header = installed("nlohmann-json", "include/nlohmann/json.hpp")
     dnnl_header = installed("onednn-devel-cpu-gomp", "include/oneapi/dnnl/dnnl.hpp")
     return [
@@ -156,7 +156,7 @@ def reading_flags() -> list[str]:
 
 
 def linker() -> list[str]:
-    """Flags for the linker that takes a second for TensorFlow's libraries, not ten."""
+    """Flags for a linker that needs 1 s, not 10 s, for TensorFlow's libraries."""
     return ["-fuse-ld=gold"] if shutil.which("ld.gold") else []
 
 
@@ -166,7 +166,7 @@ def _run(command: list[str], what: str) -> None:
 
 
 def _tensorflow() -> Path:
-    """The package's directory; importing it would take seconds."""
+    """The package's directory, found without an import, which would take seconds."""
     found = importlib.util.find_spec("tensorflow")
     if found is None or not found.submodule_search_locations:
         raise SystemExit("tensorflow is missing: install it")
@@ -185,7 +185,7 @@ def installed(distribution: str, name: str) -> Path:
 
 
 LIBRARIES = plugin.LIBRARIES
-# Links a program with the engine.
+# Flags that link a program with the engine.
 ENGINE = ["-lios_engine", "-Wl,--allow-shlib-undefined"]
 
 

@@ -15,8 +15,8 @@ from ios_tf.models.calibration import calibrate, smooth_images
 def calibrated(build: Callable[[], keras.Model], seed: int = 0) -> keras.Model:
     """A network with random weights and the batch statistics of smooth images.
 
-    With the default statistics a network's output hardly depends on its input, and a
-    wrong early layer would go unseen.
+    With the default statistics a network's output hardly depends on its input, so a
+    wrong early layer would not be noticed.
     """
     keras.utils.set_random_seed(seed)
     model = build()
@@ -27,13 +27,13 @@ def calibrated(build: Callable[[], keras.Model], seed: int = 0) -> keras.Model:
 
 
 def assert_sees_mistakes(outputs: np.ndarray) -> None:
-    """Two inputs must give outputs that differ by > 10 % of the maximum."""
+    """Asserts that two inputs give outputs that differ by > 10 % of the maximum."""
     difference = np.abs(outputs[0] - outputs[1]).max() / np.abs(outputs).max()
     assert difference > 0.1, f"outputs hardly depend on the input: {difference:.1e}"
 
 
 def relative_difference(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference over the largest expected value."""
+    """The largest difference divided by the largest expected magnitude."""
     assert found.shape == expected.shape
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 
@@ -66,7 +66,7 @@ def _build_branches(size: int) -> keras.Model:
 
 
 def inception_like(size: int = 75) -> keras.Model:
-    """Inception V3's stem and one of each kind of its modules."""
+    """Inception V3's stem and one module of each kind."""
     return calibrated(lambda: _build_inception_like(size))
 
 
@@ -125,7 +125,7 @@ def _build_inception_like(size: int) -> keras.Model:
 
 
 def mobilenet_like(size: int = 64) -> keras.Model:
-    """The inverted residuals of MobileNet V2, with and without stride and sum."""
+    """MobileNet V2's inverted residuals, with and without stride and sum."""
     return calibrated(lambda: _build_mobilenet_like(size))
 
 
@@ -169,7 +169,7 @@ def densenet_like(size: int = 64) -> keras.Model:
 
 
 def nasnet_like(size: int = 33) -> keras.Model:
-    """A normal and a reduction cell in the manner of NASNet-A, odd sizes."""
+    """Normal cells and a reduction cell in the style of NASNet-A, with odd sizes."""
     return calibrated(lambda: _build_nasnet_like(size))
 
 

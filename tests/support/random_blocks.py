@@ -1,4 +1,4 @@
-"""Random blocks and random legal schedules of them."""
+"""Random blocks, and random legal schedules for them."""
 
 import numpy as np
 import tensorflow as tf
@@ -19,7 +19,7 @@ class RandomBlock:
             self._append()
         read = {ref for op in self._operators for ref in op["inputs"]}
         sinks = [i for i in range(operators) if i not in read]
-        extra = int(rng.integers(operators))  # an output that is read inside, too
+        extra = int(rng.integers(operators))  # an output that the block also reads
         self.outputs = sorted({*sinks, extra})
 
     @property
@@ -67,7 +67,7 @@ class RandomBlock:
         op: dict = {"type": str(kind), "inputs": [x]}
         out = channels
         if kind == "conv2d":
-            # Often a convolution that may merge with an earlier one.
+            # Often this convolution may merge with an earlier one.
             out = int(rng.integers(3, 20))
             kernel = [int(k) for k in rng.choice([1, 3, 5], size=2)]
             op |= {"kernel": kernel, "padding": "SAME", "filters": out}
@@ -134,7 +134,7 @@ def _evaluate(op, args, weights) -> tf.Tensor:
 
 
 def random_schedule(rng: np.random.Generator, problem: dict) -> dict:
-    """Stages of operators whose inputs are in earlier stages or in the same one."""
+    """Stages of operators whose inputs are in the same stage or in earlier ones."""
     operators = problem["block"]["operators"]
     remaining = list(range(len(operators)))
     stages = []

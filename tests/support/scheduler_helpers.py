@@ -1,6 +1,6 @@
-"""Random problems and brute force on sets: the scheduler tests' independent truth.
+"""Random problems and brute force on sets: a reference that is independent of the code.
 
-Nothing here uses the package's bitmask code; only problems are made with it.
+Nothing here uses the package's bitmask code, except to construct problems.
 """
 
 import functools
@@ -15,7 +15,7 @@ DATA = pathlib.Path(__file__).resolve().parent / "data"
 
 
 def table_1(block):
-    """The largest block of a network in the paper's Table 1, with both counts."""
+    """The largest block of a network in the paper's Table 1, with all of its counts."""
     return json.loads((DATA / "table_1.json").read_text())["blocks"][block]
 
 
@@ -28,7 +28,7 @@ def random_edges(rng, operators, density):
 
 
 def random_merge_classes(rng, operators, edges):
-    """Up to three, which may overlap, of operators that do not read each other."""
+    """Up to three sets, which may overlap, of operators that do not read each other."""
     classes = []
     for _ in range(rng.randrange(4)):
         members = []
@@ -77,7 +77,7 @@ def fits_pruning(operators, edges, pruning):
 
 
 def assert_valid(schedule, problem):
-    """By the definition of a schedule (paper, section 3)."""
+    """Asserts that a schedule fits the paper's definition (section 3)."""
     count = len(problem)
     edges = [(u, v) for v, refs in enumerate(problem.inputs) for u in refs if u >= 0]
     assert schedule.signature == problem.signature
@@ -119,8 +119,8 @@ def subsets(operators):
 def all_schedules(operators, edges, allowed):
     """Every sequence of stages, front to back.
 
-    A stage is any set of operators that `allowed` and whose operators read only what
-    ran before or is in the stage.
+    A stage is any set of operators that `allowed` accepts and whose operators read only
+    operators of earlier stages or of the stage itself.
     """
     reads = {v: {u for u, w in edges if w == v} for v in range(operators)}
 
@@ -142,7 +142,7 @@ def all_schedules(operators, edges, allowed):
 
 
 def make_problem(operators=4, **changes):
-    """JSON of a small block: a chain of convolutions next to a single one."""
+    """The JSON of a small block: a chain of convolutions next to a single one."""
     data = {
         "version": 1,
         "signature": "ab" * 32,

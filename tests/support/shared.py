@@ -1,4 +1,4 @@
-"""Networks that many tests need: made once in a run, for all of its processes."""
+"""Networks that many tests need; each is made once per run, for all processes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-# Names the directory they are in; conftest.py makes it.
+# The environment variable that names the shared directory, which conftest.py makes.
 DIRECTORY = "IOS_TF_TESTS_SHARED"
-# Quick and noisy measurements, for tests about results and not about speed.
-# Searches are fast, and keep schedules by which small networks do not gain.
+# Quick and noisy measurements, for tests of results rather than of speed. Searches are
+# fast, and schedules are kept even if small networks do not gain.
 FAST = {
     "warmup_runs": 0,
     "runs": 1,
@@ -25,7 +25,7 @@ FAST = {
 
 
 def made_once(name: str, make: Callable[[Path], None]) -> Path:
-    """The directory that `make` fills, in the process that asks for it first."""
+    """The directory that `make` fills in the process that asks for it first."""
     target = Path(os.environ[DIRECTORY]) / name
     with open(target.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -39,34 +39,34 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
 
 
 def cells() -> str:
-    """A SavedModel, as Keras exports it, of NASNet's cells; images are 17 x 17."""
+    """The path of a Keras export of NASNet's cells; images are 17 x 17."""
     return str(made_once("cells", _export_cells) / "model")
 
 
 def branches() -> str:
-    """A SavedModel, as Keras exports it, of `networks.branches`."""
+    """The path of a Keras export of `networks.branches`."""
     return str(made_once("branches", _export_branches) / "model")
 
 
 def converted_cells() -> str:
-    """The same, converted with the greedy strategy."""
+    """The path of `cells`, converted with the greedy strategy."""
     return str(made_once("converted_cells", _convert_cells) / "model")
 
 
 @functools.cache
 def cells_graph():
-    """The same, not converted, as a frozen graph."""
+    """`cells` without conversion, as a frozen graph."""
     return _read_graph(Path(cells()).parent)
 
 
 def inception_v3() -> str:
-    """A SavedModel of Inception V3 with one signature; images are 139 x 139."""
+    """The path of Inception V3 with one signature; images are 139 x 139."""
     return str(made_once("inception_v3", _save_inception_v3) / "model")
 
 
 @functools.cache
 def inception_v3_graph():
-    """The same as a frozen graph."""
+    """`inception_v3` as a frozen graph."""
     return _read_graph(Path(inception_v3()).parent)
 
 
@@ -105,11 +105,11 @@ def _save_inception_v3(directory: Path) -> None:
 
 
 def save(model, directory: Path) -> str:
-    """Writes a SavedModel of one signature, in less time than Keras's export."""
+    """Writes a SavedModel of one signature, faster than Keras's export."""
     import tensorflow as tf
 
     module = tf.Module()
-    # Not the model: its lists of layers take longer to write than all the rest.
+    # Saving the model itself would be slow: its lists of layers take the most time.
     module.weights = [variable.value for variable in model.variables]
     call = tf.function(
         lambda images: model(images, training=False),

@@ -1,4 +1,4 @@
-"""TensorFlow in processes that know nothing of this package; each started once."""
+"""TensorFlow processes without this package; each kind is started once."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ for line in sys.stdin:
 
 
 def serve(model: str, images, directory: Path, onednn: bool = True) -> np.ndarray:
-    """The only output of a SavedModel; `directory` gets the arrays.
+    """Runs a SavedModel with one output; `directory` gets the arrays.
 
-    `onednn`: whether TensorFlow computes with it where it can.
+    `onednn`: enables TensorFlow's oneDNN kernels.
     """
     paths = [str(directory / "stock_in.npy"), str(directory / "stock_out.npy")]
     np.save(paths[0], np.asarray(images))
@@ -43,7 +43,7 @@ def serve(model: str, images, directory: Path, onednn: bool = True) -> np.ndarra
 @functools.cache
 def _process(onednn: bool) -> subprocess.Popen:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("IOS_TF")}
-    # It ends with this process, which closes its standard input.
+    # The process ends when this one ends, which closes its standard input.
     return subprocess.Popen(
         [sys.executable, "-c", _SERVE],
         env={**environment, "TF_ENABLE_ONEDNN_OPTS": str(int(onednn))},

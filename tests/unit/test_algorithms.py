@@ -1,4 +1,4 @@
-"""Which algorithm a convolution gets, of latencies that are given."""
+"""The choice of an algorithm for each convolution, from given latencies."""
 
 import pytest
 from scheduler_helpers import assert_valid
@@ -20,12 +20,12 @@ WINOGRAD = ("winograd_2x2", "winograd_4x4")
 
 
 def numbered(operators):
-    """With their numbers as names, by which parts know them."""
+    """Names the operators by their indices, so that parts can identify operators."""
     return [{**op, "name": str(i)} for i, op in enumerate(operators)]
 
 
 def chain() -> Problem:
-    """A 3x3 convolution, one of 1x1, one of 3x3 with stride 2, one more of 3x3."""
+    """A chain of convolutions: 3x3, 1x1, 3x3 with stride 2, 3x3, 3x3 to 4 filters."""
     conv = {"type": "conv2d", "padding": "SAME", "filters": 16}
     operators = [
         {**conv, "inputs": [-1], "kernel": [3, 3]},
@@ -46,7 +46,7 @@ def chain() -> Problem:
 
 
 class Table:
-    """Latencies by operator and algorithm; what is not there takes 1 ms."""
+    """A cost model of latencies by operator and algorithm; others take 1 ms."""
 
     lanes = 1
     lanes_divide_device = True
@@ -72,7 +72,7 @@ class Table:
 
 
 def test_only_some_convolutions_have_a_choice():
-    # The last one has too few filters.
+    # The last convolution has too few filters.
     assert chain().algorithms == (WINOGRAD, ("gemm",), (), WINOGRAD, ())
 
 
@@ -91,7 +91,7 @@ def test_only_some_algorithms_may_be_chosen():
         (1.0, 1.0, None),
         (0.96, 0.96, None),
         (0.9, 1.0, "winograd_2x2"),
-        (0.9, 0.88, "winograd_2x2"),  # it rounds less, and is as fast
+        (0.9, 0.88, "winograd_2x2"),  # rounds less and is as fast
         (0.9, 0.8, "winograd_4x4"),
         (2.0, 0.5, "winograd_4x4"),
     ],
@@ -137,13 +137,13 @@ def test_a_searched_schedule_has_them(winograd):
     assert schedule.algorithms == ({0: "winograd_2x2"} if winograd else {})
     (measured,) = model.compared
     assert (measured.signature == problem.signature) != winograd
-    # The whole network may do without.
+    # An alternative for the whole network omits the algorithms.
     others = searcher.alternatives([problem], found)
     assert [o[problem.signature].algorithms for o in others] == [{}] * winograd
 
 
 def test_what_the_whole_network_may_do_without():
-    """An algorithm, or all of them, and concurrency: one by one, and together."""
+    """The alternatives omit concurrency, all algorithms, both, or one algorithm."""
     data = chain().block
     data["operators"][3]["inputs"] = [0]
     data["outputs"] = [2, 4]
@@ -224,7 +224,7 @@ def test_malformed_algorithms_are_one_line(algorithms):
 
 
 def bottlenecks() -> Problem:
-    """Of 1x1 and depthwise convolutions in turn; others read operator 2."""
+    """1x1 and depthwise convolutions in turn; operator 2 is also an output."""
     product = {"type": "conv2d", "kernel": [1, 1]}
     window = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME"}
     operators = [
@@ -244,7 +244,7 @@ def bottlenecks() -> Problem:
 
 
 class Groups(Table):
-    """Latencies by operators, and the last one's algorithm."""
+    """Latencies by a group's operators and the algorithm of each."""
 
     def stage_latency(self, problem, stage):
         (group,) = stage.groups
@@ -263,7 +263,7 @@ def test_products_are_measured_with_what_computes_them():
         (2, "gemm"): 0.5,
         (0, 1, "gemm", None): 1.0,
         (0, 1, None, "rows"): 0.9,
-        # Others read operator 2.
+        # Operator 2 is also an output, so operator 3 cannot compute it.
         (3, "rows"): 0.9,
     }
     chosen, complete = choose(problem, Groups(latencies), ["gemm", "rows"])
@@ -278,7 +278,7 @@ def test_products_are_measured_with_what_computes_them():
 def test_products_wherever_they_may_be():
     problem = bottlenecks()
     found = with_products(problem, Schedule((), algorithms={1: "rows"}))
-    # What is computed by a reader's rows has no algorithm of its own.
+    # An operator that its reader computes row by row has no algorithm of its own.
     assert found.algorithms == {1: "rows", 2: "gemm", 4: "gemm"}
     found = with_products(problem, Schedule((), algorithms={0: "gemm"}))
     assert found.algorithms == {0: "gemm", 2: "gemm", 4: "gemm"}

@@ -1,5 +1,5 @@
-"""Checks the includes of cc/core, cc/engine, cc/tensorflow and each device, and that no
-test imports a test."""
+"""Checks the includes of cc/core, cc/engine, cc/tensorflow and of each device, and that
+no test imports another test."""
 
 import ast
 import re
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Beside itself, what a folder may include of ours, and libraries in angle brackets.
+# The project's headers that a folder may include besides its own, and the libraries
+# that it may include in angle brackets.
 ALLOWED = {
     "cc/core": ([], ["nlohmann/"]),
     "cc/engine": (["cc/core/"], []),
@@ -21,19 +22,19 @@ ALLOWED = {
         [
             "cc/core/",
             r"cc/engine/(arrays|devices|profiler|program)\.h",
-            # Functions that a graph composes are computed as the engine does it.
+            # Functions that a graph composes are evaluated with the engine's own code.
             r"cc/engine/cpu/kernels/(activations|broadcast)\.h",
             "(absl|tensorflow|tsl|xla)/",
         ],
         ["nlohmann/"],
     ),
 }
-# The one file that knows all devices.
+# The only file that may include every device.
 EVERY_DEVICE = "cc/engine/backend.cc"
 
 
 def folder_of(file: str) -> str:
-    """The most special of those above."""
+    """The innermost folder of ALLOWED that contains a file."""
     return max((f for f in ALLOWED if file.startswith(f + "/")), key=len)
 
 
@@ -63,7 +64,7 @@ def test_includes(folder):
 
 
 def imported(tree: ast.AST) -> set[str]:
-    """The parts of the names of all that a module imports."""
+    """All parts of the dotted names that a module imports."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):

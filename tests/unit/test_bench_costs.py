@@ -1,4 +1,4 @@
-"""The benchmark of what users wait for: cases are measured, and say what failed."""
+"""The benchmark of conversion costs measures its cases and reports failed ones."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""Operators of one number for each channel, on images of many sizes: against numpy."""
+"""Operators with one parameter per channel, compared with numpy for many sizes."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from ios_tf.native import engine
 
 SEQUENTIAL = {"version": 1, "stages": [{"strategy": "concurrent", "groups": [[0]]}]}
-# Rows shorter and longer than what is done for several pixels at a time.
+# Channel counts for which a kernel takes several pixels at a time, and larger ones.
 CHANNELS = [1, 3, 16, 23, 64, 70, 255, 256, 257, 1030]
 
 
@@ -77,7 +77,7 @@ def test_global_pool(shape, channels, pool, compute):
 
 @pytest.mark.parametrize("channels", CHANNELS)
 def test_softmax(channels):
-    """A pixel with a NaN, with infinity, or of -infinity alone is NaN as a whole."""
+    """All channels of a pixel are NaN if it has a NaN, infinity, or only -infinity."""
     x = 30 * numbers(3, 11, 10, channels)
     x[0, 3, :, 0] = -np.inf
     for i, special in enumerate((np.nan, np.inf, -np.inf)):
@@ -89,4 +89,4 @@ def test_softmax(channels):
         powers = np.exp(x.astype(np.float64) - x.max(axis=-1, keepdims=True))
     expected = powers / powers.sum(axis=-1, keepdims=True)
     assert np.isnan(expected[1, 5]).all() and np.isfinite(expected[0, 0]).all()
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)  # NaN as well
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)  # NaN too

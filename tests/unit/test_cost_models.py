@@ -1,4 +1,4 @@
-"""Cost models: medians, stage keys and their reuse."""
+"""Cost models: medians, and the reuse of latencies by stage key."""
 
 import itertools
 import math
@@ -41,7 +41,7 @@ def test_the_median_of_samples_is_the_latency():
 
 
 class _Samples(SampledCostModel):
-    """Gives samples of a list, as many at a time as the measurement says."""
+    """Draws samples from a list, as many at a time as the measurement says."""
 
     def __init__(self, samples, measurement):
         super().__init__(measurement)
@@ -62,7 +62,7 @@ def test_noisy_samples_are_repeated_until_they_agree_or_the_budget_is_spent():
         return model.observe(problem, stage)
 
     assert observe([1.0, 1.0, 1.01]).samples == 3
-    # Quartiles of 1, 2, 3: 1.5 and 2.5; of all six: 2 and 2.
+    # The quartiles of 1, 2, 3 are 1.5 and 2.5; the quartiles of all six are 2 and 2.
     noisy = observe([1.0, 3.0, 2.0, 2.0, 2.0, 2.0])
     assert (noisy.samples, noisy.median_ms, noisy.spread) == (6, 2.0, 0.0)
     endless = observe([1.0, 2.0, 3.0] * 10)
@@ -96,7 +96,7 @@ def test_equal_stages_are_measured_once():
 
 
 class _LaneDevice:
-    """Groups of known work on a device of three lanes, each 0.8 as efficient."""
+    """Groups of known work on a device of three lanes with an efficiency of 0.8."""
 
     lanes = 3
     lanes_divide_device = True
@@ -121,13 +121,13 @@ def test_bounds_are_the_longest_lane_or_the_work_of_all():
     def bound(*groups):
         return cached.lower_bound(wide, Stage(Strategy.CONCURRENT, groups))
 
-    # On two lanes: 9.6 and 1.6. On three: 14.4, 2.4, 4.8, 7.2.
+    # Latencies on two lanes are 9.6 and 1.6; on three: 14.4, 2.4, 4.8, 7.2.
     assert bound((0, 1), (2,)) == pytest.approx(9.6)
     assert bound((0, 1), (2,), (3,)) == pytest.approx(14.4)
-    # As many groups as operators, but three lanes.
+    # There are as many groups as operators, but only three lanes.
     assert bound((2,), (3,), (4,)) == pytest.approx(7.2)
     assert bound((0, 1), (2,), (3,), (4,)) == pytest.approx(14.4)
-    # One group cannot gain more than three of its lanes have.
+    # A single group gains at most a factor of three, the number of lanes.
     assert bound((4,)) == pytest.approx(2.4)
     assert len(device.asked) == len(set(device.asked)) == 6
     assert (cached.measured, cached.reused) == (6, 0)
@@ -155,7 +155,7 @@ def test_bounds_where_lanes_share_the_device():
     cached = CachedCostModel(device)
     both = Stage(Strategy.CONCURRENT, ((0, 1), (2,)))
     assert cached.lower_bound(wide, both) == pytest.approx(6.0 * 0.8)
-    # A group alone is what was measured already.
+    # The latency of a single group has already been measured.
     alone = Stage(Strategy.CONCURRENT, ((0, 1),))
     assert cached.stage_latency(wide, alone) == pytest.approx(6.0 * 0.8)
     assert device.asked == [((0, 1), 1), ((2,), 1)]
@@ -189,7 +189,7 @@ def test_keys_tell_different_work_apart():
 
 
 def test_the_place_of_an_input_matters():
-    # A convolution's last input is its residual: a swap is other work.
+    # A convolution's last input is its residual, so swapped inputs mean other work.
     data = make_problem(2, merge_classes=[], operator_keys=["a", "b"])
     keys = []
     for inputs in ([0, -1], [-1, 0]):
@@ -230,7 +230,10 @@ def test_merge_keys_do_not_depend_on_the_order_of_operators():
 
 
 def test_merge_keys_say_who_reads_the_parts():
-    """Whether a part is copied depends on it: two merges, and one read otherwise."""
+    """The keys of two merges are equal, and differ if one operator reads both parts.
+
+    The readers decide whether the parts are copied.
+    """
     merge = Stage(Strategy.MERGE, ((0, 1),))
     keys = [
         stage_key(_labelled(edges, ["a", "a", *readers], name), merge)
@@ -265,8 +268,8 @@ def test_renumbered_groups_have_equal_keys(seed):
     rng = random.Random(seed)
     count = rng.randrange(2, 6)
     edges = random_edges(rng, count, 0.5)
-    # Different operators: inputs are positional, and renumbering may swap those of
-    # operators that look alike.
+    # The inputs have an order, and renumbering may swap the inputs of operators that
+    # look alike. The operators therefore differ.
     keys = rng.sample("abcdef", count)
     inputs = {v: [u for u, w in edges if w == v] for v in range(count)}
     if any(len(refs) > 1 for refs in inputs.values()):

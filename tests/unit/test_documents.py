@@ -1,4 +1,4 @@
-"""Links between the documents, and to files and headings, lead somewhere."""
+"""Links between documents, and to files and headings, have targets."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ def without_code(text: str) -> str:
 
 
 def anchors(path: Path) -> set[str]:
-    """As GitHub makes them of headings."""
+    """The anchors that GitHub derives from a document's headings."""
     found = set()
     for title in re.findall(r"^#+ (.+)$", without_code(path.read_text()), re.MULTILINE):
         found.add(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-"))

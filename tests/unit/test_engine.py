@@ -1,5 +1,5 @@
 """The engine through its C API: random blocks under random legal schedules, run on
-lanes, against TensorFlow's eager kernels."""
+lanes and compared with TensorFlow's eager kernels."""
 
 import hashlib
 import json
@@ -75,8 +75,8 @@ def test_threads_share_a_program():
 @pytest.mark.parametrize(
     ("slices", "concat"),
     [
-        ([(1, 3)], [0, 1]),  # the concat holds a slice and what it is a slice of
-        ([(0, 4), (4, 6)], [1, 2]),  # all of an operator, in slices
+        ([(1, 3)], [0, 1]),  # the concat holds a slice and the slice's source
+        ([(0, 4), (4, 6)], [1, 2]),  # slices that cover all of an operator
         ([(0, 4), (4, 6)], [2, 1]),
         ([(0, 4), (4, 6)], [-1, 1, 2]),
         ([(0, 4), (4, 6)], [0, 1, 2]),
@@ -91,7 +91,7 @@ def test_slices_of_one_operator_in_a_concat(slices, concat):
         )
     operators.append({"type": "concat", "inputs": concat})
     last = len(operators) - 1
-    # Reads a slice, too: it must hold its values after the concat as well.
+    # This operator reads a slice too: the slice must keep its values after the concat.
     operators.append({"type": "activation", "inputs": [1], "activation": "tanh"})
     block = {
         "version": 1,
@@ -128,7 +128,7 @@ def test_images_are_normalised_by_groups_of_channels(shape, groups):
         "version": 1,
         "name": "norm",
         "inputs": [list(shape), list(shape)],
-        # The second result lies in pieces of the third.
+        # The second result is stored within the third.
         "operators": [
             norm,
             {**norm, "inputs": [-2]},
@@ -158,7 +158,7 @@ def test_images_are_normalised_by_groups_of_channels(shape, groups):
 @pytest.mark.parametrize("channels", [2, 3, 64, 65])
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_number_for_each_pixel(channels, swapped):
-    """Of a tensor of one channel, and of one channel of several."""
+    """One value per pixel may come from a tensor of one channel or from a slice."""
     images, masks = [2, 31, 17, channels], [2, 31, 17, 3]
     operators = [{"type": "slice", "inputs": [-2], "offset": 1, "size": 1}]
     for mask in (0, -3):
@@ -184,7 +184,7 @@ def test_a_number_for_each_pixel(channels, swapped):
 
 @pytest.mark.parametrize("channels", [1, 3, 64, 65])
 def test_channels_that_are_not_side_by_side(channels):
-    """Slices are read, parts of a concat written, of more pixels than a block has."""
+    """Operators read slices and write parts of a concat, in several pixel blocks."""
     shape = [2, 31, 17, 2 * channels]
     one = {"type": "slice", "inputs": [-1], "size": channels}
     relu = {"activation": "relu"}
@@ -238,14 +238,17 @@ def test_profiler_measures_every_kind_of_candidate():
 
 
 def test_merges_do_not_pile_up_in_a_profiler():
-    """There are thousands of them where many convolutions read one tensor."""
+    """A profiler does not keep the weights of every merge that it has measured.
+
+    There are thousands of merges where many convolutions read one tensor.
+    """
     found = subprocess.run(
         [sys.executable, "-c", _MANY_MERGES], capture_output=True, text=True, check=True
     )
     assert int(found.stdout) < 900, found.stdout
 
 
-# Prints by how many MiB 60 merges let the memory grow; each needs about 40.
+# Prints how many MiB the memory grows by during 60 merges; each merge needs about 40.
 _MANY_MERGES = """
 import itertools, resource
 from ios_tf.native import engine
@@ -425,7 +428,7 @@ def test_separable_convolution_of_images_too_wide_for_the_kernel_of_small_ones()
         )
         for width in widths:
             x = rng.normal(size=(1, 4, width, 16)).astype(np.float32)
-            # In height the kernel's other rows are beyond the image.
+            # The kernel's first and last rows are outside of the image.
             padded = np.pad(x, [(0, 0), (0, 0), (40, 40), (0, 0)])
             rows = depthwise.reshape(3, 3, 16)[1]
             sums = sum(padded[:, :, 40 * j :][:, :, :width] * rows[j] for j in range(3))
@@ -456,7 +459,7 @@ def test_threads_stay_free_to_move():
     allowed = os.sched_getaffinity(0)
     for _ in range(100):
         program.run(inputs)
-    # One that has just woken may be on its way to another core.
+    # A thread that has just been woken may still be moving to another core.
     for _ in range(10_000):
         threads = [int(name) for name in os.listdir("/proc/self/task")]
         if all(os.sched_getaffinity(thread) == allowed for thread in threads):
@@ -508,7 +511,7 @@ print("done")
 
 
 def test_more_cores_are_used_once_there_are():
-    """The process is started on one core, and given the others later."""
+    """The process starts on one core and gets the others later."""
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("there is one core")
     path = os.pathsep.join(p for p in sys.path if p)

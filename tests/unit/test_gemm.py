@@ -1,4 +1,4 @@
-"""1x1 convolutions as products of matrices: against the definition in float64."""
+"""1x1 convolutions as matrix products, compared with the definition in float64."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from instruction_sets import run_with
 
 from ios_tf.native import engine
 
-ATOL = 3e-6  # of float32, relative to the largest value
+ATOL = 3e-6  # for float32, relative to the largest value
 
 
 def one(shape, filters, **attributes):
@@ -61,7 +61,7 @@ def test_every_number_of_filters(filters):
 
 @pytest.mark.parametrize("channels", [1, 385, 767, 768, 769, 1100, 1537])
 def test_every_depth(channels):
-    """Deep ones are walked through in several steps."""
+    """Products of all depths are right; deep ones are computed in several steps."""
     rng = np.random.default_rng(channels)
     attributes = {"residual": True, "bias": True, "activation": "relu"}
     check(one((1, 9, 15, channels), 50, **attributes), rng)
@@ -81,7 +81,7 @@ def test_every_stride(strides, padding):
     "shape", [(1, 33), (1, 1600), (7, 20), (1, 3, 5, 9), (3, 2, 2, 8)]
 )
 def test_matrices(shape, activation):
-    """A MatMul, which flattens images."""
+    """A MatMul flattens images."""
     rng = np.random.default_rng(shape[-1])
     op = {"type": "matmul", "inputs": [-1], "filters": 45, "bias": True}
     op["activation"] = activation
@@ -121,7 +121,7 @@ def test_matrix_of_a_part_of_a_tensor():
 
 @pytest.mark.parametrize("isa", ["AVX2", "SSE41"])
 def test_other_instruction_sets(isa):
-    """The same tests, in a process that has no wider one."""
+    """The same tests pass in a process with a narrower instruction set."""
     code = (
         "import test_gemm as t, numpy as np\n"
         "for n in (1, 5, 6, 7, 113): t.test_every_number_of_pixels(n)\n"
@@ -167,11 +167,11 @@ def test_what_is_not_finite_stays_where_it_is(activation):
     x[0, 4, 4, 3], x[1, 12, 9, 17], x[1, 0, 0, 399] = np.nan, np.inf, -np.inf
     (expected,) = run(block, "direct", weights, [x])
     (found,) = run(block, "gemm", weights, [x])
-    np.testing.assert_allclose(found, expected, atol=5e-4)  # NaN where NaN is
+    np.testing.assert_allclose(found, expected, atol=5e-4)  # NaN in the same places
 
 
 def test_tensors_that_are_slices_of_others():
-    """Convolutions write into a concat, and read a part of it."""
+    """A convolution may write into a part of a concat and read a part of it."""
     rng = np.random.default_rng(5)
     conv = one((1, 15, 12, 20), 24, bias=True)["operators"][0]
     block = between_slices({**conv, "activation": "swish"}, (1, 15, 12, 20))
@@ -227,7 +227,7 @@ def test_images_without_cells(shape, kind):
 
 
 def test_a_matrix_of_several_forms():
-    """Its parameter is packed for one, then for the other, from what is there."""
+    """The existing form of the matrix is repacked when a schedule needs the other."""
     op = {"type": "matmul", "inputs": [-1], "filters": 45, "bias": True}
     block = {"version": 1, "inputs": [[3, 80]], "operators": [op], "outputs": [0]}
     direct = sequential(block)

@@ -1,5 +1,5 @@
-"""Blocks, schedules and programs that somebody wrote to bring a process down: each is
-an error of one line, at once, and the engine goes on."""
+"""Hostile blocks, schedules and programs: each is refused at once with an error of one
+line, and the engine keeps working."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def sequential(found: dict) -> dict:
 
 
 def try_all(found: dict) -> list[str]:
-    """The error of each entry of the engine for a block; empty where it takes it."""
+    """The error that each entry point of the engine gives for a block; "" if none."""
     errors = []
     for entry in (
         lambda: engine.problem(found),
@@ -110,7 +110,7 @@ def test_every_number_of_an_operator_has_a_range(number):
         },
     ):
         refused(block(op))
-    # One padding of -1 crops, as it may.
+    # A single padding of -1 is valid: it crops.
     if abs(number) > 2**30:
         refused(block({"type": "pad", "inputs": [-1], "padding": [abs(number)] * 4}))
         refused(block({"type": "pad", "inputs": [-1], "padding": [number] * 4}))
@@ -137,7 +137,7 @@ def test_no_tensor_is_too_large_or_has_another_rank(shape):
     assert str(shape[0] if shape else "[]").split(".")[0] in refused(
         block(relu, inputs=[shape])
     )
-    # One that nothing reads.
+    # A tensor that nothing reads is checked too.
     refused(block(relu, inputs=[[1, 8, 8, 4], shape]))
 
 
@@ -179,11 +179,11 @@ def test_more_operators_than_are_planned_are_refused_at_once():
     assert "2000 inputs" in refused(block(star))
     sums = [{"type": "add", "inputs": [-1] * 1000} for _ in range(200)]
     assert "more than 100000 tensors" in refused(block(*sums))
-    assert time.monotonic() - start < 60  # it took minutes
+    assert time.monotonic() - start < 60  # it used to take minutes
 
 
 def test_the_largest_block_is_planned():
-    """10,000 operators, in the order that costs most: side by side, and all live."""
+    """The planner handles 10,000 operators in its worst case: concurrent, all live."""
     relu = {"type": "activation", "activation": "relu"}
     wide = [{**relu, "inputs": [-1]} for _ in range(9_990)]
     sums = [
@@ -230,7 +230,7 @@ def test_nothing_is_nested_deep(members):
             good.encode(), deep.encode(), None, None, 0, b"cpu"
         )
         assert "nested too deep" in library.ios_last_error().decode()
-    # Brackets in a name are none.
+    # Brackets within a string do not count as nesting.
     engine.problem(block(conv(name="[" * 1000 + '"\\[{')))
 
 
@@ -256,7 +256,7 @@ def test_a_merge_does_not_multiply_windows():
         engine.Program(found, merged(*parts), weights)
     with pytest.raises(EngineError, match="too large"):
         engine.Profiler(found).measure([merged(*parts)], 0, 1, 1)
-    # The paper's merges are far below.
+    # The paper's merges are far below the limit.
     parts = [conv(kernel=[1, 7]), conv(kernel=[7, 1])]
     found = block(*parts, outputs=[0, 1])
     assert engine.problem(found)["merge_classes"] == [[0, 1]]
@@ -349,7 +349,10 @@ def test_no_memory_is_an_error_and_the_process_lives():
 
 
 def test_a_block_that_needs_more_memory_than_there_is_is_not_begun():
-    """Linux would grant it, and end the process when it is written."""
+    """A block that needs more memory than the machine has is refused before it runs.
+
+    Linux would grant the memory, and end the process when it writes to it.
+    """
     with open("/proc/meminfo") as file:
         kibibytes = int(next(x for x in file if "MemTotal" in x).split()[1])
     side = int((kibibytes * 1024 / 4 / 4) ** 0.5) + 1
@@ -421,7 +424,7 @@ def test_no_parts_of_blocks(operators):
 
 
 def test_many_callers_of_hostile_blocks_at_once():
-    """Errors are the calling thread's."""
+    """Each error is reported to the thread that caused it."""
     wrong = []
 
     def call(number: int) -> None:
@@ -441,7 +444,10 @@ def test_many_callers_of_hostile_blocks_at_once():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_not_finite_reaches_as_far_as_the_largest_window_of_a_merge(value):
-    """And no further; what is finite is the same. See SECURITY.md."""
+    """They reach no further than that window, and finite values stay the same.
+
+    See SECURITY.md.
+    """
     found = block(conv(), conv(kernel=[5, 5]), outputs=[0, 1])
     rng = np.random.default_rng(0)
     weights = [rng.normal(size=(k, k, 4, 4)).astype(np.float32) for k in (1, 5)]

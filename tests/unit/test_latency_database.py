@@ -1,4 +1,4 @@
-"""The latency database: processes that are killed, and processes side by side."""
+"""The latency database with processes that are killed and with concurrent processes."""
 
 import collections
 import contextlib
@@ -35,9 +35,9 @@ from ios_tf.scheduler import Problem, Pruning, SearchOptions, Stage, search
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Searches a block, noting every measurement when it begins. With `die`, the process
-# kills itself when the measurement of that number has begun ("before"), or when it has
-# been kept ("after").
+# Searches a block and logs every measurement when it starts. With `die`, the process
+# kills itself when measurement number `die` has started (when="before") or has been
+# stored (when="after").
 _SEARCH = """
 import json, os, signal, sys
 from ios_tf.cost import CachedCostModel, LatencyDatabase
@@ -173,14 +173,14 @@ def test_an_offline_search_needs_no_device():
     with pytest.raises(LookupError, match="was never measured"):
         search(problem, offline, SearchOptions("sequential"))
     online = search(problem, CachedCostModel(Model(), database))
-    # With more limits fewer stages are needed: all are known.
+    # Tighter limits need fewer stages, so all of their latencies are known.
     assert search(problem, offline).schedule == online.schedule
     narrow = search(problem, offline, SearchOptions(pruning=Pruning(1, 1)))
     assert (
         narrow.latency_ms
         == search(problem, Model(), SearchOptions(pruning=Pruning(1, 1))).latency_ms
     )
-    # Other blocks may hold stages that are known, too.
+    # Another block may contain stages whose latencies are known.
     chain = Problem.from_edges(2, [(0, 1)])
     assert not offline.knows(chain, Stage.concurrent(chain, 0b11))
     assert offline.knows(chain, Stage.concurrent(chain, 0b01))
@@ -213,7 +213,7 @@ def test_what_was_measured_with_less_care_is_measured_again():
 
 
 def test_disturbed_latencies_are_not_kept(tmp_path):
-    """They serve one search, and are measured again by the next."""
+    """Disturbed latencies serve one search, and the next search measures again."""
     path = str(tmp_path / "latencies.txt")
     problem = Problem.from_edges(1, [])
     stage = Stage.concurrent(problem, 1)
@@ -290,7 +290,7 @@ def test_lines_that_are_no_latencies_are_one_warning(tmp_path, caplog, content):
     path = tmp_path / "latencies.txt"
     path.write_bytes(content)
     _warning(caplog, path)
-    if content.endswith(b"\n"):  # others may read them
+    if content.endswith(b"\n"):  # another program may read these lines
         assert path.read_bytes().startswith(content)
     database = LatencyDatabase(str(path), "device")
     database.put("stage", Latency(1.5, 0.25, 4))
@@ -299,7 +299,7 @@ def test_lines_that_are_no_latencies_are_one_warning(tmp_path, caplog, content):
 
 
 def test_what_a_killed_writer_has_begun_costs_one_measurement(tmp_path):
-    """Wherever in its line it was killed; and the next line is whole."""
+    """A writer may be killed at any byte of its line; the next line is still intact."""
     path = tmp_path / "latencies.txt"
     first = LatencyDatabase(str(path), "device")
     first.put("known", Latency(1.5, 0.25, 4))
@@ -332,7 +332,10 @@ def test_who_reads_while_another_writes_sees_whole_lines(tmp_path):
 
 
 def test_a_journal_beside_the_file_is_not_played_back(tmp_path):
-    """A journal names a file that SQLite removes once it is played back."""
+    """A database beside a SQLite journal is used, and the journal is not executed.
+
+    The journal names a file that SQLite would remove after playing the journal back.
+    """
     victim = tmp_path / "victim"
     victim.write_text("years of work")
     connection = sqlite3.connect(tmp_path / "latencies.txt")
@@ -353,7 +356,7 @@ def test_a_journal_beside_the_file_is_not_played_back(tmp_path):
 def test_a_file_of_ten_gigabytes_is_not_read(tmp_path, caplog):
     path = tmp_path / "latencies.txt"
     with open(path, "wb") as file:
-        file.truncate(10 << 30)  # of holes
+        file.truncate(10 << 30)  # a sparse file
     _warning(caplog, path)
     assert known_devices(str(path)) == []
 
@@ -429,7 +432,7 @@ def test_a_database_that_may_only_be_read_is_used(tmp_path, caplog, monkeypatch)
     before = path.read_bytes()
     really = os.open
 
-    def denied(name, flags, *mode):  # the tests may run as root
+    def denied(name, flags, *mode):  # because the tests may run as root
         if flags & os.O_RDWR:
             raise PermissionError(errno.EACCES, "Permission denied")
         return really(name, flags, *mode)
@@ -446,7 +449,10 @@ def test_a_database_that_may_only_be_read_is_used(tmp_path, caplog, monkeypatch)
 
 
 def test_a_full_disk_is_one_warning_and_the_search_goes_on(tmp_path):
-    """A limit on the size of files is met as a full disk is."""
+    """The search goes on after a single warning.
+
+    A limit on the size of files has the effect of a full disk.
+    """
     code = """
 import logging, resource, signal, sys
 logging.basicConfig(format="%(message)s")
@@ -499,7 +505,7 @@ def test_who_measures_is_waited_for_and_who_keeps_the_lock_is_not(
     path = tmp_path / "latencies.txt"
     writer = LatencyDatabase(str(path), "device")
     writer.put("first", Latency(1.0, 0.0, 3))
-    holder = os.open(path, os.O_RDONLY)  # reading is enough
+    holder = os.open(path, os.O_RDONLY)  # a read-only descriptor suffices for flock
     fcntl.flock(holder, fcntl.LOCK_EX)
     line = path.read_bytes()
     clock = 1000.0
@@ -514,7 +520,7 @@ def test_who_measures_is_waited_for_and_who_keeps_the_lock_is_not(
     monkeypatch.setattr("ios_tf.cost.database.time.monotonic", lambda: clock)
     monkeypatch.setattr("ios_tf.cost.database.time.sleep", sleep)
     writer.put("second", Latency(2.0, 0.0, 3))
-    assert clock == 2050.0  # the last line, at 1950, and more than 60 seconds
+    assert clock == 2050.0  # the last line came at 1950, then 60 s passed
     writer.put("third", Latency(3.0, 0.0, 3))
     assert clock == 2050.0
     (record,) = caplog.records

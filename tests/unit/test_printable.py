@@ -1,4 +1,4 @@
-"""Text of others is one line, and nothing that a terminal obeys."""
+"""Untrusted text is printed as one line without terminal control characters."""
 
 import logging
 

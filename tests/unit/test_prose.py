@@ -1,5 +1,5 @@
-"""Comments, messages and documents keep the rules of docs/style.md that a regular
-expression can see."""
+"""Comments, messages and documents follow the rules of docs/style.md that a regular
+expression can check."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PATTERNS = {
     "whole sentences": r"(//|(?<!#)#) Of (?!course\b)[a-z]",
     "subject first": r"(//|(?<!#)#|\"\"\") ?What (is|are|was|were|nobody)\b[^?]*$",
 }
-# Tables that commands write, and results.
+# Tables and results that commands generate.
 _GENERATED = ("docs/benchmarks.md", "docs/models.md")
 
 

@@ -1,5 +1,5 @@
-"""Depthwise convolutions that go through their image row by row, and compute the
-1x1 convolution before them themselves."""
+"""Depthwise convolutions that process their image row by row and also compute the 1x1
+convolution before them."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from instruction_sets import run_with
 
 from ios_tf.native import engine
 
-ATOL = 1e-5  # of float32, relative to the largest value
+ATOL = 1e-5  # for float32, relative to the largest value
 
 
 def depthwise(channels, **attributes):
@@ -34,7 +34,7 @@ def depthwise(channels, **attributes):
 
 
 def bottleneck(shape, channels, activation="relu6", **attributes):
-    """A 1x1 convolution, a depthwise one and a 1x1 one, as MobileNets have them."""
+    """The bottleneck of MobileNets: a 1x1, a depthwise and a 1x1 convolution."""
     product = {"type": "conv2d", "kernel": [1, 1], "bias": True}
     return {
         "version": 1,
@@ -130,7 +130,7 @@ def test_windows_and_activations(attributes, activation, shape):
 
 @pytest.mark.parametrize("isa", ["AVX2", "SSE41"])
 def test_other_instruction_sets(isa):
-    """The same tests, in a process that has no wider one."""
+    """The same tests pass in a process with a narrower instruction set."""
     code = (
         "import test_rows as t\n"
         "for n in (2, 15, 17, 33, 96): t.test_every_number_of_channels(n)\n"
@@ -163,7 +163,7 @@ def test_groups_of_several_channels_are_computed_directly():
 
 
 def test_tensors_that_are_slices_of_others():
-    """A convolution writes into a concat, and one reads a part of it."""
+    """A convolution may write into a part of a concat, or read a part of it."""
     conv = conv_block((1, 15, 12, 21), 21, groups=21, bias=True)["operators"][0]
     block = between_slices({**conv, "activation": "swish"}, (1, 15, 12, 21))
     block["operators"][1].update(groups=1)
@@ -172,7 +172,11 @@ def test_tensors_that_are_slices_of_others():
 
 
 def test_what_the_product_reads_is_kept_until_it_is_computed():
-    """In a chain, whose tensors share memory; rounding adds up, overlaps would not."""
+    """The input of a product is not overwritten before the product is computed.
+
+    In this chain the tensors share memory. Rounding errors add up to little, but values
+    that overlap would give large errors.
+    """
     block = bottleneck((2, 16, 16, 24), 96)
     operators = block["operators"]
     for first in (3, 6, 9):
@@ -212,7 +216,7 @@ def test_what_is_not_finite_stays_where_it_is(activation):
         engine.Program(block, schedule, weights).run([x])[0]
         for schedule in (rows(block), sequential(block))
     )
-    np.testing.assert_allclose(found, expected, atol=1e-3)  # NaN where NaN is
+    np.testing.assert_allclose(found, expected, atol=1e-3)  # NaN in the same places
 
 
 @pytest.mark.parametrize("shape", [(0, 8, 8, 8), (1, 0, 8, 8), (1, 8, 0, 8)])

@@ -1,4 +1,4 @@
-"""The engine takes those schedules that are valid by definition, and refuses others."""
+"""The engine accepts exactly the schedules that are valid by definition."""
 
 import json
 import random
@@ -22,7 +22,7 @@ OPERATORS = 7
 
 
 def random_block(rng):
-    """Convolutions, of which some may merge, activations, and sums."""
+    """A block of convolutions, some of which may merge, activations and sums."""
     edges = random_edges(rng, OPERATORS, 0.3)
     operators = []
     for op in range(OPERATORS):
@@ -54,7 +54,7 @@ def weights(block):
 
 
 def mutated(stages, rng):
-    """The stages as lists, with one thing changed that may break a rule."""
+    """The stages with one random change that may break a rule."""
     stages = [
         [s.strategy, [list(g) for g in s.groups], s.micro_batches] for s in stages
     ]
@@ -78,7 +78,7 @@ def mutated(stages, rng):
         stage[2] = rng.randrange(4)
     elif change == 7:
         del group[-1:]
-    elif len(stages) > 1:  # with the next one
+    elif len(stages) > 1:  # joined with the next stage
         stage[1] += stages.pop((at + 1) % len(stages))[1]
     return [Stage(s, tuple(tuple(g) for g in gs), m) for s, gs, m in stages]
 

@@ -28,12 +28,12 @@ def test_table_1(block, space):
     assert counts.transitions == data[space]["transitions"]
     schedules = data[space]["schedules"]
     if isinstance(schedules, float):
-        # The file has sums of rounded numbers where they exceed 2^53: its complete
-        # RandWire count is 3.5e-16 from the exact one below.
+        # Above 2^53 the file contains sums of rounded numbers. Its complete count for
+        # RandWire differs from the exact count below by a relative 3.5e-16.
         schedules = pytest.approx(schedules, rel=1e-15)
     assert counts.schedules == schedules
     if (block, space) == ("randwire", "complete"):
-        # Counted in integers over all pairs of nested states, without endings.
+        # A count in integers over all pairs of nested states, without endings.
         assert counts.schedules == 118464662394143512150016
     assert counts.transitions <= counts.bound
 
@@ -46,7 +46,7 @@ def test_closed_forms(operators):
     counts = complexity(chain)
     assert (counts.width, counts.states) == (1, operators)
     assert counts.schedules == 2 ** (operators - 1)  # compositions of n
-    # The bound counts pairs of nested states, equal and empty ones included.
+    # The bound also counts pairs of equal states and pairs with the empty state.
     assert counts.transitions == operators * (operators + 1) // 2
     assert counts.bound == (operators + 2) * (operators + 1) / 2
 

@@ -1,4 +1,4 @@
-"""Endings against all subsets of a state, with the limits checked one by one."""
+"""Endings compared with all subsets of a state, checking each limit separately."""
 
 import pytest
 from scheduler_helpers import fits_pruning, graph_components, problem_of, subsets
@@ -22,7 +22,7 @@ _PRUNINGS = [
 
 
 def _endings(problem, pruning, only_merges=False):
-    """{state: its endings, sorted} as bitmasks, checked to fit each other."""
+    """The sorted endings of each state as bitmasks; checks the space's consistency."""
     space = build_state_space(problem, pruning, only_merges)
     states, stages = bitsets.to_masks(space.states), bitsets.to_masks(space.stages)
     assert states[0] == 0
@@ -57,7 +57,7 @@ def _brute_force_endings(state, edges):
 
 
 def _sorted_masks(sets):
-    return sorted(map(mask_of, sets))  # a list: no set twice
+    return sorted(map(mask_of, sets))  # a list shows whether a set occurs twice
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -90,7 +90,7 @@ def test_single_source_groups_are_successor_closures(seed, limits):
 
     def closure(op, state):
         reached = {op}
-        for u, v in edges:  # sorted by u: one pass suffices
+        for u, v in edges:  # one pass suffices because edges are sorted by u
             if u in reached and v in state:
                 reached.add(v)
         return frozenset(reached)
@@ -108,7 +108,7 @@ def test_single_source_groups_are_successor_closures(seed, limits):
 
 
 def test_a_group_may_have_several_sources():
-    # 0 -> 2 <- 1: the authors' own enumeration misses the whole as one ending.
+    # In 0 -> 2 <- 1, the authors' enumeration misses the ending of all operators.
     problem = Problem.from_edges(3, [(0, 2), (1, 2)])
     assert _endings(problem, UNPRUNED)[0b111] == [0b100, 0b101, 0b110, 0b111]
     restricted = Pruning(None, None, single_source=True)

@@ -1,4 +1,4 @@
-"""The problem's JSON: what is read, and what is refused and how."""
+"""Reading a problem from JSON, and the errors for invalid JSON."""
 
 import copy
 import json

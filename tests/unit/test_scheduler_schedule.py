@@ -1,4 +1,4 @@
-"""Schedules: JSON, and that the engine refuses every kind of broken schedule."""
+"""The JSON of schedules, and the engine's refusal of every kind of broken schedule."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ def _operator(kind, *inputs):
     return {"type": kind, "filters": 4, "inputs": inputs}
 
 
-# 0 -> 2 -> 3, 1 -> 3, 0 -> 4; 0 and 1 may merge, and 2 and 4.
+# Edges 0 -> 2 -> 3, 1 -> 3, 0 -> 4; 0 and 1 may merge, and so may 2 and 4.
 _OPERATORS = [
     _operator("conv2d", -1),
     _operator("conv2d", -1),
@@ -54,7 +54,7 @@ _GOOD = {
     "splits": [("s", [[1, 0, 4, 2]], 4), ("c", [[3]])],
 }
 
-# The stages behind those of 0 and 1.
+# The stages after the stages of operators 0 and 1.
 _REST = [("c", [[2], [4]]), ("c", [[3]])]
 _BROKEN = {
     "leaves out": ([("c", [[0, 2], [1]])], "operator 3 is not scheduled"),

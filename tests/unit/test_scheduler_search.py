@@ -1,4 +1,4 @@
-"""The search against brute force over all schedules, ties, baselines, progress."""
+"""The search compared with brute force; near ties, baselines and progress."""
 
 import itertools
 import pathlib
@@ -41,7 +41,7 @@ _PRUNINGS = [
 
 
 class _RandomCosts:
-    """A cost per (set of operators, strategy) that depends on these and a seed only."""
+    """Random costs that depend only on the operators, the strategy and a seed."""
 
     def __init__(self, seed):
         self._seed = seed
@@ -59,7 +59,7 @@ class _RandomCosts:
 
 
 def _brute_force(operators, edges, classes, costs, strategy, pruning):
-    """The least cost of all schedules, and how many schedules there are."""
+    """The least cost of all schedules, and the number of schedules."""
 
     def mergeable(stage):
         return len(stage) > 1 and any(stage <= set(c) for c in classes)
@@ -89,7 +89,7 @@ def _brute_force(operators, edges, classes, costs, strategy, pruning):
 
 @pytest.mark.parametrize("seed", range(520))
 def test_finds_the_optimum(seed):
-    # All sizes up to 8; the widest graphs of 8 have a million schedules.
+    # Covers all sizes up to 8; the widest graphs of 8 have a million schedules.
     operators = 1 + seed % 8
     edges, classes = random_graph(seed, operators)
     if len(edges) < operators - 3:
@@ -203,7 +203,7 @@ def test_the_complete_space_holds_better_schedules_than_the_restricted():
 
 
 class _KnowsSome(_RandomCosts):
-    """Knows all single operators, and of the other stages some."""
+    """Knows the latencies of single operators and of a share of the other stages."""
 
     def __init__(self, seed, share):
         super().__init__(seed)
@@ -284,7 +284,7 @@ def test_near_ties_are_other_schedules_within_the_limit(seed, tie):
     assert latencies == sorted(latencies)
     assert len({schedule.stages for schedule in result.near_ties}) == len(latencies)
 
-    # The second best differs from the best in a stage: it is found if near.
+    # The second best schedule has another stage, so it is found if it is near.
     def forms(stage):
         yield costs.cost(stage, "concurrent")
         if len(stage) > 1 and any(stage <= set(c) for c in classes):
@@ -295,7 +295,7 @@ def test_near_ties_are_other_schedules_within_the_limit(seed, tie):
         for stages in all_schedules(operators, edges, lambda stage: True)
         for costs_of_stages in itertools.product(*map(forms, stages))
     )
-    # The stages of the best schedule may do in another order: that is no tie.
+    # The best schedule's stages in another order do not count as a tie.
     second = min(total for total in totals if total > result.latency_ms * (1 + 1e-12))
     if second <= result.latency_ms * (1 + tie):
         assert latencies[0] == pytest.approx(second, rel=1e-12)
@@ -304,7 +304,7 @@ def test_near_ties_are_other_schedules_within_the_limit(seed, tie):
 
 
 class _PerOperator:
-    """Every operator costs the same, wherever it is."""
+    """Every operator costs the same in any stage."""
 
     def stage_latency(self, problem, stage):
         return float(sum(map(len, stage.groups)))
@@ -344,7 +344,7 @@ def _stages(result):
 
 
 def test_baselines():
-    # 0 -> 1 -> 4, 2 -> 4, 3 alone
+    # Edges 0 -> 1 -> 4 and 2 -> 4; operator 3 is isolated.
     problem = Problem.from_edges(5, [(0, 1), (1, 4), (2, 4)], [[0, 2]])
     sequential = search(problem, _PerOperator(), SearchOptions("sequential"))
     assert _stages(sequential) == [((i,),) for i in range(5)]
@@ -384,7 +384,7 @@ def test_merge_stages_are_one_operator_or_a_legal_merge():
     result = search(problem, MergesAreFree(), SearchOptions("merge"))
     assert _stages(result) == [((0, 1, 2),), ((3,),)]
     assert result.latency_ms == 1.5
-    # The operators of a merge count as one group each.
+    # Each operator of a merge counts as a group.
     result = search(problem, MergesAreFree(), SearchOptions("merge", Pruning(3, 2)))
     assert len(_stages(result)) == 3
 

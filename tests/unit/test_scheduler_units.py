@@ -1,4 +1,4 @@
-"""Units and parts: what is scheduled as one, and where large blocks are cut."""
+"""Units, which are scheduled as a whole, and parts, into which large blocks are cut."""
 
 import random
 
@@ -31,7 +31,8 @@ def _typed(types, edges, outputs):
 
 
 def test_a_sum_belongs_to_its_only_reader():
-    # Two chains of sums, one of which two operators read, and a sum that is an output.
+    # There are two chains of sums, and a sum that is an output. Two operators read the
+    # end of one of the chains.
     types = ["conv", "conv", "add", "add", "conv", "add", "conv", "conv", "add"]
     edges = [(0, 2), (1, 2), (2, 3), (0, 3), (3, 4), (1, 5), (4, 5), (5, 6), (5, 7)]
     edges += [(6, 8), (7, 8)]
@@ -42,19 +43,19 @@ def test_a_sum_belongs_to_its_only_reader():
     assert sorted(made.masks) == sorted(
         [0b11100, *(1 << op for op in (0, 1, 5, 6, 7, 8))]
     )
-    # In units: 0 1 -> (2 3 4) -> 5 -> 6 7 -> 8, and 1 -> 5.
+    # The edges between units: 0 1 -> (2 3 4) -> 5 -> 6 7 -> 8, and 1 -> 5.
     place = {mask: i for i, mask in enumerate(made.masks)}
     sums = place[0b11100]
     reads = made.contracted.predecessors[sums]
     assert reads == mask_of([place[1], place[2]])
     assert made.contracted.predecessors[place[1 << 5]] == mask_of([sums, place[2]])
-    # Operators that a pattern takes are not taken again.
+    # Operators that belong to another unit are not used again.
     assert computed_by_readers(problem, taken=0b10000) == [0b1100]
     assert computed_by_readers(problem, taken=0b01000) == []
 
 
 class _Costs:
-    """A cost per set of operators."""
+    """A random cost for each set of operators."""
 
     def stage_latency(self, problem, stage):
         operators = sorted(op for group in stage.groups for op in group)
@@ -66,7 +67,7 @@ def test_a_search_of_units_is_one_of_the_contracted_graph(seed):
     problem, edges, _ = problem_of(seed, 8)
     rng = random.Random(seed)
     op = rng.randrange(7)
-    # Neighbours in a topological order: no path leaves the pair and comes back.
+    # Neighbours in a topological order: no path leaves the pair and returns.
     pair = 0b11 << op
     result = search(
         problem, _Costs(), SearchOptions("parallel", UNPRUNED, units=[pair])
@@ -126,14 +127,14 @@ def _parts(problem, fits=lambda mask: True, borders=()):
     masks, forced = partition(make_units(problem), fits, borders)
     assert sum(masks) == problem.all_operators
     position = 0
-    for mask in masks:  # consecutive, hence in an order that can run
+    for mask in masks:  # consecutive, so the parts can run in this order
         assert mask >> position == (1 << mask.bit_count()) - 1
         position += mask.bit_count()
     return [mask.bit_count() for mask in masks], forced
 
 
 def _cells(count, size):
-    """Cells that read the two cells before: no tensor alone separates them."""
+    """Cells that read the two preceding cells, so no single tensor separates them."""
     edges = []
     for cell in range(count):
         first, last = cell * (size + 2), cell * (size + 2) + size + 1
@@ -150,7 +151,7 @@ def _cells(count, size):
 def test_cells_are_separated_at_their_waists(count, size):
     sizes, forced = _parts(_cells(count, size))
     assert (len(sizes), forced) == (count, 0)
-    # The last cell's first operator reads the last tensors: a place as good.
+    # The last cell's first operator may also end the part before it.
     assert sizes[:-2] == [size + 2] * (count - 2)
 
 
@@ -165,7 +166,7 @@ def test_what_does_not_fit_is_cut_until_it_does():
     sizes, forced = _parts(antichain, lambda mask: mask.bit_count() <= 12)
     assert forced == len(sizes) - 1 > 2
     assert max(sizes) <= 12
-    # Not even a single operator fits: nothing is left to cut.
+    # Even a single operator does not fit, so every operator becomes a part.
     assert _parts(Problem.from_edges(3, []), lambda mask: False) == ([1, 1, 1], 2)
 
 

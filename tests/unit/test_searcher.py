@@ -1,4 +1,4 @@
-"""Searches for blocks that do not fit into memory, measured by the real engine."""
+"""Searches with the real engine for blocks that do not fit into memory."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def branches(batch: int, size: int) -> Problem:
     return Problem.from_json(engine.problem(block))
 
 
-# 256 GB of images, and 1 TB.
+# The images take 256 GB or 1 TB.
 @pytest.mark.parametrize("size", [512, 1024])
 def test_what_cannot_be_measured_is_sequential(size):
     problem = branches(1 << 16, size)
@@ -50,7 +50,10 @@ def test_without_time_only_the_first_schedules_are_compared():
 
 @pytest.mark.parametrize("time_limit", [0, 300])
 def test_chains_get_their_time(time_limit):
-    """Their splits are compared; what is kept does not say that time has ended."""
+    """A chain's splits are compared even after the time limit.
+
+    The stored schedule does not say that the search was stopped.
+    """
     conv = {"type": "conv2d", "kernel": [1, 1], "filters": 4}
     block = {
         "version": 1,
@@ -75,7 +78,7 @@ def test_candidates_that_do_not_fit_together_are_measured_alone():
     released = 0
 
     def compare(candidates):
-        """Each needs so much, and stays until it is released; there are ten."""
+        """Raises MemoryError if unreleased candidates add up to more than 10."""
         held.extend(candidates)
         if sum(held) > 10:
             raise MemoryError

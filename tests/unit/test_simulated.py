@@ -1,4 +1,4 @@
-"""Simulated devices: latencies by hand, and how well they predict the paper's."""
+"""Simulated devices: latencies computed by hand, and predictions for the paper's."""
 
 import dataclasses
 import itertools
@@ -21,8 +21,8 @@ from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, SearchOptions, Stage, Strategy, search
 
-# A step of a tile: 2 * 16 * 16 * 8 flops take one of two multiprocessors 1 ms. Each has
-# room for two CTAs. Memory and cache are fast.
+# A step of a tile takes one of two multiprocessors 1 ms for 2 * 16 * 16 * 8 flops. Each
+# multiprocessor has room for two CTAs. Memory and cache are fast.
 _DEVICE = SimulatedDevice(
     single=Arithmetic(8192, ((16, 16),), depth=8, element_bytes=4),
     half=Arithmetic(2 * 8192, ((16, 16),), depth=8, element_bytes=2),
@@ -66,7 +66,7 @@ def _conv(filters, kernel=(1, 1), **attributes):
 
 
 def _alone_ms(operator, *inputs, device=_DEVICE, dtype="float32"):
-    """An operator's latency without its launches."""
+    """An operator's latency without the launch time."""
     problem = _problem([operator], *inputs, dtype=dtype)
     model = SimulatedCostModel(device)
     return model.group_latency(problem, (0,), 1) - device.launch_ms
@@ -75,25 +75,26 @@ def _alone_ms(operator, *inputs, device=_DEVICE, dtype="float32"):
 @pytest.mark.parametrize(
     "height, expected",
     [
-        # 16 channels are two steps, and one before that loads. One or two CTAs, each on
-        # a multiprocessor of its own: 0.5 ms of waiting and 1 ms of work a step.
+        # 16 channels take two steps, and a first step loads. One or two CTAs each have
+        # their own multiprocessor: a step takes 0.5 ms of waiting and 1 ms of work.
         (1, 3 * 1.5),
         (2, 3 * 1.5),
-        # Two on each: one computes while the other waits.
+        # Two CTAs on each: one computes while the other waits.
         (3, 3 * 2.0),
         (4, 3 * 2.0),
-        # A wave of four, and one more.
+        # One wave of four CTAs, and another wave.
         (5, 3 * (2.0 + 1.5)),
         (16, 4 * 3 * 2.0),
     ],
 )
 def test_ctas_run_in_waves(height, expected):
-    # 16 pixels a row: as many tiles as rows.
+    # A row has 16 pixels, so there are as many tiles as rows.
     assert _alone_ms(_conv(16), (1, height, 16, 16)) == pytest.approx(expected)
 
 
 def test_a_part_of_a_tile_or_of_a_step_takes_all_of_it():
-    # 17 filters are two tiles; 3x3 windows of one channel are two steps, as are 16.
+    # 17 filters take two tiles. A 3x3 window of one channel takes two steps, like 16
+    # channels.
     assert _alone_ms(_conv(17), (1, 1, 16, 16)) == pytest.approx(3 * 1.5)
     assert _alone_ms(_conv(33), (1, 1, 16, 16)) == pytest.approx(3 * 2.0)
     assert _alone_ms(_conv(16, (3, 3)), (1, 1, 16, 1)) == pytest.approx(3 * 1.5)
@@ -105,12 +106,14 @@ def test_the_fastest_tile_is_taken():
         device = _changed(single=single, **changes)
         return _alone_ms(_conv(16), (1, 8, 16, 16), device=device)
 
-    # 8 CTAs in two waves, or 4, each alone on its multiprocessor, in two.
+    # Either 8 small CTAs in two waves, or 4 large ones in two, each alone on its
+    # multiprocessor.
     assert taking((16, 16)) == pytest.approx(3 * 2 * 2.0)
     assert taking((32, 16)) == pytest.approx(3 * 2 * 2.5)
     assert taking((32, 16), (16, 16)) == pytest.approx(3 * 2 * 2.0)
-    # Of the cache small tiles read more: (16 + 16) * 8 * 4 bytes a step, 4 ms at 256
-    # bytes a multiprocessor; large ones (32 + 16) * 8 * 4, 6 ms, half as often.
+    # Small tiles read more from the cache: (16 + 16) * 8 * 4 bytes a step, which takes
+    # 4 ms at 256 bytes per ms and multiprocessor. Large tiles read (32 + 16) * 8 * 4
+    # bytes in 6 ms, but half as often.
     slow = {"cache_bytes_per_ms": 512}
     assert taking((16, 16), **slow) == pytest.approx(3 * 2 * 8.0)
     assert taking((32, 16), **slow) == pytest.approx(3 * 2 * 6.5)
@@ -129,7 +132,7 @@ def test_loads_ahead_shorten_the_wait():
 
 
 def test_slow_memory_is_the_limit():
-    # 256 elements in, 256 of weights, 256 out.
+    # 256 elements are read, 256 are weights and 256 are written.
     slow = _changed(bytes_per_ms=100)
     latency = _alone_ms(_conv(16), (1, 1, 16, 16), device=slow)
     assert latency == pytest.approx(3 * 256 * 4 / 100)
@@ -138,9 +141,10 @@ def test_slow_memory_is_the_limit():
 def test_what_computes_little_moves_bytes():
     slow = _changed(bytes_per_ms=1024)
     pool = {"type": "pool", "inputs": [-1], "kernel": [2, 2], "strides": [2, 2]}
-    # 4096 elements in, 1024 out: one CTA, so half of the bandwidth.
+    # 4096 elements are read and 1024 written. One CTA gets half of the bandwidth.
     assert _alone_ms(pool, (1, 16, 16, 16), device=slow) == pytest.approx(5 * 4 * 2)
-    # 1024 out and 1024 in, twice; two CTAs take all of it.
+    # Each of two CTAs moves 1024 elements of each of the three tensors. Together they
+    # take all of the bandwidth.
     add = {"type": "add", "inputs": [-1, -2]}
     shape = (1, 8, 16, 16)
     assert _alone_ms(add, shape, shape, device=slow) == pytest.approx(3 * 2 * 4)
@@ -157,7 +161,7 @@ def test_a_separable_convolution_is_two_kernels():
 
 
 def test_grouped_convolutions_have_tiles_of_their_own():
-    # Four products of 16 x 4 x 4, in one step and the first.
+    # Four products of 16 x 4 x 4 take one step and the first, which loads.
     latency = _alone_ms(_conv(16, groups=4), (1, 1, 16, 16))
     assert latency == pytest.approx(2 * 2.0)
 
@@ -171,11 +175,11 @@ def test_a_concat_takes_nothing():
 
 
 def _branches(count):
-    """Convolutions of one CTA each, all of the same image."""
+    """Convolutions of one CTA each that read the same image."""
     return _problem([_conv(16)] * count, (1, 1, 16, 16))
 
 
-# Alone a branch takes 3 * 1.5 ms; four of them fill the device for 3 * 2 ms.
+# A single branch takes 3 * 1.5 ms; four branches fill the device for 3 * 2 ms.
 @pytest.mark.parametrize(
     "contention, beside", [(0.0, 1.5), (1.0, 4.5), (0.5, math.sqrt(1.5 * 4.5))]
 )
@@ -188,7 +192,7 @@ def test_groups_share_multiprocessors(contention, beside):
 
 
 def test_groups_share_bandwidth():
-    # Each needs 3 * 256 * 4 bytes, and all of the bandwidth for 30.72 ms.
+    # Each branch moves 3 * 256 * 4 bytes: 30.72 ms of all the bandwidth.
     problem = _branches(2)
     stage = Stage.concurrent(problem, problem.all_operators)
     model = SimulatedCostModel(_changed(bytes_per_ms=100))
@@ -208,16 +212,16 @@ def test_a_chain_needs_no_fork():
     problem = Problem.from_json(make_problem(flops=[2 * 64 * 16 * 16] * 4))
     model = SimulatedCostModel(_DEVICE)
     stage = Stage(Strategy.CONCURRENT, ((0, 1, 2),))
-    # 64 pixels: two CTAs on each multiprocessor.
+    # 64 pixels take two CTAs on each multiprocessor.
     assert model.stage_latency(problem, stage) == pytest.approx(3 * (0.25 + 3 * 2.0))
 
 
 def test_a_merge_pays_for_the_padded_kernel():
-    # 1x3 and 3x1 windows of 8 channels in 3x3: 9 steps and the first, of 2 CTAs.
+    # 1x3 and 3x1 windows of 8 channels become 3x3: 9 steps and the first, with 2 CTAs.
     problem = _problem([_conv(16, (1, 3)), _conv(8, (3, 1))], (1, 1, 16, 8))
     latency = SimulatedCostModel(_DEVICE).stage_latency(problem, Stage.merge(0b11))
     assert latency == pytest.approx(0.25 + 10 * 1.5)
-    # It reads its input once: 128 elements, 9 * 8 * 24 weights, 16 * 24 written.
+    # The merge reads its input once: 128 elements, 9 * 8 * 24 weights, 16 * 24 written.
     slow = SimulatedCostModel(_changed(bytes_per_ms=10))
     latency = slow.stage_latency(problem, Stage.merge(0b11))
     assert latency == pytest.approx(0.25 + (128 + 1728 + 384) * 4 / 10)
@@ -239,7 +243,7 @@ def test_larger_batches_take_longer_and_less_an_image(name, dtype):
 
 @pytest.mark.parametrize("name", DEVICES)
 def test_groups_bound_their_stages(name):
-    """As CachedCostModel's bounds assume."""
+    """A stage takes at least as long as each group, as CachedCostModel assumes."""
     operators = [_conv(n, (k, k)) for n in (16, 64, 384) for k in (1, 3, 5)]
     problem = _problem(operators, (1, 17, 17, 192))
     model = SimulatedCostModel(DEVICES[name])
@@ -264,7 +268,7 @@ def test_a_search_uses_concurrency_where_operators_are_small():
 
 
 def _full_size(name, divisor, image):
-    """The network that one of the small forms was made of; see make_network_data.py."""
+    """The full-size network of a small data file; see make_network_data.py."""
     (region,) = Network.read(DATA / f"{name}.json").regions
     operators = [
         {**op, "filters": op["filters"] * divisor}
@@ -276,7 +280,7 @@ def _full_size(name, divisor, image):
     return SearchParts(Network.of(Problem.from_json(engine.problem(block))))
 
 
-# The errors are those in docs/benchmarks.md, with room for the last digit.
+# The errors are those in docs/benchmarks.md, rounded up.
 @pytest.mark.parametrize(
     "name, small, divisor, image, largest_error",
     [
@@ -308,14 +312,17 @@ def test_rank_correlations_by_hand():
     assert rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1.0)
     # 1 - 6 * (0 + 1 + 1) / (3 * 8).
     assert rank_correlation([1, 2, 3], [1, 3, 2]) == pytest.approx(0.5)
-    # Ranks 0, 1.5, 1.5 against 0, 1, 2: covariance 1.5, variances 1.5 and 2.
+    # Ranks 0, 1.5, 1.5 and 0, 1, 2 have a covariance of 1.5 and variances of 1.5 and 2.
     tied = rank_correlation([5, 7, 7], [1, 2, 3])
     assert tied == pytest.approx(1.5 / math.sqrt(1.5 * 2))
     assert math.isnan(rank_correlation([1, 1], [1, 2]))
 
 
 def test_calibration_finds_constants_that_made_the_latencies():
-    """Or others that make the same: five latencies do not tell all four apart."""
+    """The constants that are found give the same latencies as the original ones.
+
+    They may differ from the original ones: five latencies do not determine all four.
+    """
     network = _full_size("squeezenet", 8, 224)
 
     def latencies(device):

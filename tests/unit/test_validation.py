@@ -1,4 +1,4 @@
-"""Arguments of public functions: what is taken, and what is said of the others."""
+"""Arguments of public functions: accepted values, and error messages for others."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""Which of two is faster, beside brute force over distributions that are known."""
+"""Comparisons of two latencies, checked by brute force over known distributions."""
 
 import itertools
 import math
@@ -22,16 +22,19 @@ from ios_tf.cost.verdict import (
 
 @pytest.mark.parametrize("count", range(1, 13))
 def test_intervals_hold_the_median_as_often_as_they_say(count):
-    """All sequences of values below and above the median are equally likely."""
+    """An interval's coverage is at least its confidence, and it is not too wide.
+
+    All sequences of values below and above the median are equally likely.
+    """
     confidence = 0.9
     held = 0
     for signs in itertools.product((-1.0, 1.0), repeat=count):
-        # Values that differ, on the sides of a median of 0 that the signs say.
+        # Distinct values; each sign says on which side of the median, 0, a value is.
         values = [sign * (1 + i / 100) for i, sign in enumerate(signs)]
         low, high = interval_of_median(values, confidence)
         held += low < 0 < high or (low, high) == (0.0, math.inf)
     assert held >= confidence * 2**count
-    # The next shorter interval of order statistics would not do.
+    # The next shorter interval of order statistics would have too little coverage.
     low, high = interval_of_median(list(map(float, range(1, count + 1))), confidence)
     if high < math.inf:
         inner = sum(
@@ -56,15 +59,15 @@ def ratio(estimate, low, high, disturbed):
         ({}, Verdict.NOT_FASTER, False),
         ({1: Ratio.exactly(1.5)}, Verdict.FASTER, True),
         ({1: Ratio.exactly(1.005)}, Verdict.NOT_FASTER, False),
-        # On a calm machine what the interval does not tell makes no difference.
+        # On a calm machine, the interval's uncertainty does not change the verdict.
         ({1: ratio(1.02, 0.99, 1.04, 0)}, Verdict.FASTER, True),
-        # On a busy one it does.
+        # On a busy machine it does.
         ({1: ratio(1.3, 1.1, 1.4, 20)}, Verdict.FASTER, True),
         ({1: ratio(1.3, 0.9, 1.4, 20)}, Verdict.UNDECIDED, True),
         ({1: ratio(0.9, 0.8, 1.4, 20)}, Verdict.UNDECIDED, False),
         ({1: ratio(0.9, 0.8, 0.95, 20)}, Verdict.NOT_FASTER, False),
         ({1: Ratio(1.5, 0.0, math.inf, 3, 3)}, Verdict.UNDECIDED, True),
-        # One batch size that loses is enough, whatever the others gain.
+        # A single batch size that is slower suffices, however much the others gain.
         (
             {1: ratio(3.0, 2.9, 3.1, 20), 8: ratio(0.9, 0.8, 0.95, 20)},
             Verdict.NOT_FASTER,
@@ -88,7 +91,7 @@ def test_sizes_that_lose():
 
 
 def calls(ms, cpu_ms, loads, rng):
-    """Samples of work beside processes that take a share of its time."""
+    """Samples of work that shares its time with other processes."""
     return [
         Sample(
             ms * load * rng.uniform(0.95, 1.05),
@@ -103,7 +106,7 @@ def test_undisturbed_pairs_are_compared_by_wall_time():
     rng = random.Random(0)
     loads = [1.0] * 15 + [6.0] * 10
     rng.shuffle(loads)
-    # Of twice the processor time, but on more cores.
+    # The second takes more processor time, but runs on more cores.
     found = ratio_of(calls(3.0, 3.0, loads, rng), calls(2.0, 4.0, loads, rng))
     assert not found.by_processor_time
     assert (found.pairs, found.disturbed) == (25, 10)
@@ -112,7 +115,10 @@ def test_undisturbed_pairs_are_compared_by_wall_time():
 
 
 def test_disturbed_pairs_are_compared_by_processor_time():
-    """Wall times tell the contrary: who sleeps more gets its cores back sooner."""
+    """Processor times decide although the wall times say the opposite.
+
+    A process that sleeps more gets its cores back sooner.
+    """
     rng = random.Random(0)
     first = calls(60.0, 100.0, [rng.uniform(2, 3) for _ in range(20)], rng)
     second = calls(35.0, 62.5, [rng.uniform(5, 6) for _ in range(20)], rng)
@@ -123,7 +129,7 @@ def test_disturbed_pairs_are_compared_by_processor_time():
     assert found.by_processor_time and found.disturbed == 20
     assert abs(found.estimate - 1.6) < 0.1
     assert judge({1: found}) is Verdict.FASTER
-    # Of a GPU's work the processor knows nothing.
+    # Processor time does not include a GPU's work.
     assert not ratio_of(first, second, on_cpu=False).by_processor_time
 
 
@@ -135,7 +141,7 @@ def test_latencies_are_of_the_undisturbed_samples():
     one = Latency.of([Sample(1.0), Sample(1.2, True), *[Sample(30.0, True)] * 3])
     assert one.disturbed and one.median_ms == 1.2  # the lower quartile
     assert Latency.of([Sample(5.0, True)]) == Latency(5.0, math.inf, 1, True)
-    # One of two that do not agree was disturbed, though nothing told.
+    # Two samples that disagree mean a disturbance, even if no counter shows it.
     assert Latency.of([Sample(1.0), Sample(1.5), Sample(9.0, True)]).disturbed
     assert not Latency.of([Sample(1.0), Sample(1.5), Sample(2.0)]).disturbed
 

@@ -1,4 +1,4 @@
-"""Winograd's convolutions: against the definition in float64, NaN and infinity too."""
+"""Winograd convolutions compared with the definition in float64, NaN included."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from convolution_cases import (
 from ios_tf.native import engine
 
 ALGORITHMS = ("winograd_2x2", "winograd_4x4")
-# Of float32, relative to the largest value.
+# For float32, relative to the largest value.
 TOLERANCE = {"direct": 2e-6, "winograd_2x2": 3e-6, "winograd_4x4": 5e-6}
 
 
@@ -126,7 +126,10 @@ def test_other_activations_are_those_of_direct_convolutions(algorithm, activatio
 @pytest.mark.parametrize("activation", ["none", "relu", "relu6", "swish"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
 def test_what_is_not_finite_stays_where_it_is(algorithm, activation, value):
-    """A transform would spread it over its tile."""
+    """NaN, infinity and huge values affect only the outputs whose window has them.
+
+    A transform would spread such a value over its tile.
+    """
     rng = np.random.default_rng(3)
     block = conv_block((2, 13, 10, 18), 35, bias=True, activation=activation)
     weights = random_weights(block, rng)
@@ -150,7 +153,7 @@ def test_all_images_that_are_not_numbers():
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_tensors_that_are_slices_of_others(algorithm):
-    """Convolutions write into a concat, and read a part of it."""
+    """A convolution may write into a part of a concat and read a part of it."""
     rng = np.random.default_rng(5)
     conv = conv_block((1, 15, 12, 20), 24, bias=True)["operators"][0]
     block = between_slices({**conv, "activation": "relu"}, (1, 15, 12, 20))
@@ -165,7 +168,7 @@ def test_merged_convolutions_keep_what_their_parts_have(algorithm):
     conv = conv_block((2, 10, 10, 16), 24, bias=True)["operators"][0]
     block, schedule = merged_pair(conv, (2, 10, 10, 16), algorithm)
     for a, b in beside_sequential(block, schedule, rng):
-        assert not np.array_equal(a, b)  # it was not computed directly
+        assert not np.array_equal(a, b)  # not computed directly
         np.testing.assert_allclose(a, b, atol=5e-5 * np.abs(b).max())
 
 
@@ -201,7 +204,7 @@ def test_algorithms_that_do_not_fit(algorithms, message):
     "shape", [(0, 8, 8, 8), (1, 0, 8, 8), (1, 8, 0, 8), (2, 2, 5, 8), (1, 5, 1, 8)]
 )
 def test_images_with_few_cells_or_none(algorithm, padding, shape):
-    """As the direct convolution: values, no cells, or the same error."""
+    """The result is that of the direct convolution: values, no cells, or an error."""
 
     def result(of):
         try:

@@ -1,4 +1,4 @@
-"""The error of each output of a convolution is bounded by what its window contains."""
+"""An output's error is bounded by the values in its own window."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,8 @@ from instruction_sets import run_with
 from ios_tf.native import engine
 
 # In units of 2**-24 * the largest magnitude in the window * the sum of the filter's
-# magnitudes; a direct convolution's bound is the number of products. The guide
-# states 64 times that bound, this is far less.
+# magnitudes. The bound of a direct convolution is the number of products. The guide
+# states 64 times that bound, which is far more than this factor.
 FACTOR = 24
 
 WINDOWS = [
@@ -41,7 +41,7 @@ def images(shape, rng):
 
 def window_bound(x, filters, cells):
     """The largest magnitude in each output's window, times the sum of its filter's.
-    Cells at which a filter is zero are not in its window."""
+    A window excludes the cells at which its filter is zero."""
     largest = np.abs(x.astype(np.float64)).max(-1)
     largest = np.pad(largest, ((0, 0), *((c, c) for c in cells)))
     windows = np.lib.stride_tricks.sliding_window_view(
@@ -57,14 +57,14 @@ def window_bound(x, filters, cells):
 
 
 def check(algorithm, x, weights, block):
-    """`block` has one convolution that pads with SAME, with or without bias."""
+    """Asserts the bound for a block of one SAME convolution, with or without bias."""
     cells = [size // 2 for size in weights[0].shape[:2]]
     (found,) = run(block, algorithm, weights, [x])
     exact = by_definition(x, weights[0], None, [(c, c) for c in cells], None)
     bound = window_bound(x, weights[0], cells)
     bias = weights[1] if len(weights) > 1 else np.float32(0)
     error = np.abs(found.astype(np.float64) - (exact + bias))
-    rounded = 2.0**-24 * (np.abs(exact) + np.abs(bias))  # when the bias is added
+    rounded = 2.0**-24 * (np.abs(exact) + np.abs(bias))  # from adding the bias
     assert (error <= FACTOR * 2.0**-24 * bound + rounded).all()
     nothing = bound == 0
     assert (found[nothing] == np.broadcast_to(bias, found.shape)[nothing]).all()
@@ -82,7 +82,7 @@ def test_errors_are_those_of_the_window(algorithm, kernel, channels):
         check(algorithm, x.astype(np.float32), weights, block)
         for x in images(shape, rng)
     ]
-    assert any(empty)  # windows of zeros were among them
+    assert any(empty)  # some windows contain only zeros
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_errors_are_those_of_the_window(algorithm, kernel, channels):
     ],
 )
 def test_errors_relative_to_the_largest_value(algorithm, kernel, limit):
-    """The guide's table: of normal numbers with 512 channels."""
+    """The errors are within the guide's table: normal numbers and 512 channels."""
     rng = np.random.default_rng(5)
     shape = (1, 14, 15, 512)
     block = conv_block(shape, 32, kernel=list(kernel))
@@ -111,7 +111,7 @@ def test_errors_relative_to_the_largest_value(algorithm, kernel, limit):
 @pytest.mark.parametrize(
     "factors",
     [
-        [[[1, 1, 1], [1, 1, 0], [0, 0, 0]]],  # of a PixelCNN: nothing from below
+        [[[1, 1, 1], [1, 1, 0], [0, 0, 0]]],  # a PixelCNN's: sees nothing below
         [  # 1x3, 3x1 and 1x1, merged
             [[0, 0, 0], [1, 1, 1], [0, 0, 0]],
             [[0, 1, 0], [0, 1, 0], [0, 1, 0]],
@@ -139,7 +139,7 @@ def test_cells_at_which_a_filter_is_zero_are_outside(algorithm, factors):
 def test_tiles_computed_by_the_definition_have_all_that_follows(
     algorithm, shape, padding
 ):
-    """Bias, residual and activation, at the borders and in the second image, too."""
+    """Bias, residual and activation are applied at borders and in every image too."""
     rng = np.random.default_rng(2)
     for activation in ("none", "relu", "relu6", "elu"):
         attributes = {"padding": padding, "bias": True, "activation": activation}
@@ -155,10 +155,13 @@ def test_tiles_computed_by_the_definition_have_all_that_follows(
 
 @pytest.mark.parametrize(("algorithm", "kernel"), WINDOWS[:-1])
 def test_all_tiles_of_ordinary_images_are_transformed(algorithm, kernel):
-    """Those at the borders, too. Two more filters that have no cell in common have all
-    tiles computed by the definition, which makes other rounding errors."""
+    """Every tile is transformed, at the borders too.
+
+    Two more filters without a common cell force all tiles to be computed by the
+    definition, which rounds differently.
+    """
     rng = np.random.default_rng(3)
-    for side in (1, 7, 8, 17, 30):  # a last tile has one output, or more
+    for side in (1, 7, 8, 17, 30):  # the last tile has one output or more
         shape = (1, side, side, 64)
         x = np.maximum(rng.normal(size=shape), 0).astype(np.float32)
         block = conv_block(shape, 64, kernel=list(kernel))
@@ -174,7 +177,7 @@ def test_all_tiles_of_ordinary_images_are_transformed(algorithm, kernel):
 CONV = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 16}
 POINTWISE = {"type": "conv2d", "kernel": [1, 1], "filters": 16}
 DEPTHWISE = {**CONV, "groups": 16}
-# Operators, how far they see, and what an algorithm computes.
+# Operators, their reach in pixels, and the algorithms of the schedule.
 LOCAL = {
     "conv2d": ([CONV], 1, {}),
     "gemm": ([POINTWISE], 0, {"gemm": [0]}),

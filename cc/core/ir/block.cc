@@ -133,7 +133,7 @@ PartOfBlock TakePart(const Block& block, const std::vector<Shape>& shapes,
   PartOfBlock part;
   part.block.name = block.name;
   part.block.dtype = block.dtype;
-  std::map<int, int> known;  // from the block's references to the part's
+  std::map<int, int> known;  // maps the block's references to the part's
   for (int i : operators) {
     Operator op = block.operators[i];
     for (int& ref : op.inputs) {
@@ -148,7 +148,8 @@ PartOfBlock TakePart(const Block& block, const std::vector<Shape>& shapes,
     known[i] = part.block.operators.size();
     part.block.operators.push_back(std::move(op));
   }
-  std::vector<bool> read(block.operators.size());  // outside of the part
+  // Whether an operator's output is read outside of the part.
+  std::vector<bool> read(block.operators.size());
   for (int out : block.outputs) read[out] = true;
   std::vector<bool> members(block.operators.size());
   for (int i : operators) members[i] = true;

@@ -120,7 +120,7 @@ struct Padding {
 enum class PoolKind { kMax, kAvg, kSum };
 
 // The algorithm of a convolution or a MatMul.
-//   kDirect: the one of the device's library.
+//   kDirect: the default, usually an algorithm of the device's library.
 //   kWinograd2, kWinograd4: Winograd's minimal filtering (Lavin and Gray, "Fast
 //     Algorithms for Convolutional Neural Networks", 2016). Output tiles have 2
 //     or 4 cells in each dimension in which the window has more than one cell.
@@ -139,8 +139,8 @@ enum class PadMode { kConstant, kReflect, kSymmetric };
 
 enum class Interpolation { kNearest, kBilinear };
 
-// The position in the original of cell i of a resized image. For `scale`, see
-// ResizeScale.
+// Maps cell i of a resized image to a position in the original image. For
+// `scale`, see ResizeScale.
 //   kAsymmetric: at i * scale.
 //   kHalfPixel: the cell's center is at (i + 0.5) * scale.
 //   kAlignCorners: at i * scale; the outermost cells of both images coincide.
@@ -170,8 +170,8 @@ struct Operator {
   // For Conv2DTranspose, these describe the forward convolution (output to
   // input), and the padding is cut off the output. With SAME, the output is
   // `strides` times as large as the input. With VALID, it holds all windows in
-  // full. With `size_from_last_input`, it takes the size of the last input,
-  // from which the forward convolution must give the size of the first input.
+  // full. With `size_from_last_input`, it has the size of the last input. The
+  // forward convolution must then map this size to the size of the first input.
   std::array<int64_t, 2> kernel = {
       1, 1};  // Conv2D SepConv Pool MatMul, transposed
   std::array<int64_t, 2> strides = {1, 1};    // Conv2D SepConv Pool, transposed
@@ -198,7 +198,7 @@ struct Operator {
   Coordinates coordinates = Coordinates::kAsymmetric;     // Resize
   // Resize: the output's height and width. They are output_size or, if that is
   // 0, `factors` times the input's size. With `size_from_last_input`, they are
-  // `factors` times the size of the last input, which is read for nothing else.
+  // `factors` times the size of the last input, whose values are not read.
   // Conv2DTranspose uses only `size_from_last_input`.
   std::array<int64_t, 2> output_size = {0, 0};
   std::array<int64_t, 2> factors = {1, 1};
@@ -225,11 +225,11 @@ struct Block {
   DataType dtype = DataType::kFloat32;  // of every tensor
   std::vector<Shape> inputs;
   std::vector<Operator> operators;  // in a topological order
-  std::vector<int> outputs;         // operators read outside of the block
+  std::vector<int> outputs;         // operators whose result leaves the block
 };
 
-// The leading dimension of the inputs, except those that broadcast over it; 1
-// if there are no inputs.
+// The number of images: the leading dimension of the inputs, apart from inputs
+// that broadcast over it. 1 if there are no inputs.
 int64_t BatchSize(const std::vector<Shape>& inputs);
 inline int64_t BatchSize(const Block& block) { return BatchSize(block.inputs); }
 

@@ -83,7 +83,7 @@ TEST(TransposedConvolutionsUndoTheShapesOfConvolutions) {
   const Shape input = {2, 5, 6, 4};
   EXPECT((shape_of(input) == Shape{2, 10, 12, 8}));
   // SAME would add one cell after a convolution's input. The transposed
-  // convolution cuts it off.
+  // convolution cuts this cell off its output.
   EXPECT((TransposedPadding(op, input, {2, 10, 12, 8}) ==
           std::array<int64_t, 4>{0, 1, 0, 1}));
   op.padding.type = PaddingType::kValid;
@@ -92,8 +92,9 @@ TEST(TransposedConvolutionsUndoTheShapesOfConvolutions) {
   EXPECT((shape_of(input) == Shape{2, 11, 11, 8}));
   op.padding.bottom = -2;  // as much as a stride
   EXPECT(!Validate(MakeBlock({op}, {0}, input)).ok());
-  // With `like`, a SAME convolution must map the last input to the first. A
-  // height of 9 or 10 gives 5, a height of 11 does not.
+  // With `size_from_last_input`, a SAME convolution must map the size of the
+  // last input to that of the first. A height of 9 or 10 gives 5, a height of
+  // 11 does not.
   op.padding = Padding();
   op.padding.type = PaddingType::kSame;
   op.size_from_last_input = true;

@@ -9,9 +9,10 @@
 namespace ios {
 namespace {
 
-// With fewer channels or filters, Winograd's transforms take more time than
-// they save. With fewer pixels, a convolution by matrix product spends more on
-// reading than on computing.
+// The least number of channels and filters for Winograd's algorithm, and of
+// pixels for the other algorithms. With fewer channels or filters, Winograd's
+// transforms take more time than they save. With fewer pixels, a convolution by
+// matrix product spends more on reading than on computing.
 constexpr int64_t kFewestPixels = 8;
 
 bool IsWorthTrying(const Operator& op, Algorithm algorithm, const Shape& input,

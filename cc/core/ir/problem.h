@@ -11,13 +11,14 @@
 
 namespace ios {
 
-// The CPU algorithms that are worth measuring besides kDirect, by operator.
+// For each operator, the CPU algorithms that are worth measuring besides
+// kDirect.
 std::vector<std::vector<Algorithm>> AlgorithmsOf(
     const Block& block, const std::vector<Shape>& shapes);
 
 // A JSON object with these members:
 //   "version", "signature", "block";
-//   "shapes", "flops", "weight_shapes": by operator;
+//   "shapes", "flops", "weight_shapes": one entry per operator;
 //   "merge_classes": groups of operators that may merge (see MergeClasses);
 //   "algorithms": see AlgorithmsOf;
 //   "operator_keys": a string per operator, which is equal for equal work

@@ -19,8 +19,9 @@ struct Readers {
     for (int out : block.outputs) outside[out] = true;
   }
 
-  // The only reader of operator `ref`'s output. Returns -1 if there are other
-  // reads, also by the same operator or from outside, or if `ref` is an input.
+  // The only reader of operator `ref`'s output. Returns -1 unless the block
+  // reads the output exactly once. Also returns -1 if it is an output of the
+  // block, or if `ref` is an input.
   int Only(int ref) const {
     const bool one = ref >= 0 && !outside[ref] && operators[ref].size() == 1;
     return one ? operators[ref][0] : -1;

@@ -115,8 +115,8 @@ Status CheckStage(const Block& block, const Stage& stage,
   return status;
 }
 
-// Checks the stage's operators and records its number for them in `stage_of`.
-// No operator may have a stage already.
+// Sets the entries of the stage's operators in `stage_of` to `number`. Returns
+// an error if an operator does not exist or already has a stage.
 Status CheckMembers(const Stage& stage, int number,
                     std::vector<int>* stage_of) {
   const int n = stage_of->size();
@@ -177,7 +177,7 @@ Schedule GreedySchedule(const Block& block) {
       if (ref >= 0) stage = std::max(stage, stage_of[ref] + 1);
     }
     if (stage == schedule.stages.size()) schedule.stages.emplace_back();
-    // Operators that are ready together are not connected.
+    // No edge connects operators of the same stage, so each is a group.
     schedule.stages[stage].groups.push_back(
         {static_cast<int>(stage_of.size())});
     stage_of.push_back(stage);
@@ -199,7 +199,7 @@ std::vector<std::vector<int>> ConnectedComponents(
     }
   }
   std::vector<std::vector<int>> components;
-  std::map<int, int> number;  // component number, by root
+  std::map<int, int> number;  // component number, keyed by root
   for (int i : operators) {
     const auto [it, is_new] = number.try_emplace(root(i), components.size());
     if (is_new) components.emplace_back();

@@ -16,7 +16,7 @@ namespace ios {
 
 enum class Strategy {
   kConcurrent,  // groups run at the same time, on lanes
-  kMerge,       // operators become one
+  kMerge,       // operators become one convolution
   kSplit,       // micro-batches run at the same time, on lanes
 };
 
@@ -36,16 +36,16 @@ struct Stage {
 
 struct Schedule {
   std::vector<Stage> stages;
-  // By operator, for operators that are not computed by kDirect.
+  // Keyed by operator. Operators that are not listed use kDirect.
   std::map<int, Algorithm> algorithms = {};
 };
 
-// Schedules of one block, by batch size.
+// Schedules of one block, keyed by batch size.
 using BatchSchedules = std::map<int64_t, Schedule>;
 
-// The entry of a map by batch size that a batch of size `batch` uses: the
-// nearest size by ratio, and the smaller size if two are equally near. Returns
-// end() if the map is empty.
+// Returns the entry that a batch of size `batch` uses, from a map with batch
+// sizes as keys. It is the entry with the nearest size by ratio, or with the
+// smaller size if two are equally near. Returns end() if the map is empty.
 template <typename ByBatch>
 typename ByBatch::const_iterator NearestBatch(const ByBatch& sizes,
                                               int64_t batch) {
@@ -72,7 +72,7 @@ Schedule GreedySchedule(const Block& block);
 std::vector<std::vector<int>> ConnectedComponents(
     const Block& block, const std::vector<int>& operators);
 
-// The block with the schedule's algorithms set in its operators.
+// Returns the block with the schedule's algorithms stored in its operators.
 Block WithAlgorithms(Block block, const Schedule& schedule);
 
 // Checks that every operator occurs exactly once, no edge leads to an earlier
@@ -81,8 +81,8 @@ Block WithAlgorithms(Block block, const Schedule& schedule);
 // compute their operators.
 Status Validate(const Schedule& schedule, const Block& block);
 
-// Makes the checks within stages only. The stages need not cover the block or
-// come after the stages of their inputs.
+// Checks the stages, but not their order. They need not cover the block, and a
+// stage may come before the stages of its inputs.
 Status ValidateStages(const std::vector<Stage>& stages, const Block& block);
 
 std::string ToJson(const Schedule& schedule);

@@ -7,8 +7,8 @@
 namespace ios {
 namespace {
 
-// Returns whether `op` can take an activation. Its type must write any slice as
-// fast as a dense tensor on every device.
+// Returns whether `op` can take an activation. These are the types of operators
+// that write any slice as fast as a dense tensor on every device.
 bool TakesActivation(const Operator& op) {
   return (op.type == OperatorType::kAdd || op.type == OperatorType::kScale ||
           op.type == OperatorType::kBinary) &&

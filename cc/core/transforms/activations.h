@@ -1,5 +1,6 @@
-// Moves activations across concats and sums, to operators that write the inputs
-// or read the result. These operators apply the activation in the same pass.
+// Moves the activation of a concat to the operators that write its inputs, and
+// the activation of a sum to the operator that reads it. These operators apply
+// the activation in the same pass.
 #ifndef IOS_TF_CC_CORE_TRANSFORMS_ACTIVATIONS_H_
 #define IOS_TF_CC_CORE_TRANSFORMS_ACTIVATIONS_H_
 
@@ -13,17 +14,18 @@ namespace ios {
 using OperatorPredicate = std::function<bool(const Operator&)>;
 
 // Replaces the activation of a concat by a concat of activations, as in
-// NASNet's cells. The concat must have no other reader, and `is_wanted` selects
-// the activations. Sums, scales and binary operators that only the concat reads
-// apply the activation themselves; at most one input may be of another kind.
-// The former concat activates this input or, if there is none, joins all inputs
-// but the last. The former activation then joins everything.
+// NASNet's cells. `is_wanted` selects the activations. The activation must be
+// the only reader of the concat. Sums, scales and binary operators that only
+// the concat reads apply the activation themselves. At most one other input is
+// allowed; the operator that was the concat then activates this input. If there
+// is no such input, that operator joins all inputs but the last. The operator
+// that was the activation joins everything.
 void ActivateBeforeConcats(const OperatorPredicate& is_wanted, Block* block);
 
 // The operator that adds up the terms of `sum` while it reads them, or -1. It
 // is the sum's only reader, because several readers would repeat the addition.
 // It reads the sum as its first input and satisfies `takes_terms`. No term may
-// be a concat, which may itself be left in pieces.
+// be a concat, because a concat may itself be left in pieces.
 int ReaderOfTerms(const Block& block, const Readers& readers,
                   const OperatorPredicate& takes_terms, int sum);
 

@@ -12,7 +12,7 @@ struct Source {
 };
 
 // The source of each element of a padded dimension. If the dimension is
-// `summed` over, the two copies of a duplicated element add up to it.
+// `summed` over, each of the two copies of an element has the factor 1/2.
 std::vector<Source> ElementsOf(const ChannelRanges& ranges, int64_t size,
                                bool summed) {
   std::vector<Source> sources;

@@ -1,5 +1,5 @@
-// Ranges of channels with padding, and the padding of the weights that read or
-// write them.
+// Ranges of channels with padding, and the padding of the weights of operators
+// that read or write these channels.
 #ifndef IOS_TF_CC_CORE_TRANSFORMS_CHANNEL_RANGES_H_
 #define IOS_TF_CC_CORE_TRANSFORMS_CHANNEL_RANGES_H_
 
@@ -56,14 +56,15 @@ inline bool operator<(const WeightPadding& a, const WeightPadding& b) {
   return std::tie(a.read, a.made) < std::tie(b.read, b.made);
 }
 
-// The ranges of the weight dimension that belongs to a tensor with `channels`.
+// The ranges of the weight dimension for a tensor with the ranges `channels`;
+// empty if no channels are added.
 ChannelRanges OfWeight(const ChannelRanges& channels);
 
 Shape PaddedShape(const Shape& weight, const WeightPadding& padding);
 
-// The elements of a weight of `shape`, padded. Weights of duplicated input
-// channels are halved. This is exact unless the half is subnormal in the type
-// that it is rounded to.
+// Returns a padded copy of `weight`, which has the shape `shape`. Weights of
+// duplicated input channels are halved. This is exact unless the half is
+// subnormal in the type that it is rounded to.
 std::vector<float> PadWeight(const float* weight, const Shape& shape,
                              const WeightPadding& padding);
 

@@ -9,12 +9,12 @@
 
 namespace ios {
 
-// Swaps an average pool and the 1x1 convolution to fewer channels that is its
-// only reader, as in the modules of Inception. The result is the same because
-// an average of sums is the sum of averages, and padded cells never count in an
-// average. The pool then has fewer channels to average. It also gets the
-// convolution's activation; in other blocks, pools have no activation. Returns
-// the pairs {new index of the convolution, its old index}.
+// Swaps an average pool with its only reader, if this is a 1x1 convolution to
+// fewer channels, as in the modules of Inception. The result is the same
+// because an average of sums is the sum of averages, and padded cells never
+// count in an average. The pool then has fewer channels to average. It also
+// gets the convolution's activation; in other blocks, pools have no activation.
+// Returns the pairs {new index of the convolution, its old index}.
 std::vector<std::pair<int, int>> PoolAfterConvolutions(
     const std::vector<Shape>& shapes, Block* block);
 

@@ -52,7 +52,8 @@ Status PlaceKernels(const Block& block, MergePlan* plan) {
     part.row = (kernel[0] - 1) / 2 - (op.kernel[0] - 1) / 2;
     part.column = (kernel[1] - 1) / 2 - (op.kernel[1] - 1) / 2;
     // With dilation d, SAME pads (d * (k - 1)) / 2 cells before the input. The
-    // kernels' taps align only if two pads differ by a multiple of d.
+    // taps of the part's kernel and of the merged kernel align only if their
+    // pads differ by a multiple of d.
     for (int d = 0; d < 2; ++d) {
       const int64_t dilation = op.dilations[d];
       const int64_t difference =
@@ -109,8 +110,8 @@ StatusOr<MergePlan> PlanMerge(const Block& block, const std::vector<int>& ops) {
     }
     if (i > 0) merged.name += "+" + op.name;
   }
-  // Checks the sums and products of the parts' sizes. A merged window is mostly
-  // zeros if the parts' windows differ a lot.
+  // The merged convolution must be within limits. Its window is mostly zeros if
+  // the parts' windows differ a lot.
   if (plan.merged.filters > kMaxDimension ||
       SaturatingProduct({plan.merged.kernel[0], plan.merged.kernel[1]}) >
           kMaxMergedCells) {
@@ -192,7 +193,8 @@ StatusOr<Lowered> LowerMerges(const Block& original, const Schedule& schedule) {
   lowered.block.name = block.name;
   lowered.block.dtype = block.dtype;
   lowered.block.inputs = block.inputs;
-  // Stages are in a topological order, so appending operators keeps one.
+  // The stages are in a topological order. Operators are appended in the order
+  // of the stages, so they are in a topological order, too.
   std::vector<int> new_index(block.operators.size(), -1);
   const auto translate = [&](Operator* op) {
     for (int& ref : op->inputs) {

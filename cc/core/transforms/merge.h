@@ -12,8 +12,8 @@
 
 namespace ios {
 
-// The convolution that several operators become, and the position of each part
-// in its channels and in its kernel.
+// The convolution that replaces several operators (its parts), and the position
+// of each part in its channels and in its kernel.
 struct MergePlan {
   Operator merged;
   struct Part {

@@ -77,8 +77,8 @@ class ChannelPadder {
   const ChannelPadding& padding_;
   const Readers readers_;
   std::vector<std::vector<int>> input_readers_;
-  // By operator, whether channels may be added anywhere in its output, because
-  // all readers support that.
+  // For each operator, whether channels may be added anywhere in its output,
+  // because all readers support that.
   std::vector<bool> free_;
   std::vector<ChannelRanges> input_ranges_, ranges_;  // of the padded tensors
   PaddedBlock result_;
@@ -90,8 +90,8 @@ ChannelRange ChannelPadder::Range(int64_t channels) const {
   return {channels, padded <= 2 * channels ? padded : channels};
 }
 
-// Returns whether each output channel depends only on the channels at the same
-// place in the operator's sources.
+// Returns whether each output channel depends only on the corresponding channel
+// of each source of the operator (see SourcesOf).
 bool ChannelPadder::IsByChannel(int i) const {
   const Operator& op = block_.operators[i];
   switch (op.type) {
@@ -134,7 +134,8 @@ bool ChannelPadder::ReadsAnyRanges(int i, int ref) const {
   if (op.type == OperatorType::kConcat) return free_[i];
   const bool sums = SumsChannels(op);
   if (!sums && (!IsByChannel(i) || !free_[i])) return false;
-  // With two sources, both would need the same ranges.
+  // A residual would need the ranges of the output. Two sources would need the
+  // same ranges.
   if (sums) return !op.residual || op.inputs.back() != ref;
   return SourcesOf(i).size() == 1;
 }
@@ -150,7 +151,7 @@ bool ChannelPadder::MayPad(int ref) const {
          });
 }
 
-// The output ranges of operator `i`, which sums over channels.
+// The ranges of the output of operator `i`, which sums over its input channels.
 ChannelRanges ChannelPadder::RangesToMake(int i) const {
   const Operator& op = block_.operators[i];
   const int64_t channels = shapes_[i].back();
@@ -190,8 +191,9 @@ ChannelRanges ChannelPadder::BetweenCuts(int i) const {
   return ranges;
 }
 
-// Adjusts a slice to its padded input. The slice takes a whole padded range, or
-// original channels. Returns whether the slice's output is padded.
+// Adjusts a slice to its padded input. The slice then takes either a whole
+// range with its added channels, or only original channels. Returns whether the
+// slice's output is padded.
 bool ChannelPadder::PadSlice(int i, Operator* op) {
   const ChannelRanges& source = Ranges(op->inputs[0]);
   // The end of the range, in original channels and in padded channels.
@@ -268,14 +270,15 @@ bool ChannelPadder::PadConcat(int i) {
   return true;
 }
 
-// Adds an operator, preceded by slices of inputs that it cannot read padded.
+// Adds an operator to the result. Before it, adds a slice of each input that
+// the operator cannot read with padding.
 void ChannelPadder::Emit(Operator op, bool padded) {
   Block& block = result_.block;
   const auto now = [&](int ref) {
     return ref < 0 ? ref : result_.operators[ref].back();
   };
   std::vector<int> indices;
-  std::map<int, int> slices;  // by the tensor that they slice
+  std::map<int, int> slices;  // keyed by the sliced tensor
   const auto slice_of = [&](int ref) {
     const auto [known, is_new] = slices.try_emplace(ref);
     if (is_new) {

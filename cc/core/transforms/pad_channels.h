@@ -16,10 +16,12 @@ namespace ios {
 
 struct PaddedBlock {
   Block block;
-  // By operator of the original block, the operators of `block` that replace
-  // it: the slices that it reads, if any, and then the operator itself.
+  // operators[i] has the operators of `block` that replace operator i of the
+  // original block: the slices that it reads, if any, and then the operator
+  // itself.
   std::vector<std::vector<int>> operators;
-  // By operator of `block`; each in the order of WeightShapes().
+  // weights[i] has the padding of the weights of operator i of `block`, in the
+  // order of WeightShapes().
   std::vector<std::vector<WeightPadding>> weights;
 
   // Translates stages of the original block to operators of `block`.

@@ -74,8 +74,8 @@ bool Close(float a, float b) {
   return std::abs(a - b) < 1e-4f * std::max(1.0f, std::abs(b));
 }
 
-// Pads the block to multiples of 8 and compares the outputs of both on an input
-// that contains the values `odd`.
+// Pads the block to multiples of 8. Compares the outputs of the block and of
+// the padded block on an input that contains the values `odd`.
 PaddedBlock Padded(const Block& block, const std::vector<float>& odd = {}) {
   const std::vector<Shape> shapes = *InferShapes(block);
   PaddedBlock padded = PadChannels(block, shapes, {8});
@@ -248,8 +248,8 @@ TEST(ConcatsArePaddedPartByPart) {
 }
 
 TEST(ConcatsThatOthersReadAreNot) {
-  // The concat is an output, or a sum or a softmax reads it. Then its parts are
-  // not padded either.
+  // The parts of a concat are not padded if the concat is an output, or if a
+  // sum or a softmax reads it.
   const Operator concat = Join(OperatorType::kConcat, {0, 1});
   const std::vector<Operator> parts = {Conv(-1, 42, 1), Conv(-1, 9, 3), concat};
   std::vector<Block> blocks(3, MakeBlock(parts, {2}));

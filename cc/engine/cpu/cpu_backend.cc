@@ -48,7 +48,8 @@ const char* InstructionSetName() {
     case InstructionSet::kBaseline:
       break;
   }
-  // Our kernels have one baseline; oneDNN distinguishes further sets.
+  // oneDNN has several instruction sets for processors on which our kernels use
+  // their baseline.
   const int isa = static_cast<int>(dnnl::get_effective_cpu_isa());
   return (isa & dnnl_cpu_isa_avx) == dnnl_cpu_isa_avx ? "AVX" : "SSE4.1";
 }

@@ -11,8 +11,9 @@
 namespace ios::cpu {
 namespace {
 
-// The longest time that exit() waits for calls of other threads. It waits less
-// if it is called inside a call, because the other calls may wait for that one.
+// The longest time that exit() waits for calls of other threads. The wait is
+// shorter if the thread of exit() is itself inside a call, because the other
+// calls may wait for that call.
 constexpr std::chrono::seconds kLongest(20), kLongestInsideCall(1);
 
 struct Calls {

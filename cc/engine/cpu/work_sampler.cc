@@ -10,7 +10,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A sample that has taken longer starts no further run.
+// A sample starts no further run after this time.
 constexpr double kEnoughMs = 20, kEnoughOfPieceMs = 0.5;
 // The target length of a piece: time slices of other processes are some
 // milliseconds long.

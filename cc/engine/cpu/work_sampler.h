@@ -1,4 +1,4 @@
-// Measures the latency of work on the CPU, also beside other processes.
+// Measures the latency of work on the CPU, even while other processes use it.
 #ifndef IOS_TF_CC_ENGINE_CPU_WORK_SAMPLER_H_
 #define IOS_TF_CC_ENGINE_CPU_WORK_SAMPLER_H_
 

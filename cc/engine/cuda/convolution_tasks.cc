@@ -18,7 +18,8 @@ struct Weighted {
   std::shared_ptr<const Convolution> convolution;
   std::shared_ptr<const void> filter, bias;
 
-  // The filter is the operator's weight `index`, the bias the next weight.
+  // The filter is the operator's weight `index`, and the bias is the next
+  // weight.
   Status Create(Device* device, const TaskSpec& spec, size_t index,
                 const ConvolutionSpec& what) {
     IOS_ASSIGN_OR_RETURN(

@@ -34,8 +34,9 @@ class CudaParameter : public Parameter {
   // copy. Safe to call from many threads at once.
   StatusOr<std::shared_ptr<const void>> Packed(Layout layout, DataType dtype);
 
-  // Keeps an object, such as a cuDNN plan that was found for the weight, as
-  // long as the weight: input shapes that a program has dropped may come back.
+  // Keeps an object as long as the weight exists, for example a cuDNN plan that
+  // was found for the weight. A program may drop an input shape and need its
+  // plan again later.
   void Keep(std::shared_ptr<const void> object);
 
  private:

@@ -15,8 +15,8 @@
 
 namespace ios::tf {
 
-// Functions of rows of numbers: in float32 by the engine's kernels, or in
-// float64.
+// Apply a function to each number of a row, in place: in float32 with the
+// engine's kernels, or in float64.
 inline void Activate(const Activation& activation, std::vector<float>* row) {
   cpu::ActivateRow(row->data(), row->size(), activation, row->data());
 }

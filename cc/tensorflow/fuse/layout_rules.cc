@@ -1,5 +1,5 @@
-// Rules that move or drop operators that change only layouts or types, or
-// nothing.
+// Rules for operators that change only the layout or type of a tensor, or that
+// are not needed at all. The rules move or drop such operators.
 #include <algorithm>
 #include <set>
 #include <utility>

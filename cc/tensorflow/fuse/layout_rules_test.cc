@@ -1,5 +1,5 @@
-// Tests, one at a time, the rules that move or drop operators that change only
-// layouts or types, or nothing.
+// Tests, one at a time, the rules in layout_rules.cc, which move or drop
+// operators.
 #include "tests/cc/graphs.h"
 #include "tests/cc/testing.h"
 

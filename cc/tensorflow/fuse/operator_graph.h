@@ -55,9 +55,9 @@ class OperatorGraph {
   const std::vector<int>& Users(TensorRef t) { return users_[t]; }
   const std::vector<int>& Users(int i) { return users_[ops_[i].output]; }
   const std::string& Device(int i) const;
-  // Returns the operator that reads i's output once if nothing else reads it,
-  // or -1. Operators stay where they are placed, so that operator must be on
-  // i's device.
+  // Returns the operator that is the only reader of i's output and reads it
+  // once, or -1. Operators stay where they are placed, so that operator must be
+  // on i's device.
   int OnlyUser(int i);
   // Returns whether i's output has readers, and all of them are operators on
   // i's device with folds(user).

@@ -1,5 +1,5 @@
-// Recognises PReLU as graphs compose it: x, or below 0 its product with a
-// constant of each channel or of each pixel.
+// Recognises PReLU as graphs compose it. PReLU multiplies each number below 0
+// by a constant of its channel or pixel, and keeps other numbers.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -67,14 +67,15 @@ bool IsHomogeneous(const ImportedOperator& op) {
 }
 
 // Returns the shape of the constant that an operator multiplies or divides by,
-// up to leading ones. Empty if there is no such constant.
+// except for leading dimensions of 1. Returns an empty shape if there is no
+// such constant.
 Shape ConstantShape(const ImportedOperator& op) {
   if (op.weights.empty() || op.kind == Kind::kSelect) return {};
   if (op.op.type == OperatorType::kBinary) return op.op.operand;
   return {static_cast<int64_t>(op.weights[0].values.size())};
 }
 
-// Returns the shape with leading ones that make it of rank `rank`.
+// Returns the shape with leading dimensions of 1 that give it rank `rank`.
 Shape OfRank(size_t rank, Shape shape) {
   shape.insert(shape.begin(), rank - shape.size(), 1);
   return shape;
@@ -109,8 +110,8 @@ Values Spread(const Values& values, Shape from, const Shape& to) {
   return result;
 }
 
-// Returns the factor of each element below 0; none if the composition is not a
-// PReLU.
+// Returns the factor that each element has if it is below 0. Returns nullopt if
+// the composition is not a PReLU.
 std::optional<Values> Slopes(const OperatorGraph& ops,
                              const Composition& composition,
                              const Shape& shape) {
@@ -152,7 +153,8 @@ bool FusePRelu(OperatorGraph& ops, int i) {
       [&](const Composition& larger) {
         const Shape* const output = ops.graph().shape(ops[i].output);
         if (!output) return false;
-        // Blocks have feature maps and rows of features.
+        // A tensor of a block has rank 4 (feature maps) or 2 (rows of
+        // features).
         const Shape shape =
             ConstantsShape(ops, larger, output->size() == 2 ? 2 : 4);
         // With one factor for all elements, the composition is a leaky Relu.

@@ -150,7 +150,8 @@ bool FlattenIntoMatMul(OperatorGraph& ops, int i) {
   for (int user : ops.Users(i)) {
     ops[user].op.kernel = {(*x)[1], (*x)[2]};
     if (ops[i].from != Layout::kChannelsFirst || cells == 1) continue;
-    // The graph flattened channel by channel, each with all its pixels.
+    // The graph flattened maps with channels first: all pixels of one channel,
+    // then those of the next channel.
     ops[user].weights[0].Swap({1, channels, cells, ops[user].op.filters});
   }
   ops.PushIntoUsers(i);

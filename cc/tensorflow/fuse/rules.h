@@ -13,10 +13,11 @@ namespace ios::tf {
 // Strides of 1, or a 1x1 kernel.
 inline constexpr std::array<int64_t, 2> kOne = {1, 1};
 
-// Makes operators read the tensor before a change of its layout, because
-// layouts only matter outside of regions. A Transpose that others read as well
-// stays a node of the graph. Of several changes in a row, the last one is
-// absorbed first, because it decides whether those before it stay.
+// Makes the operators behind a change of layout read the tensor before the
+// change, because layouts only matter outside of regions. A Transpose that
+// other nodes read as well stays a node of the graph. Of several changes in a
+// row, the last one is absorbed first, because it decides whether those before
+// it stay.
 bool AbsorbLayout(OperatorGraph& ops, int i);
 // Makes an operator that reads a tensor only for its size read an earlier
 // tensor of the same size. Otherwise that read would keep a convolution from
@@ -48,16 +49,17 @@ bool AbsorbCasts(OperatorGraph& ops, int i);
 // [N,H,W,C] this way: the MatMul becomes a 1x1 convolution.
 bool KeepMaps(OperatorGraph& ops, int i);
 // Drops a Reshape from [N,C] to [N,1,1,C] if all operators from the global
-// poolings to the Reshape can compute [N,1,1,C]. Squeeze-and-excite with Dense
-// is such a case, of one pooling or of the sum of several.
+// poolings to the Reshape can compute [N,1,1,C]. An example is
+// squeeze-and-excite with Dense, which reads one pooling or the sum of several
+// poolings.
 bool KeepDims(OperatorGraph& ops, int i);
 // Makes a MatMul of flattened feature maps read the maps themselves.
 bool FlattenIntoMatMul(OperatorGraph& ops, int i);
 // Joins two operators in a row that add zeros or cut pixels off.
 bool ComposePads(OperatorGraph& ops, int i);
-// Folds average pooling with a 1x1 window, which only leaves pixels out. The
-// convolution or padding before it, or the 1x1 convolutions after it, can leave
-// them out by their strides.
+// Folds an average pooling with a 1x1 window, which only skips pixels. The
+// convolution or padding before the pooling, or the 1x1 convolutions after it,
+// can skip these pixels by their strides.
 bool FoldSubsampling(OperatorGraph& ops, int i);
 // Joins a depthwise convolution and the 1x1 convolution that is its only
 // reader.
@@ -88,7 +90,8 @@ using Rule = bool (*)(OperatorGraph&, int);
 
 // Each rule is applied to all operators, in order, until it applies nowhere.
 inline constexpr Rule kRules[] = {
-    // First: none of the others looks through a change of layout.
+    // This rule is first because no other rule looks through a change of
+    // layout.
     AbsorbLayout,
     MoveReference,
     ComposeRepeats,
@@ -114,7 +117,7 @@ inline constexpr Rule kRules[] = {
     FoldPreActivation,
     Flatten,
     FinishReshape,
-    // Last: FoldPad adds to paddings.
+    // This rule is last because FoldPad still changes paddings.
     NormalisePadding,
 };
 

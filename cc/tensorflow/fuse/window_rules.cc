@@ -222,8 +222,8 @@ bool FoldPad(OperatorGraph& ops, int i) {
     const std::array<int64_t, 4> own = ExplicitPadding(op, *x);
     op.padding = {PaddingType::kExplicit, pad.top + own[0], pad.bottom + own[1],
                   pad.left + own[2], pad.right + own[3]};
-    // A window may contain only NaN, which do not count, and padding zeros,
-    // which must count.
+    // The max pool ignores NaN. A window may contain only NaN and padding
+    // zeros, so the zeros must count.
     op.pads_zeros = op.type == OperatorType::kPool;
   }
   ops.PushIntoUsers(i);

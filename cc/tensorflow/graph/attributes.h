@@ -6,7 +6,8 @@
 
 namespace ios::tf {
 
-// The node's attribute, or `otherwise` if it has none of that type.
+// Returns the node's attribute `name`, or `otherwise` if the node has no such
+// attribute of type T.
 template <typename T>
 T Attr(const tensorflow::NodeDef& node, const char* name, T otherwise) {
   T value;

@@ -34,7 +34,7 @@ constexpr size_t kMostOnLine = 128;
 // The size of the inputs that changes along a line of probes.
 enum class Vary { kBatch, kHeight, kWidth, kBoth };
 
-// Distances from the bounds, by the size that changes along the line.
+// Maps the size that changes along the line to the distances from the bounds.
 using Line = std::map<int64_t, BoundDistances>;
 
 Probe OnLine(const Probe& example, Vary vary, int64_t size) {
@@ -51,8 +51,9 @@ Probe OnLine(const Probe& example, Vary vary, int64_t size) {
   return probe;
 }
 
-// Returns the sizes of the line whose distance from a bound is known, with this
-// distance. For a quotient, it is the distance from the number `period`.
+// Returns the sizes of the line that have a known distance from the bound
+// `key`, each with this distance. A quotient's distance is that from the number
+// `period`.
 std::vector<std::pair<int64_t, double>> Distances(const Line& line,
                                                   const BoundKey& key,
                                                   int period) {
@@ -86,7 +87,8 @@ std::vector<Bracket> Brackets(
 }
 
 // Adds sizes that narrow the bracket: multiples of 32 near the root of the
-// secant, because some networks accept only these. Otherwise adds the middle.
+// secant, because some networks accept only such multiples. If there are none,
+// adds the middle of the bracket.
 void Narrow(const Bracket& bracket, const Line& line,
             std::set<int64_t>* sizes) {
   constexpr int64_t kMultiple = 32;

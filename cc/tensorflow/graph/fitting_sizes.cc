@@ -19,7 +19,7 @@ namespace {
 
 using ::tensorflow::NodeDef;
 
-// The change of an input size that shows which dimensions depend on it.
+// The step by which an input size grows to show which dimensions depend on it.
 // Networks divide sizes by factors of this number.
 constexpr int64_t kStep = 96;
 
@@ -139,7 +139,7 @@ void GraphIndex::ForgetShapes() {
 
 absl::StatusOr<std::optional<ImageSize>> GraphIndex::FittingSizes(
     const Infer& infer, const Probe& example) {
-  // Linear extrapolation is exact except for rounding.
+  // Few rounds suffice: linear extrapolation is exact except for rounding.
   constexpr int kRounds = 4;
   Probe probe = example;
   std::optional<ImageSize> found;

@@ -121,7 +121,8 @@ std::string GraphEditor::Input(TensorRef tensor) const {
 }
 
 std::string GraphEditor::ControlInput(int node) const {
-  // Waiting for a node that passes a tensor on means waiting for that tensor.
+  // Waiting for a node that passes a tensor on means waiting for the node that
+  // computes the tensor.
   const int source =
       index_.passthrough(node) ? index_.Resolve({node, 0}).node : node;
   const auto it = controls_.find(source);

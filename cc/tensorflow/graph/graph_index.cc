@@ -139,8 +139,8 @@ void GraphIndex::ClassifyNodes() {
   for (int i : order_) {
     Node& node = nodes_[i];
     const std::string& op = node.def->op();
-    // The depth in conditionals and loops, after TensorFlow's lowering of If
-    // and While to these operations.
+    // The depth in conditionals and loops. TensorFlow has lowered If and While
+    // to the operations Switch, Merge, Enter and Exit.
     int deepest = 0, shallowest = node.inputs.empty() ? 0 : INT32_MAX;
     bool loop_merge = false;
     for (const TensorRef& t : node.inputs) {
@@ -198,7 +198,7 @@ std::set<int> GraphIndex::WaitsFor(int i) const {
     }
     for (const TensorRef& t : node.inputs) {
       const Node& read = nodes_[t.node];
-      // A node without an effect does not wait for anything.
+      // A node without an effect does not wait for nodes that have one.
       if (read.effect && (read.constant || variable(t.node) || !read.live) &&
           seen.insert(t.node).second) {
         open.push_back(t.node);

@@ -84,9 +84,10 @@ class GraphIndex {
   // The node reads a weight from a variable or computes one from variables; see
   // IsWeight().
   bool variable(int i) const;
-  // Returns whether it matters that the node has run, apart from its outputs:
-  // the node, or one that it waits for, may fail or change state. Arguments do
-  // not count, because TensorFlow makes all nodes of a function wait for them.
+  // Returns whether running the node matters even if its outputs are not read:
+  // the node, or a node that it waits for, may fail or change state. Arguments
+  // do not count, because TensorFlow makes all nodes of a function wait for
+  // them.
   bool has_effect(int i) const { return nodes_[i].effect; }
   // Returns whether the node has a control input with an effect.
   bool waits(int i) const;
@@ -269,7 +270,7 @@ class GraphIndex {
       empty_shapes_;
   int probes_ = 0, required_probes_ = 0;
   std::optional<ImageSize> fitting_sizes_;
-  bool batches_end_ = false;  // some tensor of a batch of 1 has no images
+  bool batches_end_ = false;  // a tensor has no images if the batch is 1
   std::unordered_map<std::string, int> by_name_;
   std::vector<int> order_;
   std::set<int> ignored_shapes_;

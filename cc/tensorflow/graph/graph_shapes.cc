@@ -25,8 +25,8 @@ using ::tensorflow::grappler::GrapplerItem;
 
 // The difference between the placeholder sizes of one tensor and the next.
 constexpr int64_t kFreshStep = 64;
-// The number of images that replaces 0 in a probe of one image. A slice of the
-// second image never has this number.
+// The number of images that replaces 0 in a probe of one image. A slice that
+// takes only the second image never has this many images.
 constexpr int64_t kNoImages = 2;
 
 }  // namespace

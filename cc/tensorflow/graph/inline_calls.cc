@@ -44,7 +44,7 @@ void Inline(const GrapplerFunctionItem& function, tensorflow::DataType dtype,
   for (const std::string& input : call->input()) {
     (input[0] == '^' ? waits : arguments).push_back(input);
   }
-  // Maps each argument of the function to the input of the call.
+  // Maps each argument of the function to the call's input for that argument.
   std::map<std::string, std::string> argument_of;
   for (const NodeDef& node : function.graph.node()) {
     int index = 0;

@@ -95,7 +95,8 @@ class Layouts {
     return graph_.constant(i) || graph_.variable(i);
   }
 
-  // Returns the number of a tensor of rank 4 that the graph computes, or -1.
+  // Returns the number of a tensor of rank 4. Returns -1 for weights, sequences
+  // and tensors of other ranks.
   int Class(TensorRef tensor) {
     const Shape* shape = graph_.shape(tensor);
     if (!shape || shape->size() != 4 || IsWeight(tensor.node) ||

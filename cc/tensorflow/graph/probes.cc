@@ -17,7 +17,7 @@ void SetInputShape(tensorflow::TensorShapeProto shape, NodeDef* node) {
   }
 }
 
-// Returns the size that the only unknown dimension of an image has: 0 for the
+// Returns which size replaces the only unknown dimension of an image: 0 for the
 // height, 1 for the width. A sequence is an image of height 1.
 int OnlySize(int dimension, int rank) { return dimension + 2 >= rank; }
 

@@ -30,8 +30,9 @@ struct Probe {
   ImageSize next_sizes = {0, 0};
 };
 
-// Identifies a bound by its node and its number within the node. If `repeats`,
-// the node changes at every whole number of a quotient, not at one size only.
+// Identifies a bound (size_bounds.h) by its node and its number within the
+// node. If `repeats`, the node changes at every whole number of a quotient, not
+// at one size only.
 struct BoundKey {
   int node = -1;
   int index = 0;
@@ -75,8 +76,8 @@ void UseSizes(const ImageSize& sizes, std::vector<Probe>* probes);
 // null.
 const tensorflow::TensorShapeProto* InputShape(const tensorflow::NodeDef& node);
 
-// Gives the inputs of `graph` a probe's sizes in `sized`, a copy whose other
-// nodes may differ.
+// Sets the sizes of the inputs of `graph` to a probe's sizes in `sized`, a copy
+// of `graph` whose other nodes may differ.
 void SetInputSizes(const tensorflow::GraphDef& graph, const Probe& probe,
                    tensorflow::GraphDef* sized);
 

@@ -38,7 +38,8 @@ inline bool operator==(const SizeExpression& a, const SizeExpression& b) {
 using SizeExpressions = std::vector<std::optional<SizeExpression>>;
 
 // Returns the elements of an integer tensor, with nullopt for elements that are
-// not such expressions. Empty if even the number of elements is unknown.
+// not such expressions. Returns an empty list if even the number of elements is
+// unknown.
 SizeExpressions ReadSizes(GraphIndex* graph, TensorRef tensor);
 
 // Returns the tensor whose dimensions stand for those of `tensor`, such as a
@@ -46,8 +47,8 @@ SizeExpressions ReadSizes(GraphIndex* graph, TensorRef tensor);
 TensorRef SizesFrom(const GraphIndex& graph, TensorRef tensor);
 
 // Returns the dimensions of a floating-point tensor, in the order of the graph.
-// Empty unless they are known or depend only on the sizes of the graph's
-// inputs.
+// Returns an empty list unless the dimensions are known or depend only on the
+// sizes of the graph's inputs.
 SizeExpressions SizesOf(GraphIndex* graph, TensorRef tensor);
 
 }  // namespace ios::tf

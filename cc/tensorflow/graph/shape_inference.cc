@@ -25,7 +25,8 @@ using ::tensorflow::PartialTensorShape;
 using ::tensorflow::Tensor;
 using ::tensorflow::shape_inference::InferenceContext;
 
-// The largest number of elements; longer tensors are not shapes.
+// The largest number of elements of a tensor that is evaluated. Longer tensors
+// are not shapes.
 constexpr int64_t kLongest = 64;
 
 // Returns a shape that TensorFlow accepts: Grappler numbers unknown dimensions
@@ -95,7 +96,7 @@ class Completion {
       }
       for (size_t k = 1; k < inputs_[i].size(); ++k) {
         const TensorRef t = inputs_[i][k];
-        // The bounds of slices of shapes need not be known.
+        // Only slices of data need known bounds, not slices of shapes.
         const auto* data = Output(inputs_[i][0]);
         if (!data || !tensorflow::DataTypeIsFloating(data->dtype())) break;
         if (const Tensor* value = Value(t)) {
@@ -262,7 +263,7 @@ class Completion {
   const PlaceholderSizes& fresh_;
   int assumed_ = 0;
   OutputProperties& outputs_;
-  std::vector<bool> failed_;  // nodes, and their readers
+  std::vector<bool> failed_;  // by node, and for the readers of failed nodes
   std::vector<bool> evaluated_;
   std::vector<std::optional<Tensor>> values_;  // of output 0
   tensorflow::grappler::DeviceSimple cpu_;

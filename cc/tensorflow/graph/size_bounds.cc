@@ -17,7 +17,7 @@ using ::tensorflow::NodeDef;
 using ::tensorflow::Tensor;
 using Numbers = std::vector<double>;
 
-// The usual probes lie on both sides of bounds up to this one.
+// The usual probes already lie on both sides of any bound up to this size.
 constexpr double kSmall = 2;
 // The number of bounds that a slice may have in each dimension.
 constexpr int kBoundsOfDimension = 6;
@@ -200,8 +200,8 @@ class BoundReader {
     }
   }
 
-  // Windows: strides round the number of windows, and a window may be larger
-  // than the image.
+  // Adds the bounds of windows: strides round the number of windows, and a
+  // window may be larger than the image.
   void ReadWindow() {
     List window = Attr(node(), "ksize", List());
     if (window.empty()) window = Attr(node(), "ksizes", List());

@@ -11,8 +11,8 @@
 namespace ios::tf {
 namespace {
 
-// The first samples. MatchActivation() derives parameters from the values
-// there.
+// The first of RoundedSamples() and of ExactSamples(). MatchActivation()
+// derives parameters from the function's values at these samples.
 constexpr float kReadOff[] = {0.0f, 1.0f, -1.0f, 0.25f, -20.0f, 1e4f, -1e4f};
 constexpr float kLarge[] = {10.0f, 30.0f, 70.0f, 300.0f, 1e6f};
 
@@ -20,11 +20,12 @@ constexpr float kLarge[] = {10.0f, 30.0f, 70.0f, 300.0f, 1e6f};
 constexpr float kTolerance = 1e-5f;
 // Tolerances for float64 values. A graph's constants are rounded to float32.
 // Functions of these constants magnify this error, and so do small differences
-// between the input and a constant. From kBounded on, a function that has a
-// bound equals this bound.
+// between the input and a constant. At inputs of at least kBounded in
+// magnitude, a bounded function equals its bound.
 constexpr double kExactTolerance = 1e-5, kToleranceOfInput = 1e-7;
 constexpr double kBounded = 1e4, kToleranceOfBounds = 5e-8;
-// exp(x) - 1 and 1 + erf(x) lose digits of the 1.
+// The absolute error of exp(x) - 1 and 1 + erf(x), which lose digits where the
+// result is small.
 constexpr double kLostDigits = 1e-14;
 // Numbers below this one are 0 in float32.
 constexpr double kNothing = 1e-46;

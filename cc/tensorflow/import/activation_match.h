@@ -27,8 +27,8 @@ const std::vector<float>& RoundedSamples();
 std::vector<double> ExactSamples(const std::vector<float>& constants);
 
 // Returns many more samples, which prove a match. They cover all magnitudes,
-// both sides of each number where the function `turns`, and the ranges between
-// these numbers.
+// both sides of each number in `turns`, and the ranges between these numbers.
+// `turns` are the numbers where the function may turn into another one.
 std::vector<double> ProvingSamples(std::vector<double> turns);
 
 // Computes the function in float64. The relative error is that of the

@@ -32,8 +32,8 @@ Result Clip(ImportContext& in, int i) {
   return Unary(in, i, {Activation::kClip, *low, *high});
 }
 
-// Returns the number that operand k selects: a constant, or 0 for zeros of x's
-// shape. Appends the node that computes such zeros to `nodes`.
+// Returns the number that operand k selects: a constant, or 0 if the operand is
+// a ZerosLike of the result's shape. Appends that ZerosLike to `nodes`.
 std::optional<float> SelectedNumber(ImportContext& in, int i, int k,
                                     std::vector<int>* nodes) {
   const TensorRef value = in.Input(i, k);
@@ -71,8 +71,9 @@ Result Threshold(ImportContext& in, int i) {
   return in.Emit(std::move(op));
 }
 
-// Emits a selection between tensors of the compared tensor's shape, or numbers.
-// The rules in rules.h find the activation that contains the selection.
+// Emits a selection between two operands. Each operand is a number, or a tensor
+// of the compared tensor's shape. The rules in rules.h find the activation that
+// contains the selection.
 Result Select(ImportContext& in, int i) {
   GraphIndex& graph = in.graph();
   if (Threshold(in, i).ok()) return absl::OkStatus();
@@ -120,7 +121,8 @@ std::optional<Activation> ActivationOf(const std::string& op,
 
 Result Unary(ImportContext& in, int i, const Activation& activation, size_t k) {
   if (!in.InputShape(i, k, {2, 4})) return Refuse("unknown shape");
-  // Computes the same activation of the same tensor only once; NASNet has five.
+  // Computes the same activation of the same tensor only once. NASNet has five
+  // equal activations of a tensor.
   const int first = in.FirstOf(i, activation, in.Input(i, k));
   if (first != i && !in.graph().preserved(i) && !in.graph().waits(i) &&
       in.graph().node(first).device() == in.graph().node(i).device()) {

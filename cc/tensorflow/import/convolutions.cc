@@ -57,7 +57,7 @@ Result ReadWindow(const ImportContext& in, const NodeDef& node, Operator* op) {
 }
 
 // Reads the epilogue that the remapper has fused into a _FusedConv2D or
-// _FusedMatMul; its arguments start at data input 2.
+// _FusedMatMul. The epilogue's arguments start at data input 2.
 Result ReadFusedOps(ImportContext& in, int i, ImportedOperator* op) {
   const NodeDef& node = in.graph().node(i);
   auto fused = Attr<std::vector<std::string>>(node, "fused_ops", {});
@@ -86,7 +86,7 @@ Result ReadFusedOps(ImportContext& in, int i, ImportedOperator* op) {
 // Returns the padding that SpaceToBatchND adds around an image, less the cells
 // that BatchToSpaceND cuts off again. Returns nullopt unless the difference is
 // the same for every size, because the padding to whole blocks depends on the
-// size. TensorFlow refuses sizes that are not whole blocks.
+// size. TensorFlow refuses sizes that are not multiples of the block.
 std::optional<std::array<int64_t, 4>> PaddingAround(
     ImportContext& in, int before, int after,
     const std::vector<int64_t>& block) {
@@ -126,7 +126,8 @@ void ReadSpaceToBatch(ImportContext& in, ImportedOperator* op) {
   const int conv = op->output.node;
   TensorRef from = op->inputs[0], to = op->output;
   std::vector<int> nodes = {conv};
-  // A sequence becomes an image for the plain convolution.
+  // For a sequence, the graph adds a dimension before the plain convolution and
+  // removes it afterwards.
   const int expands = from.node, squeezes = graph.OnlyConsumer(to);
   if (graph.node(expands).op() == "ExpandDims" && squeezes >= 0 &&
       graph.node(squeezes).op() == "Squeeze" &&
@@ -225,7 +226,8 @@ Result ReadReference(ImportContext& in, const SizeExpressions& sizes,
 }
 
 // Sets the padding that gives the output the size in `sizes`, for every size of
-// the input. If there is none, adds the tensor whose size the output takes.
+// the input. If no padding does, adds an input: the tensor whose size the
+// output takes.
 Result ReadTransposedSize(ImportContext& in, int i,
                           const SizeExpressions& sizes,
                           ImportedOperator* imported) {
@@ -287,7 +289,8 @@ Result TransposedConvolution(ImportContext& in, int i) {
   op.op.kernel = {shape[0], shape[1]};
   op.op.filters = shape[2];
   TF_RETURN_IF_ERROR(ReadWindow(in, node, &op.op));
-  // The size has all four dimensions, or height and width.
+  // The operand lists all four dimensions of the output, or only height and
+  // width.
   SizeExpressions sizes = ReadSizes(&in.graph(), in.Input(i, 0));
   if (sizes.size() == 4) {
     // A constant output size fixes the batch size. TensorFlow compares it with
@@ -360,8 +363,8 @@ Result Einsum(ImportContext& in, int i) {
   }
   const size_t k =
       in.Constant(i, 0) || in.graph().variable(in.Input(i, 0).node);
-  // Only sums over the last dimension of x are products. The other dimension of
-  // the matrix must take the place of that dimension.
+  // Only sums over the last dimension of x are products. In the result, the
+  // matrix's other dimension must take the place of that dimension.
   const std::string &x = operands[k], &matrix = operands[1 - k], &y = sides[1];
   if (matrix.size() != 2 || x.empty() || y.size() != x.size() ||
       x.compare(0, x.size() - 1, y, 0, y.size() - 1) != 0 ||

@@ -13,8 +13,8 @@ namespace {
 using ::tensorflow::NodeDef;
 using ::tensorflow::Tensor;
 
-// A shift that changes no value. A factor may give -0.0, and adding 0.0 to it
-// would change its sign.
+// A shift that does not change any value. A shift of 0.0 would turn a product
+// of -0.0 into 0.0.
 constexpr float kNoShift = -0.0f;
 
 // Emits a scale of input k. Factors must be finite: fusion multiplies factors
@@ -31,7 +31,8 @@ Result EmitScale(ImportContext& in, int i, size_t k, std::vector<float> scale,
   return in.Emit(std::move(op));
 }
 
-// Returns a scalar, or a vector with one value per channel of x, as a vector.
+// Returns one value per channel of x. Reads a scalar, or a vector with one
+// value per channel.
 std::optional<std::vector<float>> Channels(const Tensor* tensor,
                                            const Shape& x) {
   if (!tensor || !ToDataType(tensor->dtype()) || tensor->dims() > 1) {
@@ -132,8 +133,8 @@ bool ScaleOf(ImportContext& in, int i, int k, const Shape& x,
   return EmitScale(in, i, 1 - k, std::move(scale), std::move(shift)).ok();
 }
 
-// Returns the node as an activation if it is the maximum or minimum with a
-// number.
+// Returns the node as an activation if it computes the maximum or minimum of a
+// tensor and a number.
 std::optional<Activation> BoundOf(const ImportContext& in, const Shape& x,
                                   BinaryFunction function,
                                   const Tensor& constant) {

@@ -31,7 +31,7 @@ bool AcceptsInvalidSizes(GraphIndex& graph, int i,
   const std::string& type = graph.node(i).op();
   if (!Reshapes(graph.node(i)) && type != "Slice" && type != "BroadcastTo" &&
       type != "Conv2DBackpropInput") {
-    return false;  // requires no number of images or cells
+    return false;  // does not check the number of images or cells
   }
   for (const ImportedOperator& op : emitted) {
     const Shape* y = graph.shape(op.output);
@@ -44,8 +44,8 @@ bool AcceptsInvalidSizes(GraphIndex& graph, int i,
         })) {
       return true;
     }
-    // The same for rows and columns. A reshape only checks the number of cells,
-    // so both must be constant there.
+    // The same applies to rows and columns. TensorFlow only checks the number
+    // of cells of a reshape, so there both rows and columns must be constant.
     for (const TensorRef& t : op.inputs) {
       const Shape* x = graph.shape(t);
       if (!x || x->size() != 4) continue;

@@ -39,8 +39,8 @@ struct ImportedOperator {
     kSelect,   // one of two values by a comparison: a part of an activation
   };
   Kind kind = Kind::kOperator;
-  // Its own `inputs` are empty; the field below has the input tensors. For the
-  // other kinds only its name is set.
+  // The operator's own `inputs` are empty: the field `inputs` below has the
+  // tensors. For other kinds than kOperator, only the name is set.
   Operator op;
   DataType dtype = DataType::kFloat32;  // of inputs and output
   std::vector<TensorRef> inputs;
@@ -68,8 +68,8 @@ struct Refusal {
 };
 
 // Returns the operators of all nodes of known type in a topological order,
-// without fusion: one per node (and output of a split). Adds convolutions that
-// it cannot import to `refusals`.
+// without fusion. A node gives one operator, and a split gives one per output.
+// Adds convolutions that it cannot import to `refusals`.
 std::vector<ImportedOperator> ImportNodes(GraphIndex* graph,
                                           const Placement& placement,
                                           std::vector<Refusal>* refusals);

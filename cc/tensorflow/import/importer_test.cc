@@ -191,8 +191,8 @@ std::string Norm(TestGraph* graph, const std::string& x,
   return graph->Op("y", "AddV2", {"product", "rest"});
 }
 
-// Returns the operator that computes the output of this node. Other operators
-// compute its parts until DropUnread.
+// Returns the operator that computes the output of this node. Until DropUnread
+// removes them, other operators compute parts of that node's computation.
 ImportedOperator Of(const TestGraph& graph, const std::string& name) {
   const ImportedGraph imported(graph);
   for (int k = 0; k < imported.size(); ++k) {

@@ -1,5 +1,5 @@
-// Layer and group norms: finds arithmetic on moments that one operator
-// computes.
+// Finds layer and group norms: arithmetic on means and variances that one
+// operator can compute.
 #ifndef IOS_TF_CC_TENSORFLOW_IMPORT_NORMALIZATION_H_
 #define IOS_TF_CC_TENSORFLOW_IMPORT_NORMALIZATION_H_
 
@@ -13,8 +13,9 @@
 namespace ios::tf {
 
 // (x - mean) / sqrt(variance + epsilon) * scale + shift, as Keras and
-// tf.nn.batch_normalization write it. Hand-written norms match, too: most have
-// no scale and shift here, but separate operators for them.
+// tf.nn.batch_normalization write it. Hand-written norms match, too. In most of
+// these norms, separate operators apply the scale and shift, so both are null
+// here.
 struct Normalization {
   TensorRef x;
   std::vector<int64_t> axes;  // of the moments, in the graph's layout, sorted

@@ -1,5 +1,5 @@
-// Handlers of norms of pixels, images and groups of channels as Keras writes
-// them, and of channel shuffles.
+// Handlers of channel shuffles, and of norms of pixels, images and groups of
+// channels in the form that Keras writes.
 #include <algorithm>
 #include <numeric>
 
@@ -13,7 +13,8 @@ namespace {
 using ::tensorflow::Tensor;
 
 // Returns true if a tensor has one number for each channel. Its shape is
-// [groups, C / groups], or [C] for one group; leading ones do not matter.
+// [groups, C / groups], or [C] for one group; leading dimensions of 1 do not
+// matter.
 bool IsOfChannels(const Tensor& values, int64_t groups, int64_t channels) {
   Shape shape, wanted = {groups, channels / groups};
   for (const auto& dim : values.shape()) shape.push_back(dim.size);
@@ -35,9 +36,9 @@ std::optional<Normalization> NormOf(ImportContext& in, int node, size_t rank) {
   return MatchNormalization(&in.graph(), node);
 }
 
-// Emits `op` with the epsilon, scale and shift of `norm`. Scale and shift have
-// a number for each channel. If the norm reads x in groups, they have the
-// operator's groups, too.
+// Emits `op` with the epsilon, scale and shift of `norm`. Scale and shift must
+// be per channel. If the norm reads x in groups, the shape of scale and shift
+// must have the same groups.
 Result EmitNorm(ImportContext& in, TensorRef x, const Normalization& norm,
                 ImportedOperator op) {
   const Shape& shape = *in.graph().shape(x);

@@ -120,7 +120,7 @@ std::optional<std::vector<int64_t>> FixedIntegers(const ImportContext& in,
 Result EmitRange(ImportContext& in, int i, const std::vector<int64_t>& begin) {
   GraphIndex& graph = in.graph();
   const TensorRef input = in.Input(i, 0), output = {i, 0};
-  std::vector<std::array<int64_t, 2>> cut;  // for each dimension, at both ends
+  std::vector<std::array<int64_t, 2>> cut;  // cells at both ends, per dimension
   for (int probe = 0; probe < graph.probes(); ++probe) {
     const Shape *x = graph.shape(input, probe), *y = graph.shape(output, probe);
     if ((!x || !y) && probe >= graph.required_probes()) continue;

@@ -22,7 +22,7 @@ std::vector<double> Union(
   return ends;
 }
 
-// Returns a number inside of piece `k`, where the pieces have these ends.
+// Returns a number inside piece `k` of the pieces that `ends` separates.
 double Inside(const std::vector<double>& ends, size_t k) {
   if (ends.empty()) return 0.0;
   if (k == 0) return ends[0] - std::abs(ends[0]) - 1.0;

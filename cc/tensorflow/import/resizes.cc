@@ -80,7 +80,8 @@ Result Resize(ImportContext& in, int i) {
 
 Result MoveDepth(ImportContext& in, int i) {
   const NodeDef& node = in.graph().node(i);
-  // In both layouts, the cells of a block are the outer part of the channels.
+  // In both layouts, the outer part of the channel index is the cell's position
+  // in its block.
   if (!in.InputShape(i, 0, {4}) ||
       Attr<std::string>(node, "data_format", "NHWC") == "NCHW_VECT_C") {
     return Refuse("unknown shape");
@@ -200,8 +201,8 @@ Result Repeat(ImportContext& in, int i) {
 }
 
 Result Tile(ImportContext& in, int i) {
-  // Repeat() comes first: a graph repeats the cells of a sequence as it spreads
-  // images of one column.
+  // Tries Repeat() first: the Tile that repeats the cells of a sequence looks
+  // like one that spreads images of one column.
   if (Repeat(in, i).ok()) return absl::OkStatus();
   return Spread(in, i);
 }

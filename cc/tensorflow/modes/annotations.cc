@@ -56,7 +56,8 @@ std::vector<Place> Annotations(const tensorflow::NodeDef& node) {
   if (algorithms.size() != size) algorithms.assign(size, "direct");
   std::vector<Place> places;
   for (size_t i = 0; i < size; ++i) {
-    // Other software has written this: the operator counts as unscheduled.
+    // Other software has written these values, so the operator counts as
+    // unscheduled.
     if (batches[i] < 1 || micro_batches[i] < 1 ||
         std::max(batches[i], micro_batches[i]) > kMaxDimension) {
       return {};

@@ -64,7 +64,7 @@ absl::Status LowerAnnotated(const GrapplerItem& item,
 
 // Lowers the graph if possible, and otherwise leaves it unchanged. Loading a
 // model must not fail because of this optimizer. `runtime` has the options for
-// graphs without schedules, if these are to be lowered.
+// graphs without schedules; nullopt leaves such graphs unchanged.
 void LowerIfPossible(const GrapplerItem& item, const PartitionOptions& options,
                      const std::optional<RuntimeOptions>& runtime,
                      GraphDef* graph) {
@@ -192,7 +192,7 @@ namespace {
 
 // Registers the plugin for a type of device, and returns true on success. Only
 // one plugin can serve a type, and a second registration would end the process.
-// Users can still name the optimizer then.
+// If another plugin serves the type, users can still name the optimizer.
 bool RegisterPlugin(const char* device, bool leaves_gpu_graphs) {
   using ::tensorflow::grappler::ConfigList;
   using Registry = ::tensorflow::grappler::PluginGraphOptimizerRegistry;

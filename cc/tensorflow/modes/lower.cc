@@ -31,7 +31,7 @@ namespace {
 
 using ::tensorflow::NodeDef;
 
-// The places of one operator by batch size.
+// The places of one operator, keyed by batch size.
 using Places = std::map<int64_t, Place>;
 
 Places ByBatch(const NodeDef& node) {
@@ -63,8 +63,8 @@ using OptionalPlaces = std::vector<std::optional<Place>>;
 using Moment = std::pair<int64_t, int>;
 
 // Returns when each operator runs. An operator without a place gets its own
-// stage after the stages of its inputs. If its readers are in the last of these
-// stages, the operator joins that stage. An operator lacks a place if its block
+// stage after the last stage of its inputs. If its first reader is in that last
+// stage, the operator joins that stage. An operator lacks a place if its block
 // is not scheduled, or if a pass of TensorFlow has created its nodes.
 std::vector<Moment> Moments(const Block& block, const OptionalPlaces& places) {
   const int n = block.operators.size();

@@ -32,7 +32,7 @@ StatusOr<Schedule> ReadSchedule(
 struct SizedBlock {
   PartitionBlock made;           // at the first batch size
   std::vector<Block> blocks;     // at each batch size
-  std::vector<int64_t> batches;  // of its region, at each size
+  std::vector<int64_t> batches;  // of the region, at each batch size
 };
 
 // Returns the blocks at one batch size, in the order in which they run. Skips
@@ -216,9 +216,9 @@ class Rewriter {
       }
     }
   }
-  // Adds a place unless there is one for its batch. A node may belong to
-  // operators of several stages; the first stage needs the node. A region may
-  // also have the same batch for all sizes.
+  // Adds a place unless there is already one for its batch. A node may belong
+  // to operators of several stages, of which the first stage needs the node. A
+  // region may also have the same batch at all batch sizes of the graph.
   static void AddPlace(const Place& place, std::vector<Place>* places) {
     if (std::none_of(places->begin(), places->end(),
                      [&](const Place& p) { return p.batch == place.batch; })) {

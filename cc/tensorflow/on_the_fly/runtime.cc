@@ -166,8 +166,8 @@ class BlockScheduler {
     return std::nullopt;
   }
 
-  // Returns null if the cache cannot be opened: there is no engine for the
-  // device.
+  // Returns null if the cache cannot be opened because the engine cannot use
+  // the device.
   const ScheduleCache* CacheOf(const std::string& device) {
     const auto [known, is_new] = caches_.try_emplace(device);
     if (is_new) {

@@ -36,9 +36,10 @@ char* ios_tf_names(void);
 // fails.
 char* ios_tf_search(const char* problem);
 
-// The functions from here on are for the searching thread (search_queue.h). The
-// arguments are PyGILState_Check, PyEval_SaveThread and PyEval_RestoreThread,
-// or null. A search must begin within `patience_ms`.
+// The functions from here on are for the searching thread (search_queue.h).
+// ios_tf_open_search() announces this thread, and takes PyGILState_Check,
+// PyEval_SaveThread and PyEval_RestoreThread, or null for each. A search must
+// begin within `patience_ms`.
 void ios_tf_open_search(int (*holds_lock)(void), void* (*release_lock)(void),
                         void (*acquire_lock)(void*), int patience_ms);
 void ios_tf_close_search(void);

@@ -23,8 +23,8 @@ class TensorFlowMemory : public DeviceAllocator {
       : allocator_(allocator), stream_(stream) {}
 
   void* Allocate(int64_t bytes) override {
-    // Tries only once, while kernels retry: the engine may manage with less
-    // memory.
+    // Unlike TensorFlow's kernels, does not retry a failed allocation: the
+    // engine may manage with less memory.
     const tensorflow::AllocationAttributes once(
         /*retry_on_failure=*/false, /*allocation_will_be_logged=*/false,
         /*freed_by_func=*/nullptr);

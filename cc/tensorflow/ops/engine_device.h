@@ -13,10 +13,10 @@ namespace ios::tf {
 // Returns the engine's name for TensorFlow's GPU:0; see below.
 std::string FirstGpu();
 
-// Returns "cpu", or a name such as "gpu:1" with the number by which CUDA counts
-// the GPU in this process. ",tf32=off" follows if TensorFlow's own switch for
-// TF32 is off now. The kernel's attribute `device` must be kCpu or kGpu, to
-// match this device.
+// Returns "cpu", or a name such as "gpu:1" with CUDA's number for the GPU in
+// this process. ",tf32=off" follows if TensorFlow's own switch for TF32 is off
+// now. The node's attribute `device` must be kCpu or kGpu and match the type of
+// the kernel's device.
 absl::StatusOr<std::string> EngineDevice(
     tensorflow::OpKernelConstruction* context);
 

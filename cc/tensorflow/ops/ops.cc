@@ -20,7 +20,7 @@ using ::tensorflow::shape_inference::ShapeHandle;
 // The unknown batch sizes of a region's inputs.
 struct UnknownBatch {
   std::optional<DimensionHandle> dimension;
-  bool only_one = true;  // all of them are the same
+  bool only_one = true;  // all unknown batch sizes are the same
 };
 
 // Batch, height and width may be unknown or differ from the program. A size of

@@ -82,8 +82,8 @@ class IosRegionOp : public OpKernel {
     OP_REQUIRES_OK(context, CatchExceptionsAbsl([&] { return Run(context); }));
   }
 
-  // Adds the batch size, and that of the region's schedule, to TensorFlow's
-  // profiles.
+  // Adds the batch size of this call, and the one that its schedule was made
+  // for, to TensorFlow's profiles.
   std::string TraceString(const OpKernelContext& context,
                           bool verbose) const override {
     std::vector<Shape> shapes;
@@ -149,10 +149,11 @@ class IosRegionOp : public OpKernel {
     return absl::OkStatus();
   }
 
-  // Returns true if `read` has the values of `held`, an earlier read. Nobody
-  // writes to the memory of a held tensor, so the same address means the same
-  // values. TensorFlow copies some variables at every read, for example after a
-  // scatter update. On the CPU, their values are compared.
+  // Returns true if `read` has the values of `held`, an earlier read of the
+  // same variable. The memory of a held tensor does not change, so the same
+  // address means the same values. TensorFlow copies some variables at every
+  // read, for example after a scatter update. On the CPU, their values are
+  // compared.
   bool Unchanged(const Tensor& held, const Tensor& read) const {
     if (held.data() == read.data()) return true;
     return !on_gpu() && held.dtype() == read.dtype() &&

@@ -15,9 +15,9 @@ namespace ios::tf {
 
 class RegionWeights {
  public:
-  // `tensors` is the op's attribute `weights`. It has the values of each
-  // weight. For a parameter it has the factors to multiply with, or an empty
-  // tensor.
+  // `tensors` is the op's attribute `weights`, with one tensor per weight. A
+  // tensor has the weight's values. The tensor of a parameter has the factors
+  // to multiply the parameter with, or is empty.
   static StatusOr<RegionWeights> Create(
       const RegionProgram& program, std::vector<tensorflow::Tensor> tensors);
 

@@ -30,8 +30,8 @@ std::vector<int> OrderByAlap(const Partition& partition,
                ? it->second
                : -1;
   };
-  // readers[d][k]: hash of the operators that read k's result, d steps further
-  // on.
+  // readers[d][k]: hash of the operators that read k's result directly, or
+  // through up to d other operators.
   std::vector<std::map<int, uint64_t>> readers(kHops);
   std::map<int, uint64_t> attributes;
   for (int k : operators) {
@@ -97,8 +97,8 @@ std::vector<std::vector<int>> CutIntoBlocks(const Partition& partition,
       read = std::max(read, p);
     }
   }
-  // By position: the number of tensors written before it and read from there
-  // on.
+  // live[p]: the number of tensors that are written before position p and read
+  // at p or later.
   std::vector<int> live(n + 1, 0);
   for (const auto& [tensor, span] : range) {
     for (int p = span.first + 1; p <= span.second; ++p) ++live[p];

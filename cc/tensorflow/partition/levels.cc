@@ -7,7 +7,7 @@
 namespace ios::tf {
 namespace {
 
-// A graph of operators and of the nodes that do not belong to one.
+// A graph of the operators, and of the nodes that do not belong to an operator.
 class Contraction {
  public:
   explicit Contraction(const Partition& partition)

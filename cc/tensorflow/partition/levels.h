@@ -8,10 +8,10 @@
 
 namespace ios::tf {
 
-// Returns the level of each operator: how often a path to it leaves the
-// operators (or changes the device) and comes back. A path that leaves the
-// operators of one level does not come back to that level. Empty if nodes
-// inside of operators make a cycle.
+// Returns the level of each operator: the largest number of times that a path
+// to it leaves the operators (or changes the device) and comes back. A path
+// that leaves the operators of one level does not come back to that level.
+// Returns an empty list if nodes inside of operators make a cycle.
 std::vector<int> FindLevels(const Partition& partition);
 
 }  // namespace ios::tf

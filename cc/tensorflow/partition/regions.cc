@@ -43,10 +43,11 @@ std::vector<int64_t> Channels(const std::vector<Shape>& shapes) {
   return channels;
 }
 
-// Returns the first operator that does not fit TensorFlow, if any. Its result
-// does not have the shape that TensorFlow infers in some probe, or the channels
-// that it reads vary between probes. A program's channels are fixed. Stores the
-// shapes of all tensors inside of the region in the partition.
+// Returns the first operator that does not fit TensorFlow, if any. An operator
+// does not fit if its result lacks the shape that TensorFlow infers in some
+// probe. It also does not fit if the number of channels that it reads varies
+// between probes, because a program's channels are fixed. Stores the shapes of
+// all tensors inside of the region in the partition.
 std::optional<Misfit> FindMisfit(const std::vector<int>& region,
                                  Partition* partition) {
   const PartitionBlock made = MakeBlock(*partition, region, "");
@@ -116,9 +117,10 @@ void NoteProducers(Partition* partition) {
   }
 }
 
-// Uncovers nodes inside of operators that others read, such as the variance of
-// a norm. TensorFlow computes such a node again, so the nodes that it reads
-// inside of the operator are uncovered too.
+// Uncovers nodes inside of operators if something outside of the operators
+// reads these nodes. An example is the variance of a norm. TensorFlow computes
+// such a node again, so the nodes that it reads inside of the operator are
+// uncovered too.
 void ReleaseSharedNodes(Partition* partition) {
   const GraphIndex& graph = *partition->graph;
   std::set<int> covered, results;

@@ -1,1 +1,1 @@
-"""The steps by which random graphs are made."""
+"""The steps that random graphs are made of."""

@@ -1,4 +1,4 @@
-"""Steps that convolve, and matrix products."""
+"""Steps that convolve or multiply matrices."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def depthwise_conv2d(b: Builder, genes: Genes) -> None:
 
 
 def conv2d_channels_first(b: Builder, genes: Genes) -> None:
-    """Transposes, computes with the channels first, and may transpose back."""
+    """Transposes, computes with channels first, and may transpose back."""
     x = b.choose(genes, b.channels_last())
     if x is None:
         return

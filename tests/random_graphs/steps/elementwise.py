@@ -42,7 +42,7 @@ _UNARY = (
     "tf.cast(tf.cast({x}, tf.float64), tf.float32)",
     "{x} * tf.sigmoid({x})",
     "{x} * tf.sigmoid(1.5 * {x})",
-    # Numbers that look as if they could be left out.
+    # Small numbers that an optimizer might wrongly leave out.
     "tf.math.log(tf.nn.relu({x}) + {tiny})",
     "tf.math.log(tf.clip_by_value(tf.sigmoid(9.0 * {x}), {tiny}, 1.0 - {tiny}))",
     "{x} / (tf.abs({x}) + {tiny})",
@@ -111,7 +111,7 @@ def broadcast_constant(b: Builder, genes: Genes) -> None:
 
 
 def broadcast(b: Builder, genes: Genes) -> None:
-    """Arithmetic with another value, or with a part of the same."""
+    """Arithmetic with another value or with a part of the same value."""
     x = b.choose(genes, b.floats())
     if x is None:
         return

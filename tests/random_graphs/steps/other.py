@@ -1,4 +1,4 @@
-"""Steps of operations that have no family, and of values that are no floats."""
+"""Steps with operations of other kinds, and with values that are not float32."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def other(b: Builder, genes: Genes) -> None:
     elif how == 6 and rank:
         b.one(f"tf.cumsum({x}, {genes.number(0, rank - 1)})")
     elif how == 7 and rank:
-        # The size of a batch, of an image, as a number.
+        # The size of a batch or of an image as a number.
         size = f"tf.cast(tf.shape({x})[{genes.number(0, rank - 1)}], tf.float32)"
         b.one(f"{x} * 0.5 + 0.125 * {size}")
     elif rank:
@@ -38,7 +38,7 @@ def other(b: Builder, genes: Genes) -> None:
 
 
 def integers(b: Builder, genes: Genes) -> None:
-    """Values of other types, which are outputs."""
+    """Values of other types, which become outputs."""
     x = b.choose(genes, b.floats())
     if x is None:
         return

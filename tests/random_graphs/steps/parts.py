@@ -1,4 +1,4 @@
-"""Steps that take parts of tensors, or put tensors together."""
+"""Steps that take parts of tensors or join tensors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def stack(b: Builder, genes: Genes) -> None:
 
 
 def slices(b: Builder, genes: Genes) -> None:
-    """x[...] with what Python can say."""
+    """Slices in all forms of Python's x[...]."""
     x = b.choose(genes, b.floats(4, 4, 3, 2, 1))
     if x is None:
         return
@@ -92,7 +92,7 @@ def slices(b: Builder, genes: Genes) -> None:
         )
     if genes.chance(4):
         axis = genes.number(0, rank - 1)
-        # Where an ellipsis takes the place of several dimensions.
+        # An ellipsis may take the place of several dimensions.
         parts = [*parts[:axis], "...", *parts[axis + 1 :]]
     while len(parts) > 1 and parts[-1] == ":" and not genes.chance(3):
         parts.pop()
@@ -140,7 +140,7 @@ def strided_slice(b: Builder, genes: Genes) -> None:
 
 
 def sizes(b: Builder, genes: Genes) -> None:
-    """Crops, pads and resizes by numbers that are computed of sizes."""
+    """Crops, pads and resizes by numbers that are computed from sizes."""
     x = b.choose(genes, b.floats(4))
     if x is None:
         return
@@ -163,12 +163,12 @@ def sizes(b: Builder, genes: Genes) -> None:
     b.one(expression.format(x=x, y=y, bound=bound))
 
 
-# More than any size that is tried for a graph without such constants.
+# Larger than any size that is tried for a graph without such constants.
 _LARGE = (12_000, 16_001, 33_000)
 
 
 def large_bounds(b: Builder, genes: Genes) -> None:
-    """Does something else to images of many rows or columns, once in a graph.
+    """Treats images of many rows or columns differently, at most once in a graph.
 
     An image padded along both axes would have a billion cells.
     """

@@ -1,4 +1,4 @@
-"""Steps of poolings, reductions and norms."""
+"""Steps with pooling, reductions and norms."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def normalize(b: Builder, genes: Genes) -> None:
         )
         if not variance:
             return
-        # With one number for each channel, or for each row of as many.
+        # Uses one number for each channel, or the same numbers with more dimensions.
         shape = [channels, *(1 for _ in range(genes.pick([0, 0, 0, 1, rank - 2])))]
         scale = b.one(
             f"tf.math.rsqrt({variance} + 0.1) * {b.variable(shape, 'constant')}"
@@ -89,7 +89,7 @@ def normalize(b: Builder, genes: Genes) -> None:
     elif how == 5:
         b.one(f"tf.nn.log_softmax({x})")
     else:
-        # A squeeze and an excitation.
+        # A squeeze-and-excitation block.
         y = b.one(f"tf.reduce_mean({x}, [1, 2], keepdims=True)")
         weights = b.variable([1, 1, channels, channels])
         y = y and b.one(f"tf.sigmoid(tf.nn.conv2d({y}, {weights}, 1, 'SAME'))")

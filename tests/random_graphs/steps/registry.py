@@ -1,7 +1,7 @@
 """The kinds of steps of random graphs by name, and how often each is taken.
 
-Each appends statements to a builder, and is named after what it appends. Kinds choose
-by genes; what TensorFlow refuses when it traces the graph is left out.
+Each kind appends statements to a builder, and is named after the statements. Kinds
+choose by genes. A statement that TensorFlow refuses during tracing is left out.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from random_graphs.steps import (
 )
 
 Kind = Callable[[Builder, Genes], None]
-# With how often each is taken, relative to the others. The first is the simplest. The
-# order says which graphs a seed names.
+# Each kind with its frequency relative to the others. The first is the simplest. The
+# order determines which graphs a seed gives.
 _KINDS: tuple[tuple[Kind, int], ...] = (
     (convolutions.conv2d, 12),
     (convolutions.depthwise_conv2d, 4),

@@ -1,4 +1,4 @@
-"""Steps that give the same numbers another shape or order, and resizes."""
+"""Steps that change a tensor's shape or order, and resizes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reshape(b: Builder, genes: Genes) -> None:
         cells = f"tf.shape({x})[1] * tf.shape({x})[2]"
         b.one(f"tf.reshape({x}, tf.stack([tf.shape({x})[0], {cells}, {shape[3]}]))")
     elif how == 4 and rank == 4 and shape[3] and known:
-        # Rows and columns change places, or channels and columns.
+        # Swaps rows and columns, or channels and columns.
         sizes = genes.pick(
             [
                 [shape[2], shape[1], shape[3]],

@@ -60,7 +60,8 @@ IOS_INLINE Power Reduce(float v) {
   p = p * r + 0.5f;
   return {Bits(shifted) - Bits(kRound), r + r * r * p};
 }
-// Wraps around. NaN and infinity give numbers that are not used.
+// Returns a - b, which wraps around on overflow. Results for NaN and infinity
+// are not used.
 IOS_INLINE int32_t Difference(int32_t a, int32_t b) {
   return static_cast<int32_t>(static_cast<uint32_t>(a) -
                               static_cast<uint32_t>(b));

@@ -13,8 +13,8 @@
 namespace ios::cpu {
 
 // Walks through two operands and their result row by row. Rows are as long as
-// possible: neighbouring dimensions become one if each of the three tensors has
-// both side by side or broadcasts both.
+// possible: two neighbouring dimensions become one if, in each of the three
+// tensors, both are contiguous or both are broadcast.
 class BroadcastRows {
  public:
   // `to` has the shape that x and y broadcast to.

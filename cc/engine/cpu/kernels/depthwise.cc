@@ -180,7 +180,8 @@ class Depthwise::Walk {
     return in_ring_ + y % of_.ring_rows() * ring_.row;
   }
 
-  // Copies a row of an image into the ring, or makes it there.
+  // Copies a row of an image into the ring, or calls Image::make to write it
+  // there.
   void Read(int64_t number, int64_t y) {
     if (image_.make) {
       image_.make(number, y, RingRow(y) + of_.left_ * ring_.pixel);
@@ -193,8 +194,8 @@ class Depthwise::Walk {
     CopyInputRow(input_);
   }
 
-  // Finds the rows of the windows that begin at row `y`, as far as they lie in
-  // the image.
+  // Finds the rows that lie both in the image and in the windows that begin at
+  // row `y`.
   void FindWindows(int64_t y, int64_t reach) {
     const int64_t dilation = of_.dilations_[0];
     output_.first = y < 0 ? (-y + dilation - 1) / dilation : 0;
@@ -210,7 +211,8 @@ class Depthwise::Walk {
   void Write(int64_t pixels, float* to) {
     const int64_t channels = of_.channels_;
     // The separate row has space for a vector after it. If the pixels of the
-    // output are not contiguous, channels of other tensors lie between them.
+    // output are not contiguous, channels of other tensors lie between the
+    // pixels and must not be overwritten.
     output_.whole = of_.out_width_;
     if (at_once_ && channels < kVectorFloats) {
       output_.whole = output_.pitch == channels ? pixels - beyond() : 0;

@@ -10,8 +10,8 @@
 namespace ios::cpu {
 namespace {
 
-// Returns a vector of the sum of kTerms terms (all `count` terms if kTerms is
-// 0), from `channel` of `pixel` on.
+// Returns the sum of kTerms terms (all `count` terms if kTerms is 0) for one
+// vector of channels that starts at `channel` of `pixel`.
 template <typename V, int kTerms>
 IOS_INLINE V SumAt(const Term* terms, int64_t count, int64_t pixel,
                    int64_t channel) {
@@ -126,7 +126,7 @@ IOS_INLINE void AddRow(const float* x, int64_t pixel, const V* factors,
   }
 }
 
-// Does the same for windows of any width, stride and dilation.
+// Does what AddRow does, for windows of any width, stride and dilation.
 template <int kCount, typename V>
 IOS_INLINE void AddAnyRow(const OutputRow& row, const float* x,
                           const float* filter, V* sums) {
@@ -181,8 +181,8 @@ IOS_INLINE void Write(const OutputRow& row, int64_t column, int64_t part,
   }
 }
 
-// Computes a row of windows for as many channels as a V has, from the vector's
-// channel `part` on. kWidth and kStride are 0 for windows of any shape. If
+// Computes a row of windows for the channels of one V, which starts at channel
+// `part` of the vector. kWidth and kStride are 0 for windows of any shape. If
 // kRows is not 0, the factors of kRows rows stay in registers, and all these
 // rows must be in the image.
 template <typename Isa, typename V, int kRows, int kWidth, int kStride>

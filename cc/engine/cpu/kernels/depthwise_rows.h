@@ -34,7 +34,7 @@ struct Term {
 // One row of the image on its way into the ring: [W,C] to [vectors, padded W].
 struct InputRow {
   const std::vector<Term>* terms;
-  int64_t pixel;  // the first one, in the terms
+  int64_t pixel;  // index of the first pixel in each term
   int64_t channels;
   int64_t columns;  // to copy
   int64_t whole;    // of these, columns where a whole vector can be read
@@ -61,7 +61,8 @@ struct OutputRow {
   int64_t pitch;     // floats between pixels
   int64_t channels;  // of a pixel
   // A vector may be longer than a pixel. The pixels that follow overwrite the
-  // floats beyond the pixel. `whole` columns have enough pixels after them.
+  // floats beyond the pixel. The first `whole` columns have enough pixels after
+  // them for that.
   int64_t whole;
 };
 

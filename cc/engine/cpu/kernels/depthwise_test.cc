@@ -99,8 +99,7 @@ void Check(const Case& c) {
   EXPECT(depthwise.rows() * depthwise.row_floats() ==
          static_cast<int64_t>(wanted.size()));
   // Compute all rows at once, as one thread does, then in shares, as several
-  // threads do. The last rows are first, because later calls must leave them
-  // alone.
+  // threads do. Start with the last rows: later calls must not change them.
   for (const int64_t share : {depthwise.rows(), int64_t{1}, int64_t{3}}) {
     std::vector<float> y(wanted.size(), 1e9f);
     std::vector<float> scratch(depthwise.scratch_floats({terms, nullptr}));

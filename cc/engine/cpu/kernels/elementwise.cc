@@ -69,8 +69,8 @@ void ForRows(int64_t pixels, int64_t channels, bool dense, Row&& row) {
   if (dense) {
     ParallelFor(pixels * channels, kGrainFloats,
                 [&](int64_t begin, int64_t end) {
-                  // Short pieces keep sums of several terms in the cache
-                  // between terms.
+                  // Pieces are short, so that sums stay in the cache from
+                  // one term to the next.
                   for (int64_t i = begin; i < end; i += kGrainFloats) {
                     row(0, i, std::min(kGrainFloats, end - i));
                   }
@@ -92,9 +92,9 @@ bool HasFewChannels(const Target& to) {
   return to.view.channels() > 0 && to.view.channels() <= kFewChannels;
 }
 
-// Returns the address of `pixels` pixels, from `pixel` on, that lie side by
-// side. They are copied to `scratch`, which has kBlockFloats floats, if
-// necessary. A tensor with one value for each pixel gives it to all channels.
+// Returns the address of `pixels` contiguous pixels, from `pixel` on. If
+// necessary, they are copied to `scratch`, which has kBlockFloats floats. If
+// the tensor has one value for each pixel, all channels get this value.
 const float* Gather(const Source& from, int64_t pixel, int64_t pixels,
                     int64_t channels, float* scratch) {
   const float* x = At(from, pixel, 0);

@@ -38,15 +38,15 @@ struct Tile {
   float* output;
   int64_t output_pitch;
   int64_t filters;
-  bool first, last;  // step through the channels
+  bool first, last;  // whether this is the first, last step over channels
   const float* bias;
   const float* residual;
   int64_t residual_pitch;
   Activation::Kind activation;  // kNone, kRelu or kRelu6
 };
 
-// Adds rows that are `pitch` floats apart. If `pitch` is 0, adds one row to
-// all.
+// Adds rows that are `pitch` floats apart to the sums. If `pitch` is 0, adds
+// the same row to all rows of sums.
 template <int kRows, int kVectors, typename V>
 IOS_INLINE void AddRows(const float* from, int64_t pitch,
                         V (&sums)[kRows][kVectors]) {
@@ -202,8 +202,8 @@ IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
     const int64_t at_a_time = CeilDiv(all, CeilDiv(all, kPixels));
     for (int64_t p = first_pixel; p < end_pixel; p += at_a_time) {
       const int64_t count = std::min(at_a_time, end_pixel - p);
-      // The tiles have about equal heights: a low tile has few sums, and has to
-      // wait for them.
+      // The tiles have about equal heights. A low tile has too few sums to keep
+      // the processor busy while one of them is computed.
       const int64_t tiles = CeilDiv(count, Isa::kRows);
       const int64_t low = count / tiles, higher = count % tiles;
       tile.interval = tiles;
@@ -274,7 +274,7 @@ GemmPlan::GemmPlan(int64_t pixels, int64_t channels, int64_t filters,
     : pixels(pixels), channels(channels), filters(filters) {
   // Each thread gets several units, so that a thread that lost its core delays
   // little. But units must not have too few pixels, and each thread gets the
-  // same number.
+  // same number of units.
   constexpr int64_t kPerThread = 2, kLeastPixels = 56;
   const int64_t wanted = threads == 1 ? 1 : threads * kPerThread;
   strips = std::min(CeilDiv(pixels, kLeastPixels), wanted);

@@ -50,7 +50,7 @@ IOS_INLINE void SumVectors(const float* x, int64_t pitch, int64_t pixels,
   }
 }
 
-// Adds `n` channels of `pixels` pixels to `out`.
+// Adds the first `n` channels of each of `pixels` pixels to `out`.
 IOS_VECTORIZED void SumPixels(const float* x, int64_t pitch, int64_t pixels,
                               int64_t n, float* out) {
   int64_t c = 0;
@@ -69,7 +69,8 @@ IOS_VECTORIZED void SumPixels(const float* x, int64_t pitch, int64_t pixels,
   }
 }
 
-// Adds `x` to `out`, or takes the larger values. Keeps NaN.
+// Adds `x` to `out`. For a max pool, sets `out` to the larger values instead.
+// Keeps NaN.
 template <typename T>
 void Join(PoolKind kind, const T* x, int64_t n, double* out) {
   if (kind != PoolKind::kMax) {
@@ -93,7 +94,8 @@ class ImagePool {
         chunks_(x.view.shape[0] * in_image_) {}
 
   void Run() const {
-    // A few large chunks are cut into as many parts as there are threads.
+    // If there are only a few large chunks, each is cut into one part per
+    // thread.
     const Lane* lane = CurrentThread().lane;
     const int64_t parts = lane ? lane->size : 1;
     if (chunks_ < parts && cells_ * kChunk >= parts * kGrainFloats) {

@@ -187,7 +187,8 @@ ImageNorm::ImageNorm(const TensorView& x, const TensorView& to, int64_t groups)
   const int64_t images = std::max<int64_t>(1, x.shape[0]);
   pixels_ = x.pixels() / images;
   if (x.dense() && to.dense() && channels_ > 0) {
-    // Rows of few channels would leave most of a vector empty.
+    // A row of few channels would leave most of a vector empty, so a row
+    // consists of several pixels.
     while (repeat_ * channels_ < 32 && pixels_ % (2 * repeat_) == 0 &&
            pixels_ > 0) {
       repeat_ *= 2;

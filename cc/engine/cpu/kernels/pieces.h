@@ -1,5 +1,5 @@
-// Inputs in pieces: which channels of which tensors make up the channels of the
-// output.
+// Inputs in pieces: finds the tensors and their channels from which each range
+// of output channels is computed.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_PIECES_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_PIECES_H_
 
@@ -14,7 +14,7 @@ namespace ios::cpu {
 
 // A range of channels of one tensor.
 struct Piece {
-  size_t input = 0;     // of TaskSpec::inputs
+  size_t input = 0;     // index in TaskSpec::inputs
   int64_t channel = 0;  // the first
   TensorView view;
 

@@ -31,8 +31,8 @@ struct Avx512 {
   static constexpr int kRows = 14, kVectors = 2;
 };
 
-// Calls `use` with one of these types: that of the best instruction set. It is
-// the only place that selects code by these types.
+// Calls `use` with a value of the type for the best instruction set. Only this
+// function selects code by these types.
 template <typename Use>
 auto ForBestInstructionSet(const Use& use) {
   switch (BestInstructionSet()) {

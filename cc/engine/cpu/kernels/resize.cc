@@ -18,7 +18,8 @@ struct Cells {
   float weight;  // of the upper one
 };
 
-// Uses TensorFlow's arithmetic, so that the same cells are nearest.
+// Returns the input cells of each output cell. Uses TensorFlow's arithmetic, so
+// that rounding selects the same nearest cells.
 std::vector<Cells> CellsOf(const Operator& op, int64_t input, int64_t output) {
   const float scale = ResizeScale(op.coordinates, input, output);
   const bool half_pixel = op.coordinates == Coordinates::kHalfPixel;

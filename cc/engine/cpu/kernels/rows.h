@@ -16,8 +16,8 @@ namespace ios::cpu {
 // caches.
 bool GoesByRows(const Operator& op, const Shape& image, const Shape& output);
 
-// Makes the task of such a convolution. If `spec` has a product, the task
-// computes that, too.
+// Makes the task of a convolution that GoesByRows() accepts. If `spec` has a
+// product, the task also computes this 1x1 convolution.
 std::unique_ptr<Task> MakeRowsTask(const TaskSpec& spec,
                                    const dnnl::engine& engine);
 

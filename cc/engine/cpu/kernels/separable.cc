@@ -238,7 +238,7 @@ class KernelSepConvTask : public SepConvTask {
   int64_t Length(int64_t i) const { return Strip(i).second - Strip(i).first; }
 
   // Returns true if strips pay off: they fit into caches, have about equal
-  // lengths, and have enough work for reading all weights of the 1x1
+  // lengths, and have enough work to outweigh reading all weights of the 1x1
   // convolution.
   bool InStrips(int64_t threads) const {
     const int64_t rows = depthwise_.rows();
@@ -330,9 +330,9 @@ class GemmSepConvTask : public CpuTask {
   }
 
  private:
-  // Returns the rows of each strip that a thread's `rows` rows are cut into.
-  // Strips are long enough for products to take longer than reading the
-  // filters.
+  // Returns the number of rows of a strip, if the `rows` rows of a thread are
+  // cut into strips. A strip is so long that its product takes longer than
+  // reading the filters.
   int64_t StripOf(int64_t rows) const {
     constexpr int64_t kLeastPixels = 112;
     const int64_t length = CeilDiv(kLeastPixels, depthwise_.out_width());
@@ -344,8 +344,8 @@ class GemmSepConvTask : public CpuTask {
                     depthwise_.channels(), output_.channels(), threads);
   }
 
-  // Returns the product's arguments from `row` on. `middle` begins with that
-  // row.
+  // Returns the arguments of the product for the rows from `row` on. `middle`
+  // begins with that row.
   GemmArguments Arguments(const float* const* inputs, const float* middle,
                           float* output, int64_t row) const {
     const int64_t pixel = row * depthwise_.out_width();

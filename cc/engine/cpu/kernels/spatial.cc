@@ -69,8 +69,8 @@ IOS_VECTORIZED void LocalResponseRow(const float* __restrict x,
   }
 }
 
-// Returns, for each output cell in one dimension, the input cell that it is a
-// copy of, or -1.
+// Returns, for each output cell in one dimension, the input cell that is copied
+// to it, or -1 if it gets the padding value.
 std::vector<int64_t> PaddedCells(PadMode mode, int64_t before, int64_t input,
                                  int64_t output) {
   const int64_t repeated = mode == PadMode::kSymmetric ? 1 : 0;

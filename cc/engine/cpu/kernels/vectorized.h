@@ -11,8 +11,8 @@
 #define IOS_VECTORIZED
 #endif
 
-// For functions that such a body calls: a function that is not inlined is
-// compiled for one instruction set only.
+// Marks functions that an IOS_VECTORIZED function calls. They must be inlined,
+// because other functions are compiled for one instruction set only.
 #define IOS_INLINE inline __attribute__((always_inline))
 
 #endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_VECTORIZED_H_

@@ -25,8 +25,8 @@ template <typename Tiling, int kDimension>
 constexpr int kInner =
     2 * Tiling::kSide[kDimension] > Tiling::kPoints[kDimension] + 1 ? 2 : 1;
 
-// Transforms one vector of channels into one value for each plane. Returns the
-// sums of the cells' squares.
+// Transforms one vector of channels into one value for each plane. Returns, for
+// each channel, the sum of the squares of all cells.
 template <typename V, typename Tiling>
 IOS_INLINE V TransformCells(
     const float* const (&from)[Tiling::kPoints[0]][Tiling::kPoints[1]],
@@ -128,7 +128,7 @@ struct Factors {
   int64_t filter_step;  // from one group of filters to the next
   int64_t channels;
   const float* ahead;  // the filters that are needed next
-  int64_t lines;       // of these to prefetch with each group of channels
+  int64_t lines;       // cache lines of `ahead` for each group of channels
   float* products;
 };
 

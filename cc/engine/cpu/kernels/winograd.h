@@ -4,7 +4,7 @@
 // An output tile has `side` cells in each dimension in which the window has
 // more than one cell. The tile depends on side + window - 1 cells of the input.
 // These cells are treated as a polynomial. Its values at side + window - 1
-// points are multiplied with the filter's values.
+// points are multiplied with the filter's values at the same points.
 //
 // A plane holds the values of all tiles at one point. On each plane, [tiles,
 // channels] is multiplied by [channels, filters]. For 3x3 windows, that takes 4
@@ -67,8 +67,9 @@ struct WinogradArguments {
 };
 
 // Computes units [begin, end) on the calling thread. Transforms spread rounding
-// errors, infinity and NaN over a tile. So a tile is computed without them if
-// it is not even (winograd_guard.h), or if one of its results is not finite.
+// errors, infinity and NaN over a tile. So a tile is computed without
+// transforms if it is not even (winograd_guard.h), or if one of its results is
+// not finite.
 void RunWinograd(const WinogradPlan& plan, const WinogradArguments& arguments,
                  int64_t begin, int64_t end, float* scratch);
 

@@ -97,14 +97,14 @@ class QuickGuard {
 
   // Returns false where the tile may be uneven.
   IOS_INLINE bool IsEven() const {
-    // At least the square of the largest magnitude.
+    // This is at least the square of the largest magnitude.
     const float squares = LargestOf(squares_);
     if (!(squares > kLeastSquares && squares < kMostSquares)) return false;
     const auto is_even = [&](float window) {
       return squares <= kUnevenness * kUnevenness * window * window;
     };
-    // The channels in one element of the vectors often suffice, and checking
-    // only those takes less time.
+    // Often a single element of the vectors shows that all windows are even.
+    // This check takes less time.
     BitsOf<V> all = largest_[0];
     for (int i = 1; i < kHigh * kWide; ++i) {
       all = all < largest_[i] ? all : largest_[i];
@@ -117,8 +117,8 @@ class QuickGuard {
   }
 
  private:
-  // Smaller magnitudes may have a square of zero, larger ones an infinite
-  // square.
+  // The square of a smaller magnitude may be zero, and the square of a larger
+  // magnitude may be infinite.
   static constexpr float kLeastSquares = 1e-30f, kMostSquares = 1e36f;
 
   const float* cells_[kHigh * kWide];

@@ -12,8 +12,8 @@ namespace ios::cpu {
 
 // The points at which polynomials are evaluated, by the number of points:
 //   4  0, 1, -1, infinity
-//   6  0, sqrt(1/2), -sqrt(1/2), sqrt(2), -sqrt(2), infinity. The usual points
-//      1, -1, 2 and -2 make five times the largest error.
+//   6  0, sqrt(1/2), -sqrt(1/2), sqrt(2), -sqrt(2), infinity. With the
+//      usual points 1, -1, 2 and -2, the largest error is five times as large.
 //   8  0, 1, -1, 2, -2, 1/2, -1/2, infinity
 // With one point, there is nothing to transform.
 inline constexpr float kRootHalf = 0.70710678118654752f,

@@ -17,7 +17,7 @@
 namespace ios::cpu {
 
 // A weight in the layouts that primitives chose. The plain array is freed once
-// the first packed layout exists; further layouts are made from that one.
+// the first packed layout exists. Further layouts are made from that layout.
 class CpuParameter : public Parameter {
  public:
   // The memory of packed layouts comes from `pool`.

@@ -19,8 +19,8 @@ dnnl::memory::desc FlatDesc(int64_t n);
 
 // Appends the activation if oneDNN computes it as TensorFlow does. Returns the
 // activation that the caller still has to apply: kNone or `activation`.
-// Why some are left to the caller: on any processor, oneDNN's relu and clip
-// turn NaN into a number, and its exp turns NaN into infinity. Its gelu of
+// Some activations are left to the caller. On any processor, oneDNN's relu and
+// clip turn NaN into a number, and its exp turns NaN into infinity. Its gelu of
 // infinity is NaN, and its softplus of -60 is 4e-6. Its swish takes longer than
 // a separate pass with our own kernel.
 Activation AppendActivation(const Activation& activation, dnnl::post_ops* ops);
@@ -60,8 +60,8 @@ class Primitive {
     return static_cast<int>(memories_.size()) - 1;
   }
 
-  // Returns the same primitive with its own argument addresses, for another
-  // thread.
+  // Returns a copy that another thread can use, because it has its own argument
+  // addresses.
   Primitive Clone() const;
 
   void Set(int argument, const float* data) {

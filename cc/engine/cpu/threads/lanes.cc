@@ -35,7 +35,7 @@ struct alignas(64) LanePool::Worker {
 LanePool& LanePool::Get() {
   // A child of fork() has none of the pool's threads, and perhaps a locked
   // mutex, so it makes a new pool. It still has tasks compiled for its parent's
-  // cores, so the new pool has at least that many.
+  // cores, so the new pool has at least that number of cores.
   static const int wanted = [] {
     pthread_atfork(nullptr, nullptr, [] {
       if (const LanePool* pool = the_pool.exchange(nullptr)) {
@@ -112,7 +112,7 @@ void LanePool::WorkerLoop(Worker* worker) {
 }
 
 // The system tends to wake a thread on the core of the thread that wakes it. It
-// takes milliseconds to move one of them to another core.
+// takes milliseconds to move one of the two threads to another core.
 void LanePool::TakeCore(int thread) {
   if (Crowded()) return;
   const uint64_t session = sessions_.load();
@@ -134,7 +134,7 @@ void LanePool::TakeCore(int thread) {
     CPU_ZERO(&only);
     CPU_SET(core, &only);
     sched_setaffinity(0, sizeof(only),
-                      &only);  // moves now; the next call frees it again
+                      &only);  // moves the thread; the next call unpins it
     sched_setaffinity(0, sizeof(allowed), &allowed);
     return;
   }
@@ -237,8 +237,9 @@ void LanePool::EndParallel() {
 }
 
 void LanePool::Barrier(Team* team) {
-  // Each piece needs its own thread, so call the remaining threads, too. There
-  // are some if the process may use fewer cores than its lanes were made for.
+  // Each piece needs its own thread, so call the threads that were not called
+  // yet. There are such threads if the process may use fewer cores than its
+  // lanes were made for.
   for (int i = team->called; i < team->pieces(); ++i) {
     team->lane.pool->Call(team->lane.first + i, team);
   }

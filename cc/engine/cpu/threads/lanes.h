@@ -150,8 +150,8 @@ class LanePool {
 };
 
 // Catches exceptions in the pieces of a section. Rethrow() throws the first one
-// again after the section has ended. An exception must not leave a thread of
-// the pool, and must not leave a section open.
+// again after the section has ended. An exception must not escape from a thread
+// of the pool, and a section must not stay open after an exception.
 class ExceptionCollector {
  public:
   template <typename F>

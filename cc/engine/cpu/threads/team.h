@@ -29,10 +29,10 @@ struct Job {
   void* argument = nullptr;
 };
 
-// Runs one section after another. Pieces are taken, not dealt: a thread that
-// lost its core delays only the piece that it has started. The leader runs any
-// piece that no thread has started. A team is never freed, so a helper may come
-// too late.
+// Runs one section after another. Threads take pieces when they are free, so a
+// thread that lost its core delays only the piece that it has started. The
+// leader runs any piece that no thread has started. A helper may come after the
+// section has ended, because a team is never freed.
 class Team {
  public:
   // Opens a section. Called by the leader, which must then run piece 0 and call

@@ -11,9 +11,12 @@ namespace ios::cpu {
 namespace {
 
 // All times are in nanoseconds.
-constexpr int64_t kSpin = 200'000;  // jobs of a run follow each other sooner
+// The longest time that a thread spins. The pauses between the jobs of a run
+// are shorter.
+constexpr int64_t kSpin = 200'000;
 constexpr int64_t kSpinCrowded = 5'000;
-constexpr int64_t kLost = 300'000;  // longer between two looks: had no core
+// A spinning thread that looks at the clock after a longer time had no core.
+constexpr int64_t kLost = 300'000;
 constexpr int64_t kCrowdedFor = 50'000'000;
 
 std::atomic<int64_t> crowded_until{0};

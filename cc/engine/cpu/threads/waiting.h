@@ -21,7 +21,7 @@ inline void Pause() {
 #endif
 }
 
-// Returns the time in nanoseconds, by a clock that is never set.
+// Returns the time of a monotonic clock in nanoseconds.
 int64_t Now();
 
 // Returns true if other processes seem to want our cores: one of our threads

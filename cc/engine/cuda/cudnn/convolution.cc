@@ -13,7 +13,7 @@
 namespace ios::cuda {
 namespace {
 
-// Tensors in a lane's memory begin at multiples of this.
+// The alignment of tensors in a lane's memory, in bytes.
 constexpr int64_t kScratchAlignment = 256;
 
 int64_t AlignUp(int64_t bytes) {
@@ -71,8 +71,9 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
   return faster ? std::move(*steps) : std::move(first);
 }
 
-// One cuDNN graph for everything comes first: it is nearly always fastest.
-// cuDNN may not support asymmetric padding, or views that are not dense.
+// One cuDNN graph for everything comes first: it is nearly always fastest. The
+// other layouts follow because cuDNN may not support asymmetric padding, or
+// views that are not dense.
 std::vector<Convolution::Form> Convolution::Layouts(
     const ConvolutionSpec& spec) {
   const auto [top, bottom, left, right] = spec.padding;
@@ -224,7 +225,7 @@ StatusOr<bool> Convolution::StepsAreFaster(const Device* device,
     status = tensors->MakeWorkspace(
         std::max(whole.scratch_bytes(), steps.scratch_bytes()));
   }
-  // There is not enough memory to compare the two.
+  // There is not enough memory to compare `steps` with `whole`.
   if (status.code() == StatusCode::kResourceExhausted) return false;
   IOS_RETURN_IF_ERROR(status);
   const ConvolutionPointers& pointers = tensors->pointers();

@@ -48,7 +48,8 @@ int64_t AlignmentBytes(const TensorView& view, DataType dtype);
 // Whether a view's elements are contiguous and aligned for the widest access.
 bool IsDense(const TensorView& view, DataType dtype);
 
-// Bytes from a view's first element to its last one's end.
+// Returns the number of bytes from the start of a view's first element to the
+// end of its last element.
 int64_t SpanBytes(const TensorView& view, DataType dtype);
 
 }  // namespace ios::cuda

@@ -40,12 +40,12 @@ class CudnnPlan {
   virtual Status Enqueue(const ConvolutionPointers& pointers, CUstream stream,
                          CudnnHandle* handle) const = 0;
   // Serialises the plan, so that LoadCudnnPlan() can make the same plan again.
-  // The text contains the code of compiled kernels: whoever writes it decides
-  // what the plan computes.
+  // The text contains the code of compiled kernels, so text from an untrusted
+  // source must not be loaded.
   virtual StatusOr<std::string> Json() const = 0;
 };
 
-// Makes a plan of the spec from its Json(), with the same cuDNN and device.
+// Makes a plan from the Json() of a plan for the same spec, cuDNN and device.
 // Takes less than a millisecond. Unimplemented if cuDNN rejects the text.
 StatusOr<std::shared_ptr<const CudnnPlan>> LoadCudnnPlan(
     const Device* device, const ConvolutionSpec& spec, const std::string& json);

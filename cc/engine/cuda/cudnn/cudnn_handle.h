@@ -21,7 +21,7 @@ class CudnnHandle {
  public:
   static StatusOr<std::unique_ptr<CudnnHandle>> Create();
 
-  // For building graphs, which do not depend on a stream.
+  // Returns the handle for building graphs, which do not depend on a stream.
   cudnnHandle_t get() const { return handle_; }
 
   // Calls function(handle) while the handle's stream is `stream`.

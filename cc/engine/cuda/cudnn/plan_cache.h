@@ -29,7 +29,7 @@ class PlanCache {
               const std::string& plan);
 
  private:
-  using Plans = std::map<std::string, std::string>;  // by convolution
+  using Plans = std::map<std::string, std::string>;  // keyed by convolution
 
   PlanCache();
 
@@ -40,7 +40,7 @@ class PlanCache {
   std::mutex mutex_;
   std::string directory_;
   std::set<std::string> loaded_;        // devices
-  std::map<std::string, Plans> plans_;  // by device
+  std::map<std::string, Plans> plans_;  // keyed by device
 };
 
 }  // namespace ios::cuda

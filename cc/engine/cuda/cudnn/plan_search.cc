@@ -24,8 +24,9 @@ namespace {
 constexpr size_t kCompiledPlans = 3;
 constexpr size_t kEnoughPlans = 8;
 // Limits of a plan's workspace, the larger of which applies. Every lane can
-// spare kSmallWorkspaceBytes, and kWorkspaceTensors times the size of the
-// convolution's tensors: plans that pad channels copy all of them.
+// spare kSmallWorkspaceBytes. The other limit is kWorkspaceTensors times the
+// size of the convolution's tensors, because plans that pad channels copy all
+// of these tensors.
 constexpr int64_t kSmallWorkspaceBytes = 64 << 20;
 constexpr int64_t kWorkspaceTensors = 2;
 
@@ -61,7 +62,7 @@ bool AllDense(const ConvolutionSpec& spec) {
 
 // Builds the candidates with these indices, in this order, and drops those that
 // cannot be used. Compiling a candidate occupies a core for a third of a
-// second, so each thread takes the next candidate.
+// second, so several threads share the candidates.
 std::vector<Candidate> BuildInThreads(const Device* device,
                                       const CudnnGraph& graph,
                                       const ConvolutionSpec& spec,
@@ -91,11 +92,11 @@ std::vector<Candidate> BuildInThreads(const Device* device,
   return candidates;
 }
 
-// Builds the plans to time. These are all plans that are ready: heuristics see
-// neither that an engine copies tensors that are not dense, nor how much faster
-// another engine is. Some plans that must be compiled are added if few are
-// ready. All of them are added if tensors are not dense, which nearly no other
-// engines accept without copies.
+// Builds the plans to time. Builds all plans that are ready, because heuristics
+// do not know which engines copy tensors that are not dense, or how much faster
+// another engine is. Adds some plans that must be compiled if few plans are
+// ready. Adds all plans that must be compiled if tensors are not dense: nearly
+// all other engines copy such tensors.
 std::vector<Candidate> BuildAll(const Device* device, const CudnnGraph& graph,
                                 const ConvolutionSpec& spec) {
   std::vector<Candidate> candidates;

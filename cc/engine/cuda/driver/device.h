@@ -15,8 +15,8 @@
 
 namespace ios::cuda {
 
-// The error of a call `what` that failed with `result`: "cuMemAlloc failed: out
-// of memory (…)". ResourceExhausted if memory ran out.
+// Returns the error of a call `what` that failed with `result`: "cuMemAlloc
+// failed: out of memory (…)". ResourceExhausted if memory ran out.
 Status ToStatus(const Driver& driver, CUresult result, const char* what);
 
 #define IOS_CUDA_RETURN_IF_ERROR(device, function, ...)                    \
@@ -32,9 +32,10 @@ class Device {
  public:
   // Returns GPU `ordinal` with its primary context. Memory comes from
   // `allocator`, or from the driver if it is null. The process has one Device
-  // per pair of ordinal and allocator. Objects that live as long as the process
-  // are kept per ordinal. NotFound if there are fewer GPUs; FailedPrecondition
-  // if libraries are missing or the GPU's compute capability is below 7.0.
+  // per pair of ordinal and allocator. Objects that live as long as the
+  // process, such as KernelCache, exist once per ordinal. NotFound if there are
+  // fewer GPUs; FailedPrecondition if libraries are missing or the GPU's
+  // compute capability is below 7.0.
   static StatusOr<Device*> Get(int ordinal, DeviceAllocator* allocator);
 
   const Libraries& libraries() const { return *libraries_; }
@@ -78,8 +79,8 @@ class Device {
   const Libraries* libraries_ = nullptr;
   DeviceAllocator* allocator_ = nullptr;
   CUcontext context_ = nullptr;
-  // Of Upload(). The default stream would wait for all blocking streams of the
-  // process, and disturb captures of other threads.
+  // The stream of Upload(). The default stream would wait for all blocking
+  // streams of the process, and disturb captures of other threads.
   CUstream uploads_ = nullptr;
   int ordinal_ = 0;
   std::string name_;

@@ -77,7 +77,7 @@ class CapturePolicy {
   }
 
  private:
-  // Numbers of runs.
+  // Waits before the next attempt, in runs.
   static constexpr int kFirstWait = 16;
   static constexpr int kLongestWait = 4096;
 
@@ -128,7 +128,7 @@ class Instance {
     return status;
   }
 
-  // These two belong to CudaExecution and are guarded by its mutex.
+  // CudaExecution uses the next two members, and its mutex guards them.
   bool in_use = false;             // a caller is enqueueing
   std::optional<CUstream> stream;  // of the last caller
 
@@ -140,7 +140,7 @@ class Instance {
   };
 
   // A graph that uses its own memory. Each run copies inputs from the caller's
-  // memory and outputs to it.
+  // memory, and outputs back to the caller's memory.
   struct Staging {
     std::vector<std::shared_ptr<void>> memory;
     std::vector<const void*> inputs;
@@ -319,11 +319,11 @@ class CudaExecution : public Execution {
                            std::to_string(kPointerAlignment) + " bytes");
   }
 
-  // Returns the instance that ran last on the same stream, even if it must wait
-  // for another caller that enqueues there: the stream runs both one after the
-  // other anyway. For another stream, it prefers an instance whose run has
-  // finished, then a new one, then any other. Instance::Run orders the runs on
-  // the GPU.
+  // Returns the instance that ran last on `stream`, even if another caller is
+  // enqueueing there and must finish first: the stream runs the work of both
+  // callers in order anyway. If no instance ran last on `stream`, prefers an
+  // instance whose run has finished, then a new instance, then any other
+  // instance. Instance::Run orders the runs on the GPU.
   Instance* Acquire(CUstream stream) {
     std::unique_lock<std::mutex> lock(mutex_);
     bool room = true;  // for one more instance
@@ -333,7 +333,8 @@ class CudaExecution : public Execution {
       for (Instance& instance : instances_) {
         if (instance.stream == stream) own = &instance;
         if (instance.in_use) continue;
-        // The first idle instance, unless another one is free.
+        // Takes the first instance that is free, or else the first idle
+        // instance.
         if (!idle || (!idle->Free() && instance.Free())) idle = &instance;
       }
       if (own && !own->in_use) return Take(own, stream);

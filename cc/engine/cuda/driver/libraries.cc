@@ -35,7 +35,7 @@ constexpr const char* kCudnnFunctions[] = {
 struct Process {
   std::mutex mutex;
   const Libraries* opened = nullptr;
-  std::vector<std::string> directories;  // that were added
+  std::vector<std::string> directories;  // added by AddDirectory()
 };
 
 Process& TheProcess() {
@@ -109,8 +109,8 @@ Status Find(void* library, const char* library_name, const char* name,
                             name + ": the library is too old");
 }
 
-// The names of NVRTC's library, the best first. A driver loads what NVRTC of
-// its own or an older major version has compiled.
+// Returns the names of NVRTC's library, the best first. A driver loads code
+// that was compiled by NVRTC of the driver's major version or an older one.
 std::vector<std::string> NvrtcNames(const Driver& driver) {
   int version = 0;
   const bool known = driver.cuDriverGetVersion(&version) == CUDA_SUCCESS;

@@ -20,8 +20,9 @@ namespace {
 
 // Minimum duration of a sample.
 constexpr double kSampleMilliseconds = 0.3;
-// Maximum number of runs in one graph. With many short runs, launches hardly
-// show. Graphs of whole networks already have thousands of nodes.
+// Maximum number of runs in one graph. Many short runs in one graph make the
+// time of its launch negligible. More runs are not needed: graphs of whole
+// networks already have thousands of nodes.
 constexpr int kMaxRunsInGraph = 32;
 // Number of baseline samples; their median is used.
 constexpr int kBaselineSamples = 3;
@@ -84,7 +85,7 @@ class Sampler {
 
   // Work that is ready to be measured.
   struct Prepared {
-    bool given_up = false;  // then it is not ready
+    bool given_up = false;  // if true, the work is not ready
     Enqueuer run;           // `before` and the work, once
     Enqueuer before;        // WorkMeasurement::before; may be empty
     GraphExec graph;        // runs_in_graph runs; null: enqueue each run

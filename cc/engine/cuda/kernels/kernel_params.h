@@ -7,9 +7,9 @@
 #define IOS_CUDA_KERNEL_PARAMS_STRING(...) \
   IOS_CUDA_KERNEL_PARAMS_STRING_(__VA_ARGS__)
 
-// For Divisor, see MakeDivisor(). Pitches are in elements, but in CopyPiece and
-// PadParams in words. `vectors` is the number of vectors in one pixel, `count`
-// the number of all vectors.
+// For Divisor, see MakeDivisor(). Pitches count elements, except in CopyPiece
+// and PadParams, where pitches count words. `vectors` is the number of vectors
+// in one pixel, and `count` is the number of all vectors.
 #define IOS_CUDA_KERNEL_PARAMS                                            \
   enum { kMaxTerms = 32, kMaxPieces = 8 };                                \
   struct Divisor {                                                        \

@@ -1,7 +1,7 @@
 // The CUDA C++ source of our own kernels. NVRTC compiles it on the machine that
 // has the GPU, so the build needs no CUDA compiler. Every program is
 // kKernelParamsText, then kCommonSource, kActivationsSource and one of the
-// others. Each source says which macros specialise its kernels.
+// other sources below. Each source says which macros specialise its kernels.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_SOURCE_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_SOURCE_H_
 

@@ -18,7 +18,7 @@ struct Walk {
   int64_t count() const { return NumElements(views[0].shape) / vector; }
 };
 
-// `flatten`: no result depends on which channel an element belongs to.
+// `flatten` says that no result depends on which channel an element belongs to.
 StatusOr<Walk> MakeWalk(DataType dtype, std::vector<TensorView> views,
                         bool flatten) {
   Walk walk;
@@ -144,8 +144,9 @@ StatusOr<BinaryKernel> BinaryKernel::Create(const Device* device,
   const bool images = output.shape.size() == 4;
   params.height = MakeDivisor(images && broadcasts ? output.shape[1] : 1);
   params.width = MakeDivisor(images && broadcasts ? output.shape[2] : 1);
-  // Elements from one image, row and pixel to the next. A stride is 0 if the
-  // view has only one, which is broadcast.
+  // The strides are the numbers of elements from one image, row or pixel to the
+  // next. A stride is 0 if the view has only one image, row or pixel, which is
+  // then broadcast.
   const auto set_strides = [&](const TensorView& view, unsigned* strides) {
     if (!broadcasts) {
       strides[0] = view.pitch;

@@ -44,7 +44,7 @@ class SumKernel {
  private:
   struct Step {
     Launch<SumParams> launch;
-    int terms = 0;  // of the spec, added to the sum so far
+    int terms = 0;  // number of the spec's terms that this step adds
   };
   std::vector<Step> steps_;
 };

@@ -31,8 +31,8 @@ StatusOr<GlobalPoolKernel> GlobalPoolKernel::Create(const Device* device,
   const int64_t vector =
       std::min(VectorOf(dtype, input), VectorOf(dtype, output));
   const int64_t vectors = input.channels() / vector;
-  // Blocks are as wide as possible while every multiprocessor still gets one.
-  // They read at least whole sectors of 32 bytes.
+  // A block takes as many channels as possible while every multiprocessor still
+  // gets a block. Blocks read at least whole sectors of 32 bytes.
   int least_bits = 0;
   while ((vector * SizeOf(dtype) << least_bits) < 32) ++least_bits;
   int bits = 5;

@@ -8,6 +8,7 @@
 namespace ios::cuda {
 namespace {
 
+// The largest height or width of a window that a kernel is compiled for.
 // Kernels for larger windows use loops whose bounds are not compile-time
 // constants.
 constexpr int64_t kLargestKnown = 7;
@@ -31,16 +32,17 @@ bool IsKnown(const WindowSpec& spec) {
          spec.dilations[0] == 1 && spec.dilations[1] == 1;
 }
 
-// Threads per multiprocessor that ChooseShare() wants before it uses strips, or
-// keeps wide vectors. Narrower vectors mean more instructions in total, which
-// slow down other lanes. They are worth it only if most of the device would be
-// idle.
+// The numbers of threads per multiprocessor that must remain for ChooseShare()
+// to use strips, and to keep wide vectors. Narrower vectors mean more
+// instructions in total, which slow down other lanes. Narrower vectors are
+// worth it only if most of the device would be idle otherwise.
 constexpr int64_t kThreadsForStrips = 256;
 constexpr int64_t kThreadsForVectors = 64;
 
-// Returns the largest share that still gives every multiprocessor work. A long
-// strip reads cells only once that several windows share. A small problem needs
-// more threads instead, and finally fewer channels per thread.
+// Returns the largest share that still gives every multiprocessor work. In a
+// long strip, a cell that several windows share is read only once. A small
+// problem needs more threads: shorter strips and, if those are not enough,
+// fewer channels per thread.
 Share ChooseShare(const Device* device, const WindowSpec& spec) {
   int64_t vector = std::min(VectorOf(spec.dtype, spec.input),
                             VectorOf(spec.dtype, spec.output));
