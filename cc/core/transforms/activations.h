@@ -17,9 +17,9 @@ using OperatorPredicate = std::function<bool(const Operator&)>;
 // NASNet's cells. `is_wanted` selects the activations. The activation must be
 // the only reader of the concat. Sums, scales and binary operators that only
 // the concat reads apply the activation themselves. At most one other input is
-// allowed; the operator that was the concat then activates this input. If there
-// is no such input, that operator joins all inputs but the last. The operator
-// that was the activation joins everything.
+// allowed; the operator that was the concat then activates this input. Without
+// such an input, that operator joins all inputs but the last. The operator that
+// was the activation joins everything.
 void ActivateBeforeConcats(const OperatorPredicate& is_wanted, Block* block);
 
 // The operator that adds up the terms of `sum` while it reads them, or -1. It

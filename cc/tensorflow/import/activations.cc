@@ -55,7 +55,7 @@ Result Threshold(ImportContext& in, int i) {
   const std::optional<float> otherwise = SelectedNumber(in, i, 2, &nodes);
   if (in.graph().node(greater).op() != "Greater" || in.Input(greater, 0) != x ||
       in.graph().OnlyConsumer(condition) != i || otherwise != 0.0f) {
-    return Refuse("the selection is not a threshold");
+    return Refuse("its condition is not a comparison with a threshold");
   }
   const std::optional<float> threshold = Scalar(in.Constant(greater, 1));
   if (!threshold || !std::isfinite(*threshold) ||

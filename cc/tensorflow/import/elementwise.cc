@@ -61,7 +61,8 @@ Result BatchNorm(ImportContext& in, int i) {
       return Refuse("other nodes read the statistics");
     }
   }
-  if (in.graph().preserved(i)) return Refuse("the statistics may be fetched");
+  if (in.graph().preserved(i))
+    return Refuse("a caller may fetch the statistics");
   std::array<std::vector<float>, 4> values;  // gamma, beta, mean, variance
   for (int k = 0; k < 4; ++k) {
     auto value = Channels(in.Constant(i, k + 1), *x);
