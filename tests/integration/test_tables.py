@@ -107,6 +107,29 @@ def test_convolutions_of_looked_up_rows(
         np.testing.assert_allclose(found, features(text), 1e-4, 1e-4)
 
 
+def test_the_image_width_is_the_length_of_a_text(tmp_path: Path) -> None:
+    """A window of 5 words does not fit into a text of the image's height, 1."""
+    module = tf.Module()
+    module.table = tf.Variable(random.normal(size=(300, 64)), dtype=tf.float32)
+    module.filters = tf.Variable(random.normal(size=(5, 64, 8)), dtype=tf.float32)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, "text")])
+    def features(text: tf.Tensor) -> tf.Tensor:
+        words = tf.gather(module.table, text)
+        return tf.nn.relu(tf.nn.conv1d(words, module.filters, 1, "VALID"))
+
+    source, target = str(tmp_path / "original"), str(tmp_path / "converted")
+    tf.saved_model.save(module, source, signatures=features)
+    report = ios_tf.convert(
+        source, target, strategy="greedy", keep_slower=True, image_size=(1, 32)
+    )
+    assert report.operators > 0
+    written = tf.saved_model.load(target).signatures["serving_default"]
+    text = tf.constant(random.integers(0, 300, (2, 19)), tf.int32)
+    (found,) = written(text=text).values()
+    np.testing.assert_allclose(found, features(text), 1e-4, 1e-4)
+
+
 def test_a_large_table_is_in_memory_twice_at_most(tmp_path: Path) -> None:
     """The table is in the original and in the result, but not in each graph."""
     peaks = []

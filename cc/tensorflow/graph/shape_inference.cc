@@ -179,7 +179,9 @@ class Completion {
       }
       for (int d = 1; d < rank - 1; ++d) {
         if (shape.dim(d).size() < 0) {
-          shape.mutable_dim(d)->set_size(fresh_.sizes[d - 1] + more);
+          // A sequence is an image of height 1.
+          const int size = rank == 3 ? 1 : d - 1;
+          shape.mutable_dim(d)->set_size(fresh_.sizes[size] + more);
         }
       }
       ++assumed_;

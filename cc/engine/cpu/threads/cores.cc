@@ -19,8 +19,8 @@ double Smaller(double a, double b) {
   return a <= 0 ? b : b <= 0 ? a : std::min(a, b);
 }
 
-// Returns quota / period; both numbers may be in one file. Returns 0 if there
-// is no limit or no file.
+// Returns quota / period, or 0 if one of them is missing. Both numbers may be
+// in one file.
 double Ratio(std::istream& quota_file, std::istream& period_file) {
   double quota = 0, period = 0;
   return quota_file >> quota && period_file >> period && quota > 0 && period > 0
