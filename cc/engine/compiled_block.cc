@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "cc/core/ops/definition.h"
 #include "cc/core/transforms/activations.h"
 #include "cc/core/transforms/commute.h"
 
@@ -18,11 +19,8 @@ Status CheckReads(const TaskSpec& spec) {
     return InvalidArgument("resize '" + spec.op->name +
                            "' has an empty output");
   }
-  const bool is_maximum =
-      type == OperatorType::kPool && spec.op->pool == PoolKind::kMax;
-  if (!spec.reads_nothing() || IsConvolution(type) || is_maximum ||
-      type == OperatorType::kPad || type == OperatorType::kGlobalPool ||
-      type == OperatorType::kConcat) {
+  if (!spec.reads_nothing() ||
+      DefinitionOf(type).reads_empty_images(*spec.op)) {
     return Status();
   }
   return InvalidArgument(std::string(ToString(type)) + " '" + spec.op->name +

@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "cc/core/ops/attribute_names.h"
+#include "cc/core/ops/attributes.h"
+
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
 namespace {
@@ -18,55 +21,42 @@ constexpr int64_t kNumbers[] = {
     0,          1,          -1,          2,         3,
     7,          255,        65536,       1 << 30,   (1 << 30) + 1,
     2147483647, 4294967296, -2147483648, INT64_MAX, INT64_MIN};
-const char* const kWords[] = {"conv2d",
-                              "sepconv",
-                              "pool",
-                              "global_pool",
-                              "concat",
-                              "add",
-                              "binary",
-                              "matmul",
-                              "softmax",
-                              "pad",
-                              "activation",
-                              "scale",
-                              "slice",
-                              "reduce",
-                              "normalize",
-                              "channel_shuffle",
-                              "resize",
-                              "conv2d_transpose",
-                              "depth_to_space",
-                              "space_to_depth",
-                              "lrn",
-                              "SAME",
-                              "VALID",
-                              "concurrent",
-                              "merge",
-                              "split",
-                              "winograd_2x2",
-                              "winograd_4x4",
-                              "gemm",
-                              "rows",
-                              "relu",
-                              "clip",
-                              "pow",
-                              "max",
-                              "avg",
-                              "sum",
-                              "float32",
-                              "float16",
-                              "like"};
-const char* const kKeys[] = {
-    "kernel",          "strides",       "dilations",  "padding",
-    "filters",         "groups",        "multiplier", "bias",
-    "residual",        "offset",        "size",       "output_size",
-    "factors",         "operand",       "block_size", "depth_radius",
-    "channel_padding", "micro_batches", "batch_size", "inputs",
-    "outputs",         "version",       "like",       "keep_dims",
-    "activation",      "alpha",         "epsilon",    "pad_mode",
-    "swapped",         "parameters",    "weight",     "swaps",
-    "algorithm",       "algorithms",    "pads_zeros"};
+// Texts that mean something in blocks and schedules.
+const std::vector<std::string>& Words() {
+  static const auto* const kWords = [] {
+    auto* words = new std::vector<std::string>{
+        "SAME", "VALID", "concurrent", "merge", "split", "float32", "float16"};
+    for (ios::OperatorType type : ios::kOperatorTypes) {
+      words->push_back(ToString(type));
+    }
+    for (const auto& activation : ios::Activation::kAll) {
+      words->push_back(activation.name);
+    }
+    const auto add_all = [&](const auto& names) {
+      for (const auto& entry : names) words->push_back(entry.second);
+    };
+    add_all(ios::kAlgorithmNames);
+    add_all(ios::kPoolNames);
+    add_all(ios::kPadModeNames);
+    add_all(ios::kFunctionNames);
+    return words;
+  }();
+  return *kWords;
+}
+
+const std::vector<std::string>& Keys() {
+  static const auto* const kKeys = [] {
+    auto* keys = new std::vector<std::string>{
+        "micro_batches", "batch_size", "inputs", "outputs",   "version",
+        "alpha",         "parameters", "weight", "algorithms"};
+    ios::VisitAttributes(
+        [&](const char* key, auto, const ios::AttributeRules&) {
+          keys->push_back(key);
+        });
+    return keys;
+  }();
+  return *kKeys;
+}
 
 class Mutation {
  public:
@@ -81,7 +71,7 @@ class Mutation {
         *value = kNumbers[Below(std::size(kNumbers))];
         break;
       case 1:
-        *value = kWords[Below(std::size(kWords))];
+        *value = Words()[Below(Words().size())];
         break;
       case 2:
         *value = *values[Below(values.size())];
@@ -92,7 +82,7 @@ class Mutation {
       case 4:
         if (value->is_object()) {
           const json other = *values[Below(values.size())];
-          (*value)[kKeys[Below(std::size(kKeys))]] = other;
+          (*value)[Keys()[Below(Keys().size())]] = other;
         }
         break;
       case 5:

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "cc/core/ir/operator_names.h"
+#include "cc/core/ops/attribute_names.h"
 #include "cc/core/transforms/merge.h"
 
 namespace ios::fuzz {

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
-CUDA = Path(__file__).resolve().parents[2] / "cc/engine/cuda/kernels"
+CC = Path(__file__).resolve().parents[2] / "cc"
+CUDA = CC / "engine/cuda/kernels"
 ELEMENT_BYTES = {0: 4, 1: 2, 2: 2}  # of IOS_DTYPE
 DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
 
@@ -122,7 +124,16 @@ def texts() -> dict[str, str]:
     return {name: shared + text for name, text in parts.items()}
 
 
-def options(macros: dict[str, int], architecture: int) -> list[str]:
+@functools.cache
+def activations() -> dict[str, str]:
+    """The CUDA expressions of all activations, by name."""
+    table = (CC / "core/ops/activation.def").read_text()
+    rows = re.findall(r"^IOS_ACTIVATION\(.*?\)$", table, re.DOTALL | re.MULTILINE)
+    texts = [re.findall(r'"(.*?)"', row) for row in rows]
+    return {name: expression for name, expression, _ in texts}
+
+
+def options(macros: Mapping[str, int | str], architecture: int) -> list[str]:
     """The engine's options of NVRTC, and that by which it tells of registers."""
     return [
         f"--gpu-architecture=sm_{architecture}",
@@ -134,7 +145,7 @@ def options(macros: dict[str, int], architecture: int) -> list[str]:
 
 def macros_of(variant: str, dtype: str, vector: int) -> dict[str, int]:
     """All macros of a variant, for vectors of so many elements where it takes any."""
-    macros = {"IOS_DTYPE": DTYPES[dtype], "IOS_VECTOR": vector, "IOS_ACTIVATION": 0}
+    macros = {"IOS_DTYPE": DTYPES[dtype], "IOS_VECTOR": vector}
     macros |= VARIANTS[variant][2]
     return macros | unrolling(macros)
 

@@ -8,7 +8,15 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from kernel_variants import DTYPES, VARIANTS, macros_of, options, texts, widest
+from kernel_variants import (
+    DTYPES,
+    VARIANTS,
+    activations,
+    macros_of,
+    options,
+    texts,
+    widest,
+)
 from nvrtc import Nvrtc, find
 
 pytestmark = pytest.mark.one_core
@@ -26,7 +34,7 @@ def nvrtc() -> Iterator[Nvrtc]:
     compiler.close()
 
 
-def check(nvrtc, text: str, kernels, macros: dict[str, int], architecture: int) -> None:
+def check(nvrtc, text: str, kernels, macros, architecture: int) -> None:
     image, log = nvrtc.compile(text, options(macros, architecture))
     assert image[:4] == b"\x7fELF"
     compiled = set(re.findall(r"Compiling entry function '(\w+)'", log))
@@ -58,9 +66,10 @@ def test_compiles(variant, dtype, architecture, nvrtc):
         check(nvrtc, texts()[source], kernels, macros, architecture)
 
 
-@pytest.mark.parametrize("activation", range(1, 31))
+@pytest.mark.parametrize("activation", activations())
 def test_activations_compile(activation, nvrtc):
-    macros = {"IOS_DTYPE": 1, "IOS_VECTOR": 8, "IOS_ACTIVATION": activation}
+    expression = activations()[activation]
+    macros = {"IOS_DTYPE": 1, "IOS_VECTOR": 8, "IOS_ACTIVATION": expression}
     macros |= {"IOS_TERMS": 1, "IOS_BIAS": 0}
     macros |= {"IOS_ALPHA": -1082130432, "IOS_BETA": 1065353216}  # bits of -1 and 1
     check(nvrtc, texts()["kElementwiseSource"], ["Sum"], macros, 90)
@@ -68,5 +77,5 @@ def test_activations_compile(activation, nvrtc):
 
 @pytest.mark.parametrize("width", [2, 4, 8, 16])
 def test_copies_compile(width, nvrtc):
-    macros = {"IOS_DTYPE": 0, "IOS_VECTOR": 1, "IOS_ACTIVATION": 0, "IOS_WIDTH": width}
+    macros = {"IOS_DTYPE": 0, "IOS_VECTOR": 1, "IOS_WIDTH": width}
     check(nvrtc, texts()["kCopySource"], ["Copy", "Pad"], macros, 90)

@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "cc/core/ir/operator_checks.h"
 #include "cc/core/limits.h"
 #include "cc/core/sha256.h"
 
@@ -18,42 +17,6 @@ std::string Where(const Operator& op, int index) {
 
 }  // namespace
 
-bool MayCompute(const Operator& op, Algorithm algorithm) {
-  using Pair = std::array<int64_t, 2>;
-  if (algorithm == Algorithm::kDirect) return true;
-  if (algorithm == Algorithm::kGemm) {
-    const bool pads = op.padding.type == PaddingType::kExplicit &&
-                      (op.padding.top != 0 || op.padding.bottom != 0 ||
-                       op.padding.left != 0 || op.padding.right != 0);
-    return op.type == OperatorType::kSepConv ||
-           op.type == OperatorType::kMatMul ||
-           (op.type == OperatorType::kConv2D && op.kernel == Pair{1, 1} &&
-            op.groups == 1 && !pads);
-  }
-  if (algorithm == Algorithm::kRows) {
-    return op.type == OperatorType::kConv2D && op.groups > 1 &&
-           op.groups == op.filters && !op.residual && op.kernel[0] <= 16;
-  }
-  const auto [least, most] = std::minmax(op.kernel[0], op.kernel[1]);
-  const bool has_window =
-      most == 3 || (algorithm == Algorithm::kWinograd2 &&
-                    (most == 5 || (most == 7 && least == 1)));
-  return op.type == OperatorType::kConv2D && has_window &&
-         (least == most || least == 1) && op.strides == Pair{1, 1} &&
-         op.dilations == Pair{1, 1} && op.groups == 1;
-}
-
-bool IsConvolution(OperatorType type) {
-  return type == OperatorType::kConv2D || type == OperatorType::kSepConv ||
-         type == OperatorType::kConv2DTranspose;
-}
-
-bool PadsWithZeros(const Operator& op) {
-  return op.type == OperatorType::kPad && op.pad_mode == PadMode::kConstant &&
-         op.pad_value == 0.0f &&
-         op.channel_padding == std::array<int64_t, 2>{0, 0};
-}
-
 int64_t BatchSize(const std::vector<Shape>& inputs) {
   int64_t batch = 1;
   for (const Shape& shape : inputs) {
@@ -62,38 +25,6 @@ int64_t BatchSize(const std::vector<Shape>& inputs) {
     if (batch == 1 || shape[0] > batch) batch = shape[0];
   }
   return batch;
-}
-
-int64_t NumElements(const Shape& shape) {
-  int64_t n = 1;
-  for (int64_t d : shape) n *= d;
-  return n;
-}
-
-std::array<float, 2> Activation::Defaults(Kind kind) {
-  switch (kind) {
-    case kSwish:
-    case kElu:
-      return {1.0f, 0.0f};
-    case kHardSigmoid:
-      return {1.0f / 6.0f, 0.5f};
-    case kLeakyRelu:
-      return {0.2f, 0.0f};
-    case kClip:
-      return {0.0f, 1.0f};
-    case kPow:
-      return {3.0f, 0.0f};
-    default:
-      return {0.0f, 0.0f};
-  }
-}
-
-std::string ToString(const Shape& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    text += (i ? "," : "") + std::to_string(shape[i]);
-  }
-  return text + "]";
 }
 
 const Shape& ShapeOf(const Block& block, const std::vector<Shape>& shapes,

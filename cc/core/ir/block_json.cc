@@ -3,11 +3,13 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "cc/core/document.h"
-#include "cc/core/ir/operator_names.h"
 #include "cc/core/limits.h"
+#include "cc/core/ops/attribute_names.h"
+#include "cc/core/ops/attributes.h"
 
 namespace ios {
 namespace {
@@ -86,22 +88,28 @@ class Reader {
       (*value)[i] = (*j)[i].get<float>();
     }
   }
-  template <typename Table, typename Enum>
-  void Read(const char* key, const Table& table, Enum* value) {
-    std::string text = NameIn(table, *value);
+  void Read(const char* key, Activation* value) {
+    std::string text = value->properties().name;
     Read(key, &text);
-    for (const auto& [entry, name] : table) {
+    for (const Activation::Properties& known : Activation::kAll) {
+      if (text == known.name) {
+        *value = Activation(known.kind);
+        return;
+      }
+    }
+    FailUnknown(key, text);
+  }
+  template <typename Enum>
+  std::enable_if_t<std::is_enum_v<Enum>> Read(const char* key, Enum* value) {
+    std::string text = NameOf(*value);
+    Read(key, &text);
+    for (const auto& [entry, name] : NamesOf(*value)) {
       if (text == name) {
         *value = entry;
         return;
       }
     }
-    Fail("has the unknown " + std::string(key) + " '" + text + "'");
-  }
-  void Read(const char* key, Activation* value) {
-    Activation::Kind kind = value->kind;
-    Read(key, kActivationNames, &kind);
-    *value = Activation(kind);
+    FailUnknown(key, text);
   }
   void Read(const char* key, Padding* value) {
     const json* j = Find(key);
@@ -123,6 +131,9 @@ class Reader {
     return value.is_number() &&
            std::abs(value.get<double>()) <= std::numeric_limits<float>::max();
   }
+  void FailUnknown(const char* key, const std::string& text) {
+    Fail("has the unknown " + std::string(key) + " '" + text + "'");
+  }
   void Bad(const char* key) {
     Fail("has a malformed '" + std::string(key) + "'");
   }
@@ -132,7 +143,56 @@ class Reader {
   Status status_;
 };
 
-json PaddingToJsonValue(const Padding& padding) {
+// Reads the type of operators by its name.
+void ReadType(Reader* reader, OperatorType* type) {
+  std::string text = ToString(*type);
+  reader->Read("type", &text);
+  for (OperatorType known : kOperatorTypes) {
+    if (text == ToString(known)) {
+      *type = known;
+      return;
+    }
+  }
+  reader->Fail("has the unknown type '" + text + "'");
+}
+
+StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
+  Reader reader(value, "operator " + std::to_string(index));
+  Operator op;
+  if (!reader.Find("type")) reader.Fail("has no type");
+  reader.Read("name", &op.name);
+  ReadType(&reader, &op.type);
+  reader.Read("inputs", &op.inputs);
+  VisitAttributes([&](const char* key, auto member, const AttributeRules&) {
+    reader.Read(key, &(op.*member));
+  });
+  reader.Read("alpha", &op.activation.alpha);
+  reader.Read("beta", &op.activation.beta);
+  if (!reader.status().ok()) return reader.status();
+  return op;
+}
+
+// Whether two values of an attribute have the same JSON.
+template <typename T>
+bool AreEqual(const T& a, const T& b) {
+  return a == b;
+}
+bool AreEqual(const Padding& a, const Padding& b) {
+  return a.type == b.type && a.type != PaddingType::kExplicit;
+}
+
+template <typename T>
+json ToJsonValue(const T& value) {
+  if constexpr (std::is_enum_v<T>) {
+    return NameOf(value);
+  } else {
+    return value;
+  }
+}
+json ToJsonValue(const Activation& activation) {
+  return activation.properties().name;
+}
+json ToJsonValue(const Padding& padding) {
   switch (padding.type) {
     case PaddingType::kSame:
       return "SAME";
@@ -144,116 +204,21 @@ json PaddingToJsonValue(const Padding& padding) {
   return {padding.top, padding.bottom, padding.left, padding.right};
 }
 
-StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
-  Reader reader(value, "operator " + std::to_string(index));
-  Operator op;
-  if (!reader.Find("type")) reader.Fail("has no type");
-  reader.Read("name", &op.name);
-  reader.Read("type", kTypeNames, &op.type);
-  reader.Read("inputs", &op.inputs);
-  reader.Read("kernel", &op.kernel);
-  reader.Read("strides", &op.strides);
-  reader.Read("dilations", &op.dilations);
-  reader.Read("padding", &op.padding);
-  reader.Read("filters", &op.filters);
-  reader.Read("groups", &op.groups);
-  reader.Read("multiplier", &op.multiplier);
-  reader.Read("bias", &op.bias);
-  reader.Read("residual", &op.residual);
-  reader.Read("pre_activation", &op.pre_activation);
-  reader.Read("activation", &op.activation);
-  reader.Read("alpha", &op.activation.alpha);
-  reader.Read("beta", &op.activation.beta);
-  reader.Read("algorithm", kAlgorithmNames, &op.algorithm);
-  reader.Read("pool", kPoolNames, &op.pool);
-  reader.Read("keep_dims", &op.keep_dims);
-  reader.Read("pads_zeros", &op.pads_zeros);
-  reader.Read("offset", &op.offset);
-  reader.Read("size", &op.size);
-  reader.Read("interpolation", kInterpolationNames, &op.interpolation);
-  reader.Read("coordinates", kCoordinatesNames, &op.coordinates);
-  reader.Read("output_size", &op.output_size);
-  reader.Read("factors", &op.factors);
-  reader.Read("like", &op.size_from_last_input);
-  reader.Read("function", kFunctionNames, &op.function);
-  reader.Read("operand", &op.operand);
-  reader.Read("swapped", &op.constant_first);
-  reader.Read("whole_images", &op.per_image);
-  reader.Read("epsilon", &op.epsilon);
-  reader.Read("pad_mode", kPadModeNames, &op.pad_mode);
-  reader.Read("pad_value", &op.pad_value);
-  reader.Read("channel_padding", &op.channel_padding);
-  reader.Read("block_size", &op.block_size);
-  reader.Read("depth_radius", &op.depth_radius);
-  reader.Read("normalization", &op.normalization);
-  if (!reader.status().ok()) return reader.status();
-  return op;
-}
-
 }  // namespace
 
-// Leaves out members that have their default, so that a new attribute does not
-// change existing signatures.
 json OperatorToJsonValue(const Operator& op) {
   const Operator defaults;
   json out = {{"type", ToString(op.type)}, {"inputs", op.inputs}};
   if (!op.name.empty()) out["name"] = op.name;
-  if (op.kernel != defaults.kernel) out["kernel"] = op.kernel;
-  if (op.strides != defaults.strides) out["strides"] = op.strides;
-  if (op.dilations != defaults.dilations) out["dilations"] = op.dilations;
-  if (op.padding.type != defaults.padding.type) {
-    out["padding"] = PaddingToJsonValue(op.padding);
-  }
-  if (op.filters != defaults.filters) out["filters"] = op.filters;
-  if (op.groups != defaults.groups) out["groups"] = op.groups;
-  if (op.multiplier != defaults.multiplier) out["multiplier"] = op.multiplier;
-  if (op.bias) out["bias"] = true;
-  if (op.residual) out["residual"] = true;
-  if (op.pre_activation != Activation::kNone) {
-    out["pre_activation"] = NameIn(kActivationNames, op.pre_activation.kind);
-  }
-  if (op.activation != Activation::kNone) {
-    const Activation usual(op.activation.kind);
-    out["activation"] = NameIn(kActivationNames, usual.kind);
-    if (op.activation.alpha != usual.alpha) out["alpha"] = op.activation.alpha;
-    if (op.activation.beta != usual.beta) out["beta"] = op.activation.beta;
-  }
-  if (op.algorithm != defaults.algorithm) {
-    out["algorithm"] = ToString(op.algorithm);
-  }
-  if (op.pool != defaults.pool) out["pool"] = NameIn(kPoolNames, op.pool);
-  if (op.keep_dims) out["keep_dims"] = true;
-  if (op.pads_zeros) out["pads_zeros"] = true;
-  if (op.offset != 0) out["offset"] = op.offset;
-  if (op.size != 0) out["size"] = op.size;
-  if (op.interpolation != defaults.interpolation) {
-    out["interpolation"] = NameIn(kInterpolationNames, op.interpolation);
-  }
-  if (op.coordinates != defaults.coordinates) {
-    out["coordinates"] = NameIn(kCoordinatesNames, op.coordinates);
-  }
-  if (op.output_size != defaults.output_size) {
-    out["output_size"] = op.output_size;
-  }
-  if (op.factors != defaults.factors) out["factors"] = op.factors;
-  if (op.size_from_last_input) out["like"] = true;
-  if (op.type == OperatorType::kBinary) {
-    out["function"] = NameIn(kFunctionNames, op.function);
-  }
-  if (!op.operand.empty()) out["operand"] = op.operand;
-  if (op.constant_first) out["swapped"] = true;
-  if (op.per_image) out["whole_images"] = true;
-  if (op.epsilon != 0.0f) out["epsilon"] = op.epsilon;
-  if (op.pad_mode != defaults.pad_mode) {
-    out["pad_mode"] = NameIn(kPadModeNames, op.pad_mode);
-  }
-  if (op.pad_value != 0.0f) out["pad_value"] = op.pad_value;
-  if (op.channel_padding != defaults.channel_padding) {
-    out["channel_padding"] = op.channel_padding;
-  }
-  if (op.block_size != 1) out["block_size"] = op.block_size;
-  if (op.depth_radius != 0) out["depth_radius"] = op.depth_radius;
-  if (op.type == OperatorType::kLrn) out["normalization"] = op.normalization;
+  VisitAttributes([&](const char* key, auto member,
+                      const AttributeRules& rules) {
+    if (rules.always_in == op.type || !AreEqual(op.*member, defaults.*member)) {
+      out[key] = ToJsonValue(op.*member);
+    }
+  });
+  const Activation usual(op.activation.kind);
+  if (op.activation.alpha != usual.alpha) out["alpha"] = op.activation.alpha;
+  if (op.activation.beta != usual.beta) out["beta"] = op.activation.beta;
   return out;
 }
 

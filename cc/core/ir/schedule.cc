@@ -18,18 +18,6 @@ using nlohmann::json;
 constexpr Strategy kStrategies[] = {Strategy::kConcurrent, Strategy::kMerge,
                                     Strategy::kSplit};
 
-const char* ToString(Strategy strategy) {
-  switch (strategy) {
-    case Strategy::kConcurrent:
-      return "concurrent";
-    case Strategy::kMerge:
-      return "merge";
-    case Strategy::kSplit:
-      return "split";
-  }
-  return "";
-}
-
 // The group and position of each operator in the stage that is being checked.
 // All stages share one object, because a block may have as many stages as
 // operators.
@@ -159,6 +147,18 @@ Status ReadAlgorithms(const json& value, Schedule* schedule) {
 }
 
 }  // namespace
+
+const char* ToString(Strategy strategy) {
+  switch (strategy) {
+    case Strategy::kConcurrent:
+      return "concurrent";
+    case Strategy::kMerge:
+      return "merge";
+    case Strategy::kSplit:
+      return "split";
+  }
+  return "";
+}
 
 Schedule SequentialSchedule(const Block& block) {
   Schedule schedule;

@@ -20,6 +20,8 @@ enum class Strategy {
   kSplit,       // micro-batches run at the same time, on lanes
 };
 
+const char* ToString(Strategy strategy);  // "concurrent", …
+
 struct Stage {
   Strategy strategy = Strategy::kConcurrent;
   // kConcurrent: the connected components of the stage's operators, each in a

@@ -4,14 +4,16 @@
 #include <utility>
 #include <vector>
 
+#include "cc/core/ops/definition.h"
+
 namespace ios {
 namespace {
 
 // Returns whether `op` can take an activation. These are the types of operators
 // that write any slice as fast as a dense tensor on every device.
 bool TakesActivation(const Operator& op) {
-  return (op.type == OperatorType::kAdd || op.type == OperatorType::kScale ||
-          op.type == OperatorType::kBinary) &&
+  const OperatorDefinition& definition = DefinitionOf(op.type);
+  return definition.elementwise && definition.activates &&
          op.activation == Activation::kNone;
 }
 

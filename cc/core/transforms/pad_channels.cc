@@ -7,22 +7,10 @@
 #include <utility>
 
 #include "cc/core/ir/readers.h"
+#include "cc/core/ops/definition.h"
 
 namespace ios {
 namespace {
-
-bool IsDepthwise(const Operator& op, int64_t channels) {
-  return op.type == OperatorType::kConv2D && op.groups > 1 &&
-         op.groups == channels;
-}
-
-// Returns whether every output channel is a sum over all input channels.
-bool SumsChannels(const Operator& op) {
-  return (op.type == OperatorType::kConv2D && op.groups == 1) ||
-         op.type == OperatorType::kSepConv ||
-         op.type == OperatorType::kConv2DTranspose ||
-         op.type == OperatorType::kMatMul;
-}
 
 class ChannelPadder {
  public:
@@ -59,7 +47,7 @@ class ChannelPadder {
   }
 
   ChannelRange Range(int64_t channels) const;
-  bool IsByChannel(int i) const;
+  ChannelUse UseOf(int i) const;
   std::vector<int> SourcesOf(int i) const;
   bool ReadsAnyRanges(int i, int ref) const;
   bool MayPad(int ref) const;
@@ -90,26 +78,9 @@ ChannelRange ChannelPadder::Range(int64_t channels) const {
   return {channels, padded <= 2 * channels ? padded : channels};
 }
 
-// Returns whether each output channel depends only on the corresponding channel
-// of each source of the operator (see SourcesOf).
-bool ChannelPadder::IsByChannel(int i) const {
+ChannelUse ChannelPadder::UseOf(int i) const {
   const Operator& op = block_.operators[i];
-  switch (op.type) {
-    case OperatorType::kConv2D:
-      return IsDepthwise(op, Channels(op.inputs[0]));
-    case OperatorType::kPad:
-      return op.channel_padding == std::array<int64_t, 2>{0, 0};
-    case OperatorType::kPool:
-    case OperatorType::kGlobalPool:
-    case OperatorType::kAdd:
-    case OperatorType::kBinary:
-    case OperatorType::kActivation:
-    case OperatorType::kScale:
-    case OperatorType::kResize:
-      return true;
-    default:
-      return false;
-  }
+  return DefinitionOf(op.type).channels(op, Channels(op.inputs[0]));
 }
 
 // The inputs that a per-channel operator reads channel by channel. Inputs that
@@ -132,8 +103,9 @@ std::vector<int> ChannelPadder::SourcesOf(int i) const {
 bool ChannelPadder::ReadsAnyRanges(int i, int ref) const {
   const Operator& op = block_.operators[i];
   if (op.type == OperatorType::kConcat) return free_[i];
-  const bool sums = SumsChannels(op);
-  if (!sums && (!IsByChannel(i) || !free_[i])) return false;
+  const ChannelUse use = UseOf(i);
+  const bool sums = use == ChannelUse::kSum;
+  if (!sums && (use != ChannelUse::kEach || !free_[i])) return false;
   // A residual would need the ranges of the output. Two sources would need the
   // same ranges.
   if (sums) return !op.residual || op.inputs.back() != ref;
@@ -296,7 +268,7 @@ void ChannelPadder::Emit(Operator op, bool padded) {
     }
     return known->second;
   };
-  const bool sums = SumsChannels(op);
+  const bool sums = UseOf(result_.operators.size()) == ChannelUse::kSum;
   for (size_t k = 0; k < op.inputs.size(); ++k) {
     const int ref = op.inputs[k];
     const bool is_residual = op.residual && k + 1 == op.inputs.size();
@@ -338,11 +310,11 @@ PaddedBlock ChannelPadder::Pad() {
     bool padded = false;
     if (op.type == OperatorType::kSlice) {
       padded = PadSlice(i, &op);
-    } else if (SumsChannels(op)) {
+    } else if (UseOf(i) == ChannelUse::kSum) {
       padded = PadSum(i, &op);
     } else if (op.type == OperatorType::kConcat) {
       padded = PadConcat(i);
-    } else if (IsByChannel(i)) {
+    } else if (UseOf(i) == ChannelUse::kEach) {
       padded = PadByChannel(i, &op);
     }
     Emit(std::move(op), padded);

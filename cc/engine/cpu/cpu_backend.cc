@@ -274,7 +274,7 @@ class Cpu : public Backend {
   }
 
   std::vector<DeviceTraits> traits_;  // traits_[i] is for i + 1 cores
-  static constexpr int kTypes = static_cast<int>(OperatorType::kLrn) + 1;
+  static constexpr int kTypes = std::size(kOperatorTypes);
   std::array<std::atomic<int>, kTypes> compiled_{};  // tasks of each type
   WorkSampler::History history_;                     // used in sessions
   dnnl::engine engine_;

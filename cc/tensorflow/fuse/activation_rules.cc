@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "cc/core/ops/definition.h"
 #include "cc/tensorflow/fuse/composition.h"
 #include "cc/tensorflow/fuse/evaluate.h"
 #include "cc/tensorflow/fuse/rules.h"
@@ -199,10 +200,8 @@ bool FuseActivation(OperatorGraph& ops, int i) {
 }
 
 bool FoldActivation(OperatorGraph& ops, int i) {
-  const bool takes = ops.IsConvolution(i) || ops.Is(i, OperatorType::kMatMul) ||
-                     ops.Is(i, OperatorType::kAdd) ||
-                     ops.Is(i, OperatorType::kBinary) ||
-                     ops.Is(i, OperatorType::kScale);
+  const bool takes =
+      ops[i].kind == Kind::kOperator && DefinitionOf(ops[i].op.type).activates;
   if (!takes || ops[i].op.activation != Activation::kNone) return false;
   const int next = ops.OnlyUser(i);
   if (!ops.Is(next, OperatorType::kActivation)) return false;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "cc/core/ops/definition.h"
+
 namespace ios::tf {
 
 using Kind = ImportedOperator::Kind;
@@ -12,10 +14,7 @@ bool IsElementwise(const OperatorGraph& ops, int i) {
   const ImportedOperator& op = ops[i];
   const bool computes =
       op.kind == Kind::kSelect ||
-      (op.kind == Kind::kOperator && (op.op.type == OperatorType::kActivation ||
-                                      op.op.type == OperatorType::kScale ||
-                                      op.op.type == OperatorType::kAdd ||
-                                      op.op.type == OperatorType::kBinary));
+      (op.kind == Kind::kOperator && DefinitionOf(op.op.type).elementwise);
   return computes &&
          std::all_of(op.inputs.begin(), op.inputs.end(), [&](TensorRef t) {
            return ops.graph().same_shape(t, op.output);

@@ -3,31 +3,18 @@
 namespace ios::tf {
 
 const std::unordered_map<std::string, Activation>& UnaryOperations() {
-  static const auto* const kOperations =
-      new std::unordered_map<std::string, Activation>{
-          {"Relu", Activation::kRelu},
-          {"Relu6", Activation::kRelu6},
-          {"LeakyRelu", Activation::kLeakyRelu},
-          {"Elu", Activation::kElu},
-          {"Selu", Activation::kSelu},
-          {"Sigmoid", Activation::kSigmoid},
-          {"Tanh", Activation::kTanh},
-          {"Softplus", Activation::kSoftplus},
-          {"Softsign", Activation::kSoftsign},
-          {"Exp", Activation::kExp},
-          {"Expm1", Activation::kExpm1},
-          {"Log", Activation::kLog},
-          {"Log1p", Activation::kLog1p},
-          {"Sqrt", Activation::kSqrt},
-          {"Rsqrt", Activation::kRsqrt},
-          {"Square", Activation::kSquare},
-          {"Abs", Activation::kAbs},
-          {"Erf", Activation::kErf},
-          {"Erfc", Activation::kErfc},
-          {"Sin", Activation::kSin},
-          {"Inv", {Activation::kPow, -1.0f}},
-          {"Reciprocal", {Activation::kPow, -1.0f}},
-  };
+  static const auto* const kOperations = [] {
+    auto* operations = new std::unordered_map<std::string, Activation>{
+        {"Inv", {Activation::kPow, -1.0f}},
+        {"Reciprocal", {Activation::kPow, -1.0f}},
+    };
+    for (const Activation::Properties& known : Activation::kAll) {
+      if (*known.tensorflow_op) {
+        operations->emplace(known.tensorflow_op, known.kind);
+      }
+    }
+    return operations;
+  }();
   return *kOperations;
 }
 

@@ -6,8 +6,6 @@
 #include <cstdlib>
 #include <limits>
 
-#include "cc/engine/cpu/kernels/activations.h"
-
 namespace ios::tf {
 namespace {
 
@@ -63,20 +61,11 @@ bool Equal(double sample, double value, double wanted) {
 bool IsOf(const Activation& activation, const SampledFunction& function) {
   if (!HasValues(activation, function.samples, function.exact)) return false;
   const std::vector<float>& samples = RoundedSamples();
-  std::vector<float> computed(samples.size());
-  cpu::ActivateRow(samples.data(), samples.size(), activation, computed.data());
-  return std::equal(computed.begin(), computed.end(), function.rounded.begin(),
-                    [](float c, float r) { return Alike(r, c); });
+  return std::equal(samples.begin(), samples.end(), function.rounded.begin(),
+                    [&](float sample, float rounded) {
+                      return Alike(rounded, Exact(activation, sample));
+                    });
 }
-
-double Sigmoid(double v) { return 1.0 / (1.0 + std::exp(-v)); }
-double Softplus(double v) {
-  return std::max(v, 0.0) + std::log1p(std::exp(-std::abs(v)));
-}
-double Elu(double v, double above, double below) {
-  return v > 0.0 ? above * v : below * std::expm1(v);
-}
-double Relu6(double v) { return std::min(std::max(v, 0.0), 6.0); }
 
 }  // namespace
 
@@ -148,110 +137,14 @@ bool HasValues(const Activation& activation, const std::vector<double>& samples,
   return true;
 }
 
-double Exact(const Activation& activation, double v) {
-  if (std::isnan(v)) return v;
-  const double alpha = activation.alpha, beta = activation.beta;
-  switch (activation.kind) {
-    case Activation::kNone:
-      return v;
-    case Activation::kRelu:
-      return std::max(v, 0.0);
-    case Activation::kRelu6:
-      return Relu6(v);
-    case Activation::kSigmoid:
-      return Sigmoid(v);
-    case Activation::kTanh:
-      return std::tanh(v);
-    case Activation::kSwish:
-      return v * Sigmoid(alpha * v);
-    case Activation::kHardSigmoid:
-      return std::max(std::min(alpha * v + beta, 1.0), 0.0);
-    case Activation::kHardSwish:
-      return v * Relu6(v + 3.0) / 6.0;
-    case Activation::kElu:
-      return Elu(v, 1.0, alpha);
-    case Activation::kLeakyRelu:
-      return v > 0.0 ? v : alpha * v;
-    case Activation::kSelu:
-      return Elu(v, 1.0507009873554805, 1.7580993408473766);
-    case Activation::kSoftplus:
-      return Softplus(v);
-    case Activation::kSoftsign:
-      return v / (1.0 + std::abs(v));
-    case Activation::kGelu:
-      return 0.5 * v * std::erfc(-v * std::sqrt(0.5));
-    case Activation::kGeluTanh:
-      return v *
-             Sigmoid(2.0 * std::sqrt(2.0 / M_PI) * (v + 0.044715 * v * v * v));
-    case Activation::kMish:
-      return v * std::tanh(Softplus(v));
-    case Activation::kMaximum:
-      return std::max(v, alpha);
-    case Activation::kMinimum:
-      return std::min(v, alpha);
-    case Activation::kClip:
-      return std::max(std::min(v, beta), alpha);
-    case Activation::kThreshold:
-      return v > alpha ? v : 0.0;
-    case Activation::kExp:
-      return std::exp(v);
-    case Activation::kExpm1:
-      return std::expm1(v);
-    case Activation::kLog:
-      return std::log(v);
-    case Activation::kLog1p:
-      return std::log1p(v);
-    case Activation::kSqrt:
-      return std::sqrt(v);
-    case Activation::kRsqrt:
-      return 1.0 / std::sqrt(v);
-    case Activation::kSquare:
-      return v * v;
-    case Activation::kPow:
-      return std::pow(v, alpha);
-    case Activation::kAbs:
-      return std::abs(v);
-    case Activation::kErf:
-      return std::erf(v);
-    case Activation::kErfc:
-      return std::erfc(v);
-    case Activation::kSin:
-      return std::sin(v);
-  }
-  return v;
-}
-
-double Exact(BinaryFunction function, double a, double b) {
-  if (std::isnan(a) || std::isnan(b)) return a + b;
-  switch (function) {
-    case BinaryFunction::kMultiply:
-      return a * b;
-    case BinaryFunction::kAdd:
-      return a + b;
-    case BinaryFunction::kSubtract:
-      return a - b;
-    case BinaryFunction::kDivide:
-      return a / b;
-    case BinaryFunction::kMaximum:
-      return std::max(a, b);
-    case BinaryFunction::kMinimum:
-      return std::min(a, b);
-    case BinaryFunction::kSquaredDifference:
-      return (a - b) * (a - b);
-    case BinaryFunction::kPRelu:
-      return a > 0 ? a : a * b;
-  }
-  return a;
-}
-
 std::optional<Activation> MatchActivation(const SampledFunction& function) {
   const std::vector<double>& values = function.exact;
   const double at_0 = values[0], at_1 = values[1], at_minus_1 = values[2],
                at_quarter = values[3], at_minus_20 = values[4], top = values[5],
                bottom = values[6];
   std::vector<Activation> candidates;
-  for (int kind = 1; kind < Activation::kKinds; ++kind) {
-    candidates.emplace_back(static_cast<Activation::Kind>(kind));
+  for (const Activation::Properties& known : Activation::kAll) {
+    if (known.kind != Activation::kNone) candidates.emplace_back(known.kind);
   }
   const auto add = [&](Activation::Kind kind, double alpha, double beta = 0.0) {
     if (!std::isfinite(alpha) || !std::isfinite(beta)) return;

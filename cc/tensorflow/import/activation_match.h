@@ -31,11 +31,6 @@ std::vector<double> ExactSamples(const std::vector<float>& constants);
 // `turns` are the numbers where the function may turn into another one.
 std::vector<double> ProvingSamples(std::vector<double> turns);
 
-// Computes the function in float64. The relative error is that of the
-// elementary functions in <cmath>.
-double Exact(const Activation& activation, double v);
-double Exact(BinaryFunction function, double a, double b);
-
 // Returns the activation that equals this function at all samples, or nullopt.
 std::optional<Activation> MatchActivation(const SampledFunction& function);
 

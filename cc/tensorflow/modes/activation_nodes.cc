@@ -40,14 +40,6 @@ std::string WriteActivation(const std::string& name,
   switch (activation.kind) {
     case Activation::kNone:
       return x;
-    case Activation::kRelu:
-      return unary("Relu", x);
-    case Activation::kRelu6:
-      return unary("Relu6", x);
-    case Activation::kSigmoid:
-      return unary("Sigmoid", x);
-    case Activation::kTanh:
-      return unary("Tanh", x);
     case Activation::kSwish:
       return gate(unary("Sigmoid", alpha == 1.0f ? x : with("Mul", x, alpha)));
     case Activation::kHardSigmoid:
@@ -64,12 +56,6 @@ std::string WriteActivation(const std::string& name,
       AddNodeAttr("alpha", alpha, leaky);
       return leaky->name();
     }
-    case Activation::kSelu:
-      return unary("Selu", x);
-    case Activation::kSoftplus:
-      return unary("Softplus", x);
-    case Activation::kSoftsign:
-      return unary("Softsign", x);
     case Activation::kGelu:
       return binary("Mul", with("Mul", x, 0.5f),
                     unary("Erfc", with("Mul", x, -0.70710678f)));
@@ -91,32 +77,11 @@ std::string WriteActivation(const std::string& name,
       const std::string above = with("Greater", x, alpha);
       return node("SelectV2", {above, x, scalar(0.0f)})->name();
     }
-    case Activation::kExp:
-      return unary("Exp", x);
-    case Activation::kExpm1:
-      return unary("Expm1", x);
-    case Activation::kLog:
-      return unary("Log", x);
-    case Activation::kLog1p:
-      return unary("Log1p", x);
-    case Activation::kSqrt:
-      return unary("Sqrt", x);
-    case Activation::kRsqrt:
-      return unary("Rsqrt", x);
-    case Activation::kSquare:
-      return unary("Square", x);
     case Activation::kPow:
       return with("Pow", x, alpha);
-    case Activation::kAbs:
-      return unary("Abs", x);
-    case Activation::kErf:
-      return unary("Erf", x);
-    case Activation::kErfc:
-      return unary("Erfc", x);
-    case Activation::kSin:
-      return unary("Sin", x);
+    default:
+      return unary(activation.properties().tensorflow_op, x);
   }
-  return x;
 }
 
 }  // namespace ios::tf

@@ -62,9 +62,7 @@ class Sampler {
     IOS_ASSIGN_OR_RETURN(
         sampler->spin_.function,
         KernelCache::Of(device)->Get(
-            {"Spin",
-             kTimingSource,
-             {{"IOS_DTYPE", 0}, {"IOS_VECTOR", 1}, {"IOS_ACTIVATION", 0}}}));
+            {"Spin", kTimingSource, {{"IOS_DTYPE", 0}, {"IOS_VECTOR", 1}}}));
     return sampler;
   }
 

@@ -15,7 +15,7 @@ namespace {
 std::string Describe(const KernelVariant& variant) {
   std::string text = variant.name;
   for (const auto& [name, value] : variant.macros) {
-    text += std::string(" ") + name + "=" + std::to_string(value);
+    text += std::string(" ") + name + "=" + value;
   }
   return text;
 }
@@ -26,7 +26,7 @@ std::vector<std::string> OptionsOf(const Device* device,
       "--gpu-architecture=sm_" + std::to_string(device->compute_capability()),
       "--std=c++17"};
   for (const auto& [name, value] : variant.macros) {
-    options.push_back(std::string("-D") + name + "=" + std::to_string(value));
+    options.push_back(std::string("-D") + name + "=" + value);
   }
   return options;
 }
@@ -96,7 +96,9 @@ int BitsOf(float value) {
 }  // namespace
 
 void AddActivation(const Activation& activation, Macros* macros) {
-  macros->push_back({"IOS_ACTIVATION", activation.kind});
+  if (activation.kind != Activation::kNone) {
+    macros->push_back({"IOS_ACTIVATION", activation.properties().cuda});
+  }
   if (activation.alpha != 0.0f) {
     macros->push_back({"IOS_ALPHA", BitsOf(activation.alpha)});
   }

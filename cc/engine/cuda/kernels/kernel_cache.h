@@ -17,7 +17,14 @@
 
 namespace ios::cuda {
 
-using Macros = std::vector<std::pair<const char*, int>>;
+struct Macro {
+  Macro(const char* n, int value) : name(n), text(std::to_string(value)) {}
+  Macro(const char* n, const char* t) : name(n), text(t) {}
+
+  const char* name;
+  std::string text;
+};
+using Macros = std::vector<Macro>;
 
 // Adds the macros that specialise Activate() in the kernels' source.
 void AddActivation(const Activation& activation, Macros* macros);

@@ -4,9 +4,12 @@
 namespace ios::cuda {
 
 const char kActivationsSource[] = R"cuda(
-// IOS_ACTIVATION: as in ios::Activation::Kind. IOS_ALPHA, IOS_BETA: the bits of its
-// parameters; 0 unless said.
+// IOS_ACTIVATION: a function of x, alpha and beta (core/ops/activation.def).
+// IOS_ALPHA, IOS_BETA: the bits of its parameters, 0 by default.
 
+#ifndef IOS_ACTIVATION
+#define IOS_ACTIVATION x
+#endif
 #ifndef IOS_ALPHA
 #define IOS_ALPHA 0
 #endif
@@ -30,8 +33,7 @@ __device__ __forceinline__ float Softplus(float x) {
   return Relu(x) + log1pf(expf(-fabsf(x)));
 }
 // x ** alpha.
-__device__ __forceinline__ float Power(float x) {
-  const float alpha = FromBits(static_cast<unsigned>(IOS_ALPHA));
+__device__ __forceinline__ float Power(float x, float alpha) {
   const float exponent = fabsf(alpha);
   float power = x;
   if (exponent == 0.5f) {
@@ -50,73 +52,7 @@ __device__ __forceinline__ float Activate(float x) {
   const float beta = FromBits(static_cast<unsigned>(IOS_BETA));
   (void)alpha;
   (void)beta;
-#if IOS_ACTIVATION == 0
-  return x;
-#elif IOS_ACTIVATION == 1
-  return Relu(x);
-#elif IOS_ACTIVATION == 2
-  return Relu6(x);
-#elif IOS_ACTIVATION == 3
-  return Sigmoid(x);
-#elif IOS_ACTIVATION == 4
-  return tanhf(x);
-#elif IOS_ACTIVATION == 5
-  return x * Sigmoid(alpha * x);
-#elif IOS_ACTIVATION == 6
-  return AtLeast(AtMost(alpha * x + beta, 1.0f), 0.0f);
-#elif IOS_ACTIVATION == 7
-  return x * (Relu6(x + 3.0f) * (1.0f / 6.0f));
-#elif IOS_ACTIVATION == 8
-  return x > 0.0f ? x : alpha * expm1f(x);
-#elif IOS_ACTIVATION == 9
-  return x > 0.0f ? x : alpha * x;
-#elif IOS_ACTIVATION == 10
-  return x > 0.0f ? 1.05070099f * x : 1.75809934f * expm1f(x);
-#elif IOS_ACTIVATION == 11
-  return Softplus(x);
-#elif IOS_ACTIVATION == 12
-  return x / (1.0f + fabsf(x));
-#elif IOS_ACTIVATION == 13
-  return 0.5f * x * erfcf(x * -0.70710678f);
-#elif IOS_ACTIVATION == 14
-  return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * (x * x * x))));
-#elif IOS_ACTIVATION == 15
-  return x * tanhf(Softplus(x));
-#elif IOS_ACTIVATION == 16
-  return AtLeast(x, alpha);
-#elif IOS_ACTIVATION == 17
-  return AtMost(x, alpha);
-#elif IOS_ACTIVATION == 18
-  return AtLeast(AtMost(x, beta), alpha);
-#elif IOS_ACTIVATION == 19
-  return x > alpha ? x : 0.0f;
-#elif IOS_ACTIVATION == 20
-  return expf(x);
-#elif IOS_ACTIVATION == 21
-  return expm1f(x);
-#elif IOS_ACTIVATION == 22
-  return logf(x);
-#elif IOS_ACTIVATION == 23
-  return log1pf(x);
-#elif IOS_ACTIVATION == 24
-  return sqrtf(x);
-#elif IOS_ACTIVATION == 25
-  return 1.0f / sqrtf(x);
-#elif IOS_ACTIVATION == 26
-  return x * x;
-#elif IOS_ACTIVATION == 27
-  return Power(x);
-#elif IOS_ACTIVATION == 28
-  return fabsf(x);
-#elif IOS_ACTIVATION == 29
-  return erff(x);
-#elif IOS_ACTIVATION == 30
-  return erfcf(x);
-#elif IOS_ACTIVATION == 31
-  return sinf(x);
-#else
-#error "unknown activation"
-#endif
+  return IOS_ACTIVATION;
 }
 
 __device__ __forceinline__ Vector Activate(Vector x) {

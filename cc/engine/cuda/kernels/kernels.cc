@@ -56,7 +56,6 @@ Status GetFunction(const Device* device, const char* name, const char* source,
 Macros CopyMacros(int64_t bytes) {
   return {{"IOS_DTYPE", 0},
           {"IOS_VECTOR", 1},
-          {"IOS_ACTIVATION", 0},
           {"IOS_WIDTH", static_cast<int>(bytes)}};
 }
 

@@ -59,7 +59,6 @@ StatusOr<NormalizationKernel> NormalizationKernel::Create(
                             kNormalizationSource,
                             {{"IOS_DTYPE", DtypeMacro(dtype)},
                              {"IOS_VECTOR", 1},
-                             {"IOS_ACTIVATION", 0},
                              {"IOS_THREADS", static_cast<int>(launch.block)},
                              {"IOS_MAXIMUM", op.pool == PoolKind::kMax}}}));
   return kernel;

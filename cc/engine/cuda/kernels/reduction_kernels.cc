@@ -14,7 +14,6 @@ KernelVariant MakeVariant(const char* name, DataType dtype, int64_t vector,
           kReductionSource,
           {{"IOS_DTYPE", DtypeMacro(dtype)},
            {"IOS_VECTOR", static_cast<int>(vector)},
-           {"IOS_ACTIVATION", Activation::kNone},
            {"IOS_THREADS", threads}}};
 }
 

@@ -11,12 +11,11 @@ namespace ios::cuda {
 namespace {
 
 // Returns the kernel for vectors of `vector` elements.
-StatusOr<CUfunction> GetFunction(
-    const Device* device, const char* name, DataType dtype, int64_t vector,
-    std::vector<std::pair<const char*, int>> macros) {
+StatusOr<CUfunction> GetFunction(const Device* device, const char* name,
+                                 DataType dtype, int64_t vector,
+                                 Macros macros) {
   macros.insert(macros.end(), {{"IOS_DTYPE", DtypeMacro(dtype)},
-                               {"IOS_VECTOR", static_cast<int>(vector)},
-                               {"IOS_ACTIVATION", 0}});
+                               {"IOS_VECTOR", static_cast<int>(vector)}});
   return KernelCache::Of(device)->Get({name, kSpatialSource, macros});
 }
 

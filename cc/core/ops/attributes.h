@@ -1,0 +1,71 @@
+// The list of all attributes of operators. Reading, writing and checking blocks
+// follow it.
+#ifndef IOS_TF_CC_CORE_OPS_ATTRIBUTES_H_
+#define IOS_TF_CC_CORE_OPS_ATTRIBUTES_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "cc/core/limits.h"
+#include "cc/core/ops/operator.h"
+
+namespace ios {
+
+struct AttributeRules {
+  // Limits of every integer of the attribute.
+  int64_t least = -kMaxDimension, most = kMaxDimension;
+  // Operators of this type have the attribute in their JSON even if it has its
+  // default. Other operators have only attributes that differ from the default,
+  // so that a new attribute does not change existing signatures.
+  std::optional<OperatorType> always_in = std::nullopt;
+};
+
+// Calls `visit` with the key, the member and the rules of each attribute.
+// `alpha` and `beta` belong to "activation".
+template <typename Visitor>
+void VisitAttributes(Visitor&& visit) {
+  constexpr AttributeRules kAny, kNotNegative{0}, kPositive{1};
+  visit("kernel", &Operator::kernel, kPositive);
+  visit("strides", &Operator::strides, kPositive);
+  visit("dilations", &Operator::dilations, kPositive);
+  visit("padding", &Operator::padding, kAny);
+  visit("filters", &Operator::filters, kAny);
+  visit("groups", &Operator::groups, kPositive);
+  visit("multiplier", &Operator::multiplier, kPositive);
+  visit("bias", &Operator::bias, kAny);
+  visit("residual", &Operator::residual, kAny);
+  visit("pre_activation", &Operator::pre_activation, kAny);
+  visit("activation", &Operator::activation, kAny);
+  visit("algorithm", &Operator::algorithm, kAny);
+  visit("pool", &Operator::pool, kAny);
+  visit("keep_dims", &Operator::keep_dims, kAny);
+  visit("pads_zeros", &Operator::pads_zeros, kAny);
+  visit("offset", &Operator::offset, kAny);
+  visit("size", &Operator::size, kAny);
+  visit("interpolation", &Operator::interpolation, kAny);
+  visit("coordinates", &Operator::coordinates, kAny);
+  visit("output_size", &Operator::output_size, kNotNegative);
+  visit("factors", &Operator::factors, kPositive);
+  visit("like", &Operator::size_from_last_input, kAny);
+  visit("function", &Operator::function,
+        AttributeRules{-kMaxDimension, kMaxDimension, OperatorType::kBinary});
+  visit("operand", &Operator::operand, kPositive);
+  visit("swapped", &Operator::constant_first, kAny);
+  visit("whole_images", &Operator::per_image, kAny);
+  visit("epsilon", &Operator::epsilon, kAny);
+  visit("pad_mode", &Operator::pad_mode, kAny);
+  visit("pad_value", &Operator::pad_value, kAny);
+  visit("channel_padding", &Operator::channel_padding, kNotNegative);
+  // The limit is lower because block_size is squared.
+  visit("block_size", &Operator::block_size, AttributeRules{1, 1 << 15});
+  visit("depth_radius", &Operator::depth_radius, kNotNegative);
+  visit("normalization", &Operator::normalization,
+        AttributeRules{-kMaxDimension, kMaxDimension, OperatorType::kLrn});
+}
+
+// Checks that every integer is within the limits of its attribute.
+Status CheckLimits(const Operator& op);
+
+}  // namespace ios
+
+#endif  // IOS_TF_CC_CORE_OPS_ATTRIBUTES_H_

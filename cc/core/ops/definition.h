@@ -1,0 +1,99 @@
+// OperatorDefinition: everything that planning knows of a type of operators.
+// Each family of types has a file in this folder. Kernels are in the folders of
+// their devices.
+#ifndef IOS_TF_CC_CORE_OPS_DEFINITION_H_
+#define IOS_TF_CC_CORE_OPS_DEFINITION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cc/core/ops/operator.h"
+#include "cc/core/status.h"
+
+namespace ios {
+
+// How an operator's output channels depend on its input channels.
+enum class ChannelUse {
+  kOther,
+  kEach,  // each output channel depends on the input channel of the same index
+  kSum,   // each output channel is a sum over all input channels
+};
+
+struct OperatorDefinition {
+  struct Arity {
+    size_t least, most;
+  };
+  static constexpr Arity One(const Operator&) { return {1, 1}; }
+  static Status PaddingIsNotNegative(const Operator& op) {
+    const Padding& p = op.padding;
+    return p.top < 0 || p.bottom < 0 || p.left < 0 || p.right < 0
+               ? InvalidArgument("padding must not be negative")
+               : Status();
+  }
+  static StatusOr<Shape> ShapeOfInput(const Operator&,
+                                      const std::vector<Shape>& inputs) {
+    return inputs[0];
+  }
+  static std::vector<Shape> None(const Operator&, const Shape&) { return {}; }
+  // One operation for each element of an input.
+  static int64_t OnePerElement(const Operator&,
+                               const std::vector<Shape>& inputs, const Shape&) {
+    return NumElements(inputs[0]) * static_cast<int64_t>(inputs.size());
+  }
+  static ChannelUse OtherUse(const Operator&, int64_t) {
+    return ChannelUse::kOther;
+  }
+  static ChannelUse EachChannel(const Operator&, int64_t) {
+    return ChannelUse::kEach;
+  }
+  static ChannelUse SumOfChannels(const Operator&, int64_t) {
+    return ChannelUse::kSum;
+  }
+
+  // The name in JSON and in messages.
+  const char* name;
+  // The least and the greatest number of inputs.
+  Arity (*arity)(const Operator&) = One;
+  // Checks relations between attributes. Their limits are in attributes.h.
+  Status (*check)(const Operator&) = PaddingIsNotNegative;
+  // Whether the first input must be [N,H,W,C].
+  bool reads_images = false;
+  // See InferShape, WeightShapes and Flops. `inputs` have legal ranks.
+  StatusOr<Shape> (*shape)(const Operator&,
+                           const std::vector<Shape>& inputs) = ShapeOfInput;
+  std::vector<Shape> (*weights)(const Operator&, const Shape& input) = None;
+  int64_t (*flops)(const Operator&, const std::vector<Shape>& inputs,
+                   const Shape& output) = OnePerElement;
+  ChannelUse (*channels)(const Operator&, int64_t input_channels) = OtherUse;
+  // Whether the operator can apply an activation to its output.
+  bool activates = false;
+  // Whether each element of the output depends only on the elements of the
+  // inputs and weights at the same position.
+  bool elementwise = false;
+  // Whether the operator has a result for an empty image, as a pool of padded
+  // images does.
+  bool (*reads_empty_images)(const Operator&) = [](const Operator&) {
+    return false;
+  };
+};
+
+#define IOS_OPERATOR(Name) extern const OperatorDefinition k##Name##Definition;
+#include "cc/core/ops/operators.def"
+
+const OperatorDefinition& DefinitionOf(OperatorType type);
+
+// An error that says what tensor `input` must do.
+inline Status NotAsWanted(const Shape& input, const char* wanted) {
+  return InvalidArgument("tensor " + ToString(input) + " must " + wanted);
+}
+
+inline Status GroupsDoNotDivide(int64_t groups, int64_t channels) {
+  return InvalidArgument(std::to_string(groups) + " groups do not divide " +
+                         std::to_string(channels) + " channels");
+}
+
+}  // namespace ios
+
+#endif  // IOS_TF_CC_CORE_OPS_DEFINITION_H_

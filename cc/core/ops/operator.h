@@ -1,0 +1,198 @@
+// Operator: one operator of a block, with typed attributes, but without
+// weights.
+#ifndef IOS_TF_CC_CORE_OPS_OPERATOR_H_
+#define IOS_TF_CC_CORE_OPS_OPERATOR_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cc/core/ops/activation.h"
+#include "cc/core/ops/shape.h"
+#include "cc/core/status.h"
+
+namespace ios {
+
+// See operators.def.
+enum class OperatorType {
+#define IOS_OPERATOR(Name) k##Name,
+#include "cc/core/ops/operators.def"
+};
+
+inline constexpr OperatorType kOperatorTypes[] = {
+#define IOS_OPERATOR(Name) OperatorType::k##Name,
+#include "cc/core/ops/operators.def"
+};
+
+enum class PaddingType { kSame, kValid, kExplicit };
+
+struct Padding {
+  PaddingType type = PaddingType::kValid;
+  // Rows and columns on each side of the image; kExplicit only. Negative values
+  // are allowed for Pad, and as `bottom` and `right` of Conv2DTranspose.
+  int64_t top = 0, bottom = 0, left = 0, right = 0;
+};
+
+enum class PoolKind { kMax, kAvg, kSum };
+
+// The algorithm of a convolution or a MatMul.
+//   kDirect: the default, usually an algorithm of the device's library.
+//   kWinograd2, kWinograd4: Winograd's minimal filtering (Lavin and Gray, "Fast
+//     Algorithms for Convolutional Neural Networks", 2016). Output tiles have 2
+//     or 4 cells in each dimension in which the window has more than one cell.
+//   kGemm: a matrix product, pixels x channels by channels x filters.
+//   kRows: row by row, together with the 1x1 convolution before it if nothing
+//     else reads the output of that convolution.
+// Results differ by rounding. A backend may ignore this hint.
+enum class Algorithm { kDirect, kWinograd2, kWinograd4, kGemm, kRows };
+
+// The contents of the cells around an image.
+//   kConstant: a value.
+//   kReflect: the image mirrored at its outermost cells, without repeating
+//     these cells.
+//   kSymmetric: the image mirrored at its border.
+enum class PadMode { kConstant, kReflect, kSymmetric };
+
+enum class Interpolation { kNearest, kBilinear };
+
+// Maps cell i of a resized image to a position in the original image. For
+// `scale`, see ResizeScale.
+//   kAsymmetric: at i * scale.
+//   kHalfPixel: the cell's center is at (i + 0.5) * scale.
+//   kAlignCorners: at i * scale; the outermost cells of both images coincide.
+enum class Coordinates { kAsymmetric, kHalfPixel, kAlignCorners };
+
+enum class BinaryFunction {
+  kMultiply,
+  kAdd,
+  kSubtract,
+  kDivide,
+  kMaximum,
+  kMinimum,
+  kSquaredDifference,
+  kPRelu,  // x, or x * y if x < 0
+};
+
+// One operator. The comments name the types for which each attribute has a
+// meaning ("transposed": Conv2DTranspose). For other types the attribute keeps
+// its default and is not written to JSON.
+struct Operator {
+  std::string name;  // for people only; not part of the signature
+  OperatorType type = OperatorType::kConv2D;
+  // i >= 0: the output of operator i; i < 0: input -1 - i of the block. The
+  // residual of a convolution is its last input.
+  std::vector<int> inputs;
+
+  // For Conv2DTranspose, these describe the forward convolution (output to
+  // input), and the padding is cut off the output. With SAME, the output is
+  // `strides` times as large as the input. With VALID, it holds all windows in
+  // full. With `size_from_last_input`, it has the size of the last input. The
+  // forward convolution must then map this size to the size of the first input.
+  std::array<int64_t, 2> kernel = {
+      1, 1};  // Conv2D SepConv Pool MatMul, transposed
+  std::array<int64_t, 2> strides = {1, 1};    // Conv2D SepConv Pool, transposed
+  std::array<int64_t, 2> dilations = {1, 1};  // Conv2D SepConv, transposed
+  Padding padding;         // Conv2D SepConv Pool Pad, transposed
+  int64_t filters = 0;     // Conv2D SepConv MatMul, transposed: output channels
+  int64_t groups = 1;      // Conv2D Normalize ChannelShuffle
+  int64_t multiplier = 1;  // SepConv: depthwise channels per input channel
+  bool bias = false;       // Conv2D SepConv MatMul, transposed
+  bool residual = false;   // Conv2D SepConv: added before the activation
+  Activation pre_activation = Activation::kNone;  // SepConv: none or relu
+  Activation activation = Activation::kNone;      // all but concat, pools,
+                                                  // softmax, pad, slice,
+                                                  // resize, lrn,
+                                                  // DepthToSpace,
+                                                  // SpaceToDepth
+  Algorithm algorithm = Algorithm::kDirect;       // see MayCompute
+  PoolKind pool = PoolKind::kMax;                 // Pool GlobalPool Reduce
+  bool keep_dims = false;                         // GlobalPool
+  // Pool, kMax: the cells of an explicit padding count as zeros.
+  bool pads_zeros = false;
+  int64_t offset = 0, size = 0;                           // Slice
+  Interpolation interpolation = Interpolation::kNearest;  // Resize
+  Coordinates coordinates = Coordinates::kAsymmetric;     // Resize
+  // Resize: the output's height and width. They are output_size or, if that is
+  // 0, `factors` times the input's size. With `size_from_last_input`, they are
+  // `factors` times the size of the last input, whose values are not read.
+  // Conv2DTranspose uses only `size_from_last_input`.
+  std::array<int64_t, 2> output_size = {0, 0};
+  std::array<int64_t, 2> factors = {1, 1};
+  bool size_from_last_input = false;
+  BinaryFunction function = BinaryFunction::kMultiply;  // Binary
+  // Binary: the shape of the constant, which has the same rank as the other
+  // operand; empty if both operands are tensors.
+  Shape operand;
+  bool constant_first = false;  // Binary: the constant is the first operand
+  // Normalize: each group of channels has one mean and variance per image if
+  // true, and one per pixel if false.
+  bool per_image = false;
+  float epsilon = 0.0f;                   // Normalize: added to the variance
+  PadMode pad_mode = PadMode::kConstant;  // Pad
+  float pad_value = 0;                    // Pad, kConstant
+  std::array<int64_t, 2> channel_padding = {0, 0};  // Pad, kConstant
+  int64_t block_size = 1;                           // DepthToSpace SpaceToDepth
+  int64_t depth_radius = 0;                         // Lrn
+  std::array<float, 3> normalization = {1, 1, 0.5};  // Lrn: bias, alpha, beta
+};
+
+// Returns whether `algorithm` can compute `op`.
+//   kWinograd2, kWinograd4: Conv2D with stride 1, without dilation or groups,
+//     with windows of 3x3, 1x3 or 3x1. kWinograd2 also allows 5x5, 1x5, 5x1,
+//     1x7 and 7x1.
+//   kGemm: 1x1 Conv2D without padding or groups, MatMul, and the 1x1
+//     convolution of a SepConv.
+//   kRows: depthwise Conv2D with one filter per channel, no residual, and
+//     windows of at most 16 rows.
+bool MayCompute(const Operator& op, Algorithm algorithm);
+
+// True for Conv2D, SepConv and Conv2DTranspose.
+bool IsConvolution(OperatorType type);
+
+const char* ToString(OperatorType type);    // "conv2d", "sepconv", …
+const char* ToString(Algorithm algorithm);  // "winograd_4x4", …
+StatusOr<Algorithm> AlgorithmFromString(const std::string& text);
+// Computes the function in float64. NaN gives NaN.
+double Exact(BinaryFunction function, double a, double b);
+
+// The shape of an operator's output, from the shapes of its inputs.
+StatusOr<Shape> InferShape(const Operator& op,
+                           const std::vector<Shape>& inputs);
+
+// The rows and columns of padding that `op` (Conv2D, SepConv, Pool) reads
+// around an input of shape `input`: {top, bottom, left, right}.
+std::array<int64_t, 4> ExplicitPadding(const Operator& op, const Shape& input);
+
+// The rows and columns that a Conv2DTranspose cuts off: {top, bottom, left,
+// right}. Bottom and right are negative if the output has cells that no window
+// reaches.
+std::array<int64_t, 4> TransposedPadding(const Operator& op, const Shape& input,
+                                         const Shape& output);
+
+// Returns whether `op` is a Pad that adds zeros around height and width, or
+// crops them.
+bool PadsWithZeros(const Operator& op);
+
+// The `scale` of Coordinates, for an input and output of these sizes.
+float ResizeScale(Coordinates coordinates, int64_t input, int64_t output);
+
+// The shapes of the weights `op` owns, in order; empty for most types.
+//   Conv2D:  filter [kh, kw, C / groups, filters], bias [filters] if bias
+//   SepConv: depthwise [kh, kw, 1, C * multiplier],
+//            pointwise [1, 1, C * multiplier, filters], bias [filters] if bias
+//   Conv2DTranspose: filter [kh, kw, C, filters], bias [filters] if bias
+//   MatMul:  [I, units] or [kh, kw, C, units], bias [units] if bias
+//   Scale:   scale [C], shift [C]
+//   Normalize: scale [C], shift [C]
+//   Binary:  the constant, of `operand`'s shape, if there is one
+std::vector<Shape> WeightShapes(const Operator& op, const Shape& input);
+
+// The number of multiplications, additions and comparisons of `op`. This
+// estimates work, not time.
+int64_t Flops(const Operator& op, const std::vector<Shape>& inputs,
+              const Shape& output);
+
+}  // namespace ios
+
+#endif  // IOS_TF_CC_CORE_OPS_OPERATOR_H_
