@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cc/core/ops/attribute_names.h"
+#include "cc/core/ops/attribute_values.h"
 #include "cc/core/ops/attributes.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);

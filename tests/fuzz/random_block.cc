@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "cc/core/ops/attribute_names.h"
+#include "cc/core/ops/attribute_values.h"
 #include "cc/core/transforms/merge.h"
 
 namespace ios::fuzz {
@@ -97,7 +97,7 @@ Operator RandomOperator(Bytes* bytes, int refs, int inputs) {
       op.padding = {PaddingType::kExplicit, bytes->Below(4) - 1,
                     bytes->Below(4) - 1, bytes->Below(4) - 1,
                     bytes->Below(4) - 1};
-      op.pad_mode = static_cast<PadMode>(bytes->Below(3));
+      op.pad_mode = static_cast<PadMode>(bytes->Below(kPadModeNames.size()));
       if (op.pad_mode == PadMode::kConstant) {
         op.pad_value = bytes->Below(3);
         op.channel_padding = {bytes->Below(3), bytes->Below(3)};

@@ -34,13 +34,13 @@ def nvrtc() -> Iterator[Nvrtc]:
     compiler.close()
 
 
-def check(nvrtc, text: str, kernels, macros, architecture: int) -> None:
+def check(nvrtc, text: str, kernels, macros, architecture: int, frame: int = 0) -> None:
     image, log = nvrtc.compile(text, options(macros, architecture))
     assert image[:4] == b"\x7fELF"
     compiled = set(re.findall(r"Compiling entry function '(\w+)'", log))
     assert compiled == set(kernels)
     spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores", log)
-    assert spills == [("0", "0")] * len(kernels), log
+    assert spills == [(str(frame), "0")] * len(kernels), log
 
 
 # Older architectures see one dtype, and of the many windows those that need the most
@@ -72,7 +72,9 @@ def test_activations_compile(activation, nvrtc):
     macros = {"IOS_DTYPE": 1, "IOS_VECTOR": 8, "IOS_ACTIVATION": expression}
     macros |= {"IOS_TERMS": 1, "IOS_BIAS": 0}
     macros |= {"IOS_ALPHA": -1082130432, "IOS_BETA": 1065353216}  # bits of -1 and 1
-    check(nvrtc, texts()["kElementwiseSource"], ["Sum"], macros, 90)
+    # The reduction of large arguments of sinf() has a table on the stack.
+    frame = 32 if activation == "sin" else 0
+    check(nvrtc, texts()["kElementwiseSource"], ["Sum"], macros, 90, frame)
 
 
 @pytest.mark.parametrize("width", [2, 4, 8, 16])

@@ -8,7 +8,7 @@
 
 #include "cc/core/document.h"
 #include "cc/core/limits.h"
-#include "cc/core/ops/attribute_names.h"
+#include "cc/core/ops/attribute_values.h"
 #include "cc/core/ops/attributes.h"
 
 namespace ios {

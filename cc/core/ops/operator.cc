@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "cc/core/limits.h"
-#include "cc/core/ops/attribute_names.h"
+#include "cc/core/ops/attribute_values.h"
 #include "cc/core/ops/attributes.h"
 #include "cc/core/ops/definition.h"
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/core/ops/activation.h"
+#include "cc/core/ops/attribute_values.h"
 #include "cc/core/ops/shape.h"
 #include "cc/core/status.h"
 
@@ -32,46 +33,6 @@ struct Padding {
   // Rows and columns on each side of the image; kExplicit only. Negative values
   // are allowed for Pad, and as `bottom` and `right` of Conv2DTranspose.
   int64_t top = 0, bottom = 0, left = 0, right = 0;
-};
-
-enum class PoolKind { kMax, kAvg, kSum };
-
-// The algorithm of a convolution or a MatMul.
-//   kDirect: the default, usually an algorithm of the device's library.
-//   kWinograd2, kWinograd4: Winograd's minimal filtering (Lavin and Gray, "Fast
-//     Algorithms for Convolutional Neural Networks", 2016). Output tiles have 2
-//     or 4 cells in each dimension in which the window has more than one cell.
-//   kGemm: a matrix product, pixels x channels by channels x filters.
-//   kRows: row by row, together with the 1x1 convolution before it if nothing
-//     else reads the output of that convolution.
-// Results differ by rounding. A backend may ignore this hint.
-enum class Algorithm { kDirect, kWinograd2, kWinograd4, kGemm, kRows };
-
-// The contents of the cells around an image.
-//   kConstant: a value.
-//   kReflect: the image mirrored at its outermost cells, without repeating
-//     these cells.
-//   kSymmetric: the image mirrored at its border.
-enum class PadMode { kConstant, kReflect, kSymmetric };
-
-enum class Interpolation { kNearest, kBilinear };
-
-// Maps cell i of a resized image to a position in the original image. For
-// `scale`, see ResizeScale.
-//   kAsymmetric: at i * scale.
-//   kHalfPixel: the cell's center is at (i + 0.5) * scale.
-//   kAlignCorners: at i * scale; the outermost cells of both images coincide.
-enum class Coordinates { kAsymmetric, kHalfPixel, kAlignCorners };
-
-enum class BinaryFunction {
-  kMultiply,
-  kAdd,
-  kSubtract,
-  kDivide,
-  kMaximum,
-  kMinimum,
-  kSquaredDifference,
-  kPRelu,  // x, or x * y if x < 0
 };
 
 // One operator. The comments name the types for which each attribute has a

@@ -1,13 +1,30 @@
-// The names of attributes' values in JSON and messages.
-#ifndef IOS_TF_CC_CORE_OPS_ATTRIBUTE_NAMES_H_
-#define IOS_TF_CC_CORE_OPS_ATTRIBUTE_NAMES_H_
+// The values of attributes, and their names in JSON and in messages.
+#ifndef IOS_TF_CC_CORE_OPS_ATTRIBUTE_VALUES_H_
+#define IOS_TF_CC_CORE_OPS_ATTRIBUTE_VALUES_H_
 
 #include <array>
 #include <utility>
 
-#include "cc/core/ops/operator.h"
-
 namespace ios {
+
+enum class PoolKind { kMax, kAvg, kSum };
+
+inline constexpr std::array<std::pair<PoolKind, const char*>, 3> kPoolNames = {{
+    {PoolKind::kMax, "max"},
+    {PoolKind::kAvg, "avg"},
+    {PoolKind::kSum, "sum"},
+}};
+
+// The algorithm of a convolution or a MatMul.
+//   kDirect: the default, usually an algorithm of the device's library.
+//   kWinograd2, kWinograd4: Winograd's minimal filtering (Lavin and Gray, "Fast
+//     Algorithms for Convolutional Neural Networks", 2016). Output tiles have 2
+//     or 4 cells in each dimension in which the window has more than one cell.
+//   kGemm: a matrix product, pixels x channels by channels x filters.
+//   kRows: row by row, together with the 1x1 convolution before it if nothing
+//     else reads the output of that convolution.
+// Results differ by rounding. A backend may ignore this hint.
+enum class Algorithm { kDirect, kWinograd2, kWinograd4, kGemm, kRows };
 
 inline constexpr std::array<std::pair<Algorithm, const char*>, 5>
     kAlgorithmNames = {{
@@ -18,11 +35,12 @@ inline constexpr std::array<std::pair<Algorithm, const char*>, 5>
         {Algorithm::kRows, "rows"},
     }};
 
-inline constexpr std::array<std::pair<PoolKind, const char*>, 3> kPoolNames = {{
-    {PoolKind::kMax, "max"},
-    {PoolKind::kAvg, "avg"},
-    {PoolKind::kSum, "sum"},
-}};
+// The contents of the cells around an image.
+//   kConstant: a value.
+//   kReflect: the image mirrored at its outermost cells, without repeating
+//     these cells.
+//   kSymmetric: the image mirrored at its border.
+enum class PadMode { kConstant, kReflect, kSymmetric };
 
 inline constexpr std::array<std::pair<PadMode, const char*>, 3> kPadModeNames =
     {{
@@ -31,11 +49,20 @@ inline constexpr std::array<std::pair<PadMode, const char*>, 3> kPadModeNames =
         {PadMode::kSymmetric, "symmetric"},
     }};
 
+enum class Interpolation { kNearest, kBilinear };
+
 inline constexpr std::array<std::pair<Interpolation, const char*>, 2>
     kInterpolationNames = {{
         {Interpolation::kNearest, "nearest"},
         {Interpolation::kBilinear, "bilinear"},
     }};
+
+// Maps cell i of a resized image to a position in the original image. For
+// `scale`, see ResizeScale.
+//   kAsymmetric: at i * scale.
+//   kHalfPixel: the cell's center is at (i + 0.5) * scale.
+//   kAlignCorners: at i * scale; the outermost cells of both images coincide.
+enum class Coordinates { kAsymmetric, kHalfPixel, kAlignCorners };
 
 inline constexpr std::array<std::pair<Coordinates, const char*>, 3>
     kCoordinatesNames = {{
@@ -43,6 +70,17 @@ inline constexpr std::array<std::pair<Coordinates, const char*>, 3>
         {Coordinates::kHalfPixel, "half_pixel"},
         {Coordinates::kAlignCorners, "align_corners"},
     }};
+
+enum class BinaryFunction {
+  kMultiply,
+  kAdd,
+  kSubtract,
+  kDivide,
+  kMaximum,
+  kMinimum,
+  kSquaredDifference,
+  kPRelu,  // x, or x * y if x < 0
+};
 
 inline constexpr std::array<std::pair<BinaryFunction, const char*>, 8>
     kFunctionNames = {{
@@ -74,4 +112,4 @@ const char* NameOf(Enum value) {
 
 }  // namespace ios
 
-#endif  // IOS_TF_CC_CORE_OPS_ATTRIBUTE_NAMES_H_
+#endif  // IOS_TF_CC_CORE_OPS_ATTRIBUTE_VALUES_H_
