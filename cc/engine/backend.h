@@ -81,18 +81,21 @@ struct TaskSpec {
   const Operator* op = nullptr;
   DataType dtype = DataType::kFloat32;  // of every tensor
   std::vector<TensorView> inputs;
-  // For each input of the operator, the number of entries of `inputs` that it
-  // consists of: the pieces of a concat or the terms of a sum, if the operator
-  // reads these, otherwise 1.
-  std::vector<int> pieces;
+  // What one input of the operator consists of.
+  struct Source {
+    // The number of entries of `inputs`: the pieces of an absorbed concat or
+    // the terms of an absorbed sum, otherwise 1.
+    int tensors = 1;
+    // The operator that gives the input, if the task absorbs it (see Absorbs),
+    // otherwise null.
+    const Operator* absorbed = nullptr;
+    std::vector<std::shared_ptr<Parameter>> parameters;  // of `absorbed`
+  };
+  std::vector<Source> sources;
   TensorView output;
   std::vector<std::shared_ptr<Parameter>> parameters;  // see WeightShapes()
   // Concat: whether each input already lies in its slice of the output.
   std::vector<bool> in_place;
-  // The 1x1 convolution that gives the operator's first input, if this task
-  // computes both operators. Then inputs[0] is the input of this convolution.
-  const Operator* product = nullptr;
-  std::vector<std::shared_ptr<Parameter>> product_parameters;
   int lanes = 1;  // number of lanes that share the device while the task runs
 
   // Returns whether an input tensor has no elements. CompiledBlock compiles a

@@ -47,9 +47,10 @@ Status CompiledBlock::Plan(const Schedule& schedule,
       std::swap(parameters_[to], parameters_[from]);
     }
   }
-  ActivateBeforeConcats(device.reads_pieces, &block_);
-  ActivateAfterSums(device.reads_terms, &block_);
   IOS_ASSIGN_OR_RETURN(shapes_, InferShapes(block_));
+  ActivateBeforeConcats(shapes_, device.absorbs, &block_);
+  IOS_ASSIGN_OR_RETURN(shapes_, InferShapes(block_));
+  ActivateAfterSums(shapes_, device.absorbs, &block_);
   plan_ = PlanMemory(block_, shapes_, schedule,
                      PlaceTensors(block_, shapes_, device), options);
   return Status();
@@ -66,14 +67,15 @@ StatusOr<Task*> CompiledBlock::TaskFor(int op, int lanes) {
     spec.output = output.view;
     int64_t channel = 0;
     for (int input : description.inputs) {
-      if (input >= 0 && plan_.in_pieces[input] &&
-          block_.operators[input].type == OperatorType::kConv2D) {
-        spec.product = &block_.operators[input];
-        spec.product_parameters = parameters_[input];
+      const std::vector<int> tensors = plan_.TensorsOf(block_, input);
+      TaskSpec::Source source;
+      source.tensors = tensors.size();
+      if (input >= 0 && plan_.absorbed[input]) {
+        source.absorbed = &block_.operators[input];
+        source.parameters = parameters_[input];
       }
-      const std::vector<int> pieces = plan_.Pieces(block_, input);
-      spec.pieces.push_back(pieces.size());
-      for (int ref : pieces) {
+      spec.sources.push_back(std::move(source));
+      for (int ref : tensors) {
         const TensorPlace& place = plan_.place(ref);
         spec.inputs.push_back(place.view);
         spec.in_place.push_back(place.buffer == output.buffer &&
@@ -120,7 +122,7 @@ StatusOr<std::vector<BoundStage>> CompiledBlock::Bind(
         BoundTask task;
         IOS_ASSIGN_OR_RETURN(task.task, TaskFor(op, out.lanes));
         for (int input : block_.operators[op].inputs) {
-          for (int ref : plan_.Pieces(block_, input)) {
+          for (int ref : plan_.TensorsOf(block_, input)) {
             task.inputs.push_back(TensorIndex(ref));
           }
         }

@@ -9,6 +9,7 @@
 
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/data_type.h"
+#include "cc/core/transforms/activations.h"
 
 namespace ios {
 
@@ -20,16 +21,8 @@ struct DeviceTraits {
   // Whether the operator's tasks read a pitched view of their input as fast as
   // a dense view. Every task can read and write any view.
   OfOperator reads_pitched = Never;
-  // Whether the operator's tasks accept the pieces of a concat as an input, so
-  // that the concat need not be computed.
-  OfOperator reads_pieces = Never;
-  // Whether the operator's tasks accept the terms of a sum as their first
-  // input, so that the sum need not be computed.
-  OfOperator reads_terms = Never;
-  // Whether the operator's tasks compute the 1x1 convolution that gives their
-  // first input, which has the shape `input`. This input is then never stored.
-  bool (*reads_products)(const Operator&, const Shape& input,
-                         const Shape& output) = nullptr;
+  Absorbs absorbs = [](const Operator&, const Operator&, const Shape&,
+                       const Shape&) { return false; };
   // Whether pools can apply an activation to their output.
   bool pools_activate = false;
   // The alignment in bytes at which tasks write a range of channels as fast as

@@ -97,7 +97,7 @@ void PlaceInBuffers(const Block& block, const std::vector<Shape>& shapes,
     plan->operators[i] = {DenseView(shapes[i]),
                           static_cast<int>(plan->buffers.size()), 0};
     Buffer buffer{TensorLocation::kArena, 0,
-                  placement.in_pieces[i] ? 0 : NumElements(shapes[i]), 0};
+                  placement.absorbed[i] ? 0 : NumElements(shapes[i]), 0};
     for (size_t k = 0; k < block.outputs.size(); ++k) {
       if (block.outputs[k] == i) {
         buffer.kind = TensorLocation::kOutput;
@@ -133,7 +133,7 @@ std::vector<std::vector<bool>> Conflicts(const Block& block,
   for (int i = 0; i < operators; ++i) {
     spans[plan.operators[i].buffer].Include(moments[i]);
     for (int ref : block.operators[i].inputs) {
-      for (int piece : plan.Pieces(block, ref)) {
+      for (int piece : plan.TensorsOf(block, ref)) {
         spans[plan.place(piece).buffer].Include(moments[i]);
       }
     }
@@ -185,7 +185,7 @@ int64_t AssignOffsets(const std::vector<std::vector<bool>>& conflict,
 }  // namespace
 
 bool MemoryPlan::IsView(const Block& block, int i) const {
-  if (in_pieces[i]) return true;
+  if (absorbed[i]) return true;
   const Operator& op = block.operators[i];
   if (op.type != OperatorType::kSlice) return false;
   const TensorPlace& source = place(op.inputs[0]);
@@ -193,8 +193,8 @@ bool MemoryPlan::IsView(const Block& block, int i) const {
          operators[i].offset == source.offset + op.offset;
 }
 
-std::vector<int> MemoryPlan::Pieces(const Block& block, int ref) const {
-  if (ref < 0 || !in_pieces[ref]) return {ref};
+std::vector<int> MemoryPlan::TensorsOf(const Block& block, int ref) const {
+  if (ref < 0 || !absorbed[ref]) return {ref};
   return block.operators[ref].inputs;
 }
 
@@ -203,7 +203,7 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
                       const MemoryPlanOptions& options) {
   MemoryPlan plan;
   PlaceInBuffers(block, shapes, placement, options.border_alignment, &plan);
-  plan.in_pieces = std::move(placement.in_pieces);
+  plan.absorbed = std::move(placement.absorbed);
   const size_t buffers = plan.buffers.size();
   plan.arena_elements = AssignOffsets(
       options.share_memory ? Conflicts(block, schedule, plan)

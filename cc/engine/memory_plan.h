@@ -29,7 +29,7 @@ struct Buffer {
 struct MemoryPlan {
   std::vector<TensorPlace> inputs;     // of the block
   std::vector<TensorPlace> operators;  // outputs of operators
-  std::vector<bool> in_pieces;         // see Placement
+  std::vector<bool> absorbed;          // see Placement
   std::vector<Buffer> buffers;
   int64_t arena_elements = 0;
 
@@ -43,11 +43,11 @@ struct MemoryPlan {
                buffers[operators[i].buffer].elements;
   }
   // Returns whether operator `i` has no work, because it is a slice that is a
-  // view, or because it is left in pieces.
+  // view, or because its readers absorb it.
   bool IsView(const Block& block, int i) const;
   // The tensors that a reader of `ref` reads: the inputs of operator `ref` if
-  // its output is left in pieces, otherwise `ref` itself.
-  std::vector<int> Pieces(const Block& block, int ref) const;
+  // its readers absorb it, otherwise `ref` itself.
+  std::vector<int> TensorsOf(const Block& block, int ref) const;
 };
 
 struct MemoryPlanOptions {

@@ -12,6 +12,8 @@
 namespace ios {
 namespace {
 
+using testing::AddsPieces;
+using testing::AddsTerms;
 using testing::Conv;
 using testing::Join;
 using testing::MakeBlock;
@@ -98,14 +100,12 @@ TEST(ConcatsAreLeftInPieces) {
        Conv(-1, 16, 3), Join(OperatorType::kAdd, {2, 3}), Conv(4, 16, 1)},
       {5});
   DeviceTraits device = Pitched();
-  device.reads_pieces = [](const Operator& op) {
-    return op.type == OperatorType::kAdd;
-  };
+  device.absorbs = AddsPieces;
   const MemoryPlan plan = Plan(block, SequentialSchedule(block), device);
   EXPECT(plan.IsView(block, 2) && !plan.OwnsBuffer(2));
-  EXPECT(plan.Pieces(block, 2) == std::vector<int>({0, 1}));
-  EXPECT(plan.Pieces(block, 3) == std::vector<int>({3}));
-  EXPECT(plan.Pieces(block, -1) == std::vector<int>({-1}));
+  EXPECT(plan.TensorsOf(block, 2) == std::vector<int>({0, 1}));
+  EXPECT(plan.TensorsOf(block, 3) == std::vector<int>({3}));
+  EXPECT(plan.TensorsOf(block, -1) == std::vector<int>({-1}));
   for (int i : {0, 1}) EXPECT(plan.OwnsBuffer(i));
   // Two halves, the third convolution and the sum are live at once.
   EXPECT(plan.arena_elements == 3 * kTensor);
@@ -114,11 +114,10 @@ TEST(ConcatsAreLeftInPieces) {
   Block read_twice = block;
   read_twice.operators[5] = Conv(2, 16, 1);
   read_twice.outputs = {4, 5};
-  EXPECT(
-      !Plan(read_twice, SequentialSchedule(read_twice), device).in_pieces[2]);
+  EXPECT(!Plan(read_twice, SequentialSchedule(read_twice), device).absorbed[2]);
   Block output = block;
   output.outputs = {2, 5};
-  EXPECT(!Plan(output, SequentialSchedule(output), device).in_pieces[2]);
+  EXPECT(!Plan(output, SequentialSchedule(output), device).absorbed[2]);
 }
 
 TEST(SumsAreLeftInTerms) {
@@ -127,12 +126,10 @@ TEST(SumsAreLeftInTerms) {
   const Block block = MakeBlock(
       {Conv(-1, 16, 1), Join(OperatorType::kAdd, {0, -1}), sepconv}, {2});
   DeviceTraits device = Pitched();
-  device.reads_terms = [](const Operator& op) {
-    return op.type == OperatorType::kSepConv;
-  };
+  device.absorbs = AddsTerms;
   const MemoryPlan plan = Plan(block, SequentialSchedule(block), device);
   EXPECT(plan.IsView(block, 1));
-  EXPECT(plan.Pieces(block, 1) == std::vector<int>({0, -1}));
+  EXPECT(plan.TensorsOf(block, 1) == std::vector<int>({0, -1}));
   EXPECT(plan.arena_elements == kTensor);
 
   // A sum with an activation still has work.

@@ -20,8 +20,9 @@ bool IsOutput(const Block& block, int op) {
 
 // Returns whether a slice that replaces operator `i` must be dense. It must if
 // it is an output of the block, or if a reader does not take a pitch. A concat
-// that may be left in pieces counts as such a reader.
-bool IsReadDense(const Block& block, int i, const DeviceTraits& traits) {
+// that may be absorbed counts as such a reader.
+bool IsReadDense(const Block& block, const std::vector<Shape>& shapes, int i,
+                 const DeviceTraits& traits) {
   if (IsOutput(block, i)) return true;
   for (size_t r = 0; r < block.operators.size(); ++r) {
     const Operator& reader = block.operators[r];
@@ -30,13 +31,13 @@ bool IsReadDense(const Block& block, int i, const DeviceTraits& traits) {
       if (!traits.reads_pitched(reader)) return true;
       continue;
     }
-    const bool in_pieces =
-        !IsOutput(block, r) &&
-        std::all_of(block.operators.begin(), block.operators.end(),
-                    [&](const Operator& op) {
-                      return !Reads(op, r) || traits.reads_pieces(op);
-                    });
-    if (in_pieces) return true;
+    bool absorbed = !IsOutput(block, r);
+    for (size_t k = 0; k < block.operators.size() && absorbed; ++k) {
+      absorbed =
+          !Reads(block.operators[k], r) ||
+          traits.absorbs(reader, block.operators[k], shapes[r], shapes[k]);
+    }
+    if (absorbed) return true;
   }
   return false;
 }
@@ -60,7 +61,7 @@ StatusOr<Block> MergeBlock(const Block& block, const std::vector<Shape>& shapes,
     slice.offset = part.channel;
     slice.size = block.operators[part.op].filters;
     slices[part.op] = stage.operators.size();
-    if (IsReadDense(block, part.op, traits)) {
+    if (IsReadDense(block, shapes, part.op, traits)) {
       stage.outputs.push_back(stage.operators.size());
     }
     stage.operators.push_back(slice);

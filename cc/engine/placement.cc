@@ -10,8 +10,8 @@
 namespace ios {
 namespace {
 
-// Limits for concats that are left in pieces, because a task stores all pieces
-// of all its inputs.
+// Limits for absorbed concats, because a task stores all pieces of all its
+// inputs.
 constexpr size_t kMaxPieces = 64, kMaxReadInPieces = 16;
 
 // Returns whether `op` is a 1x1 convolution that multiplies every pixel of its
@@ -21,46 +21,47 @@ bool IsProduct(const Operator& op) {
          op.strides == std::array<int64_t, 2>{1, 1} && !op.residual;
 }
 
-std::vector<bool> LeftInPieces(const Block& block,
-                               const std::vector<Shape>& shapes,
-                               const Readers& readers,
-                               const DeviceTraits& device) {
+std::vector<bool> AbsorbedOperators(const Block& block,
+                                    const std::vector<Shape>& shapes,
+                                    const Readers& readers,
+                                    const DeviceTraits& device) {
   const int n = block.operators.size();
-  const auto sum_in_terms = [&](int i) {
-    return block.operators[i].activation == Activation::kNone &&
-           ReaderOfTerms(block, readers, device.reads_terms, i) >= 0;
+  const auto absorbs = [&](int reader, int i) {
+    return device.absorbs(block.operators[i], block.operators[reader],
+                          shapes[i], shapes[reader]);
   };
-  const auto concat_in_pieces = [&](int i) {
+  const auto sum_is_absorbed = [&](int i) {
+    return block.operators[i].activation == Activation::kNone &&
+           ReaderOfTerms(block, shapes, readers, device.absorbs, i) >= 0;
+  };
+  const auto concat_is_absorbed = [&](int i) {
     return block.operators[i].inputs.size() <= kMaxPieces &&
            !readers.outside[i] && !readers.operators[i].empty() &&
            std::all_of(readers.operators[i].begin(), readers.operators[i].end(),
                        [&](int reader) {
                          return block.operators[reader].inputs.size() <=
                                     kMaxReadInPieces &&
-                                device.reads_pieces(block.operators[reader]);
+                                absorbs(reader, i);
                        });
   };
-  const auto left_to_reader = [&](int i) {
+  const auto product_is_absorbed = [&](int i) {
     const int reader = readers.Only(i);
-    return reader >= 0 && device.reads_products &&
-           IsProduct(block.operators[i]) &&
-           device.reads_products(block.operators[reader], shapes[i],
-                                 shapes[reader]);
+    return reader >= 0 && IsProduct(block.operators[i]) && absorbs(reader, i);
   };
-  std::vector<bool> in_pieces(n, false);
+  std::vector<bool> absorbed(n, false);
   for (int i = 0; i < n; ++i) {
     switch (block.operators[i].type) {
       case OperatorType::kConcat:
-        in_pieces[i] = concat_in_pieces(i);
+        absorbed[i] = concat_is_absorbed(i);
         break;
       case OperatorType::kConv2D:
-        in_pieces[i] = left_to_reader(i);
+        absorbed[i] = product_is_absorbed(i);
         break;
       default:
-        in_pieces[i] = sum_in_terms(i);
+        absorbed[i] = sum_is_absorbed(i);
     }
   }
-  return in_pieces;
+  return absorbed;
 }
 
 // Finds the tensors that lie inside other tensors.
@@ -77,10 +78,10 @@ class HostPlacer {
                    std::vector<int>(block.operators.size(), -1),
                    std::vector<int64_t>(block.operators.size())} {}
 
-  Placement Place(std::vector<bool> in_pieces) && {
-    placement_.in_pieces = std::move(in_pieces);
+  Placement Place(std::vector<bool> absorbed) && {
+    placement_.absorbed = std::move(absorbed);
     for (size_t i = 0; i < block_.operators.size(); ++i) {
-      if (placement_.in_pieces[i]) continue;
+      if (placement_.absorbed[i]) continue;
       const OperatorType type = block_.operators[i].type;
       if (type == OperatorType::kConcat) PlaceInputsOf(i);
       if (type == OperatorType::kSlice) PlaceSlice(i);
@@ -179,7 +180,7 @@ Placement PlaceTensors(const Block& block, const std::vector<Shape>& shapes,
                        const DeviceTraits& device) {
   const Readers readers(block);
   return HostPlacer(block, shapes, readers, device)
-      .Place(LeftInPieces(block, shapes, readers, device));
+      .Place(AbsorbedOperators(block, shapes, readers, device));
 }
 
 }  // namespace ios

@@ -1,7 +1,6 @@
 // Placement: which tensors of a block have their own memory. Concat inputs are
-// computed in their slice of the output, or the output is left in pieces. Some
-// sums are left in pieces, too. Slices are views. A 1x1 convolution may be left
-// to its reader, which computes both.
+// computed in their slice of the output. Slices are views. Concats, sums and
+// 1x1 convolutions may be absorbed by their readers (see Absorbs).
 #ifndef IOS_TF_CC_ENGINE_PLACEMENT_H_
 #define IOS_TF_CC_ENGINE_PLACEMENT_H_
 
@@ -15,9 +14,9 @@ namespace ios {
 
 // The placement of each operator's output.
 struct Placement {
-  // True for concats and sums that are left in pieces, and for 1x1 convolutions
-  // that are left to their readers. They have no memory and no work.
-  std::vector<bool> in_pieces;
+  // True for operators that their readers absorb. They have no memory and no
+  // task.
+  std::vector<bool> absorbed;
   std::vector<int> host;  // operator whose output contains this one's, or -1
   std::vector<int64_t> offset;  // in channels of the host's output
 };

@@ -1,5 +1,5 @@
 // Tests which tensors have their own memory: concats that need not copy, slices
-// that are views, and tensors that are left in pieces for their readers.
+// that are views, and operators that their readers absorb.
 #include "cc/engine/placement.h"
 
 #include <vector>
@@ -10,6 +10,8 @@
 namespace ios {
 namespace {
 
+using testing::AddsPieces;
+using testing::AddsTerms;
 using testing::Conv;
 using testing::Join;
 using testing::MakeBlock;
@@ -32,7 +34,7 @@ TEST(JoinsAreMadeInPlace) {
   const Placement placement = Place(Joined({2}, {}));
   EXPECT(placement.host == (std::vector<int>{2, 2, -1}));
   EXPECT(placement.offset == (std::vector<int64_t>{0, 32, 0}));
-  EXPECT(placement.in_pieces == std::vector<bool>(3, false));
+  EXPECT(placement.absorbed == std::vector<bool>(3, false));
 }
 
 TEST(JoinsCopyWhatMustLieElsewhere) {
@@ -116,62 +118,58 @@ TEST(SourcesOfAllTheirSlicesLieInTheJoin) {
 
 TEST(ConcatsAreLeftInPiecesWhereAllReadersTakeThem) {
   DeviceTraits device = Pitched();
-  device.reads_pieces = [](const Operator& op) {
-    return op.type == OperatorType::kAdd;
-  };
+  device.absorbs = AddsPieces;
   const Block block =
       Joined({4}, {Conv(-1, 48, 1), Join(OperatorType::kAdd, {2, 3})});
   const Placement placement = Place(block, device);
-  EXPECT(placement.in_pieces ==
+  EXPECT(placement.absorbed ==
          (std::vector<bool>{false, false, true, false, false}));
   // The pieces have their own memory.
   EXPECT(placement.host == std::vector<int>(5, -1));
-  // A concat is not left in pieces for a convolution or for the caller.
-  EXPECT(!Place(Joined({3}, {Conv(2, 16, 1)}), device).in_pieces[2]);
+  // Neither a convolution nor the caller absorbs a concat.
+  EXPECT(!Place(Joined({3}, {Conv(2, 16, 1)}), device).absorbed[2]);
   Block output = block;
   output.outputs = {2, 4};
-  EXPECT(!Place(output, device).in_pieces[2]);
-  EXPECT(!Place(block).in_pieces[2]);
+  EXPECT(!Place(output, device).absorbed[2]);
+  EXPECT(!Place(block).absorbed[2]);
 }
 
 TEST(SumsAreLeftInTermsForOneReader) {
   DeviceTraits device = Pitched();
-  device.reads_terms = [](const Operator& op) {
-    return op.type == OperatorType::kSepConv;
-  };
+  device.absorbs = AddsTerms;
   Operator sepconv = Conv(1, 16, 3);
   sepconv.type = OperatorType::kSepConv;
   const Block block = MakeBlock(
       {Conv(-1, 16, 1), Join(OperatorType::kAdd, {0, -1}), sepconv}, {2});
-  EXPECT(Place(block, device).in_pieces ==
+  EXPECT(Place(block, device).absorbed ==
          (std::vector<bool>{false, true, false}));
-  EXPECT(!Place(block).in_pieces[1]);
+  EXPECT(!Place(block).absorbed[1]);
   // A second reader would repeat the addition.
   Block twice = block;
   twice.operators.push_back(sepconv);
   twice.outputs = {2, 3};
-  EXPECT(!Place(twice, device).in_pieces[1]);
+  EXPECT(!Place(twice, device).absorbed[1]);
   // A sum with an activation still has work.
   Block activated = block;
   activated.operators[1].activation = Activation::kRelu;
-  EXPECT(!Place(activated, device).in_pieces[1]);
+  EXPECT(!Place(activated, device).absorbed[1]);
 }
 
 TEST(ProductsAreLeftToTheirReader) {
   DeviceTraits device = Pitched();
-  device.reads_products = [](const Operator& op, const Shape& input,
-                             const Shape& output) {
-    return op.kernel[0] == 3 && input.back() == 32 && output.back() == 8;
+  device.absorbs = [](const Operator&, const Operator& reader,
+                      const Shape& between, const Shape& output) {
+    return reader.kernel[0] == 3 && between.back() == 32 && output.back() == 8;
   };
   const auto block = [](const Operator& first, int64_t filters) {
     return MakeBlock({first, Conv(0, filters, 3)}, {1});
   };
-  EXPECT(Place(block(Conv(-1, 32, 1), 8), device).in_pieces[0]);
-  EXPECT(!Place(block(Conv(-1, 32, 1), 8)).in_pieces[0]);
+  EXPECT(Place(block(Conv(-1, 32, 1), 8), device).absorbed[0]);
+  EXPECT(!Place(block(Conv(-1, 32, 1), 8)).absorbed[0]);
   // The device decides by the shapes. A convolution with a larger window than
   // 1x1 is not a product.
-  EXPECT(!Place(block(Conv(-1, 32, 1), 16), device).in_pieces[0]);
-  EXPECT(!Place(block(Conv(-1, 32, 3), 8), device).in_pieces[0]);
+  EXPECT(!Place(block(Conv(-1, 32, 1), 16), device).absorbed[0]);
+  EXPECT(!Place(block(Conv(-1, 32, 3), 8), device).absorbed[0]);
 }
 
 }  // namespace

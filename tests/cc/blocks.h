@@ -55,6 +55,19 @@ inline Block Branches() {
                    {3});
 }
 
+// Sums that absorb concats, and separable convolutions that absorb sums; see
+// Absorbs.
+inline bool AddsPieces(const Operator& producer, const Operator& reader,
+                       const Shape&, const Shape&) {
+  return producer.type == OperatorType::kConcat &&
+         reader.type == OperatorType::kAdd;
+}
+inline bool AddsTerms(const Operator& producer, const Operator& reader,
+                      const Shape&, const Shape&) {
+  return producer.type == OperatorType::kAdd &&
+         reader.type == OperatorType::kSepConv;
+}
+
 // A device whose tasks read any view.
 inline DeviceTraits Pitched() {
   DeviceTraits device;

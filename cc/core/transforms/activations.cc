@@ -19,13 +19,16 @@ bool TakesActivation(const Operator& op) {
 
 }  // namespace
 
-void ActivateBeforeConcats(const OperatorPredicate& is_wanted, Block* block) {
+void ActivateBeforeConcats(const std::vector<Shape>& shapes, Absorbs absorbs,
+                           Block* block) {
   const Readers readers(*block);
   std::vector<Operator>& operators = block->operators;
-  for (Operator& last : operators) {
-    if (last.type != OperatorType::kActivation || !is_wanted(last)) continue;
+  for (size_t i = 0; i < operators.size(); ++i) {
+    Operator& last = operators[i];
+    if (last.type != OperatorType::kActivation) continue;
     const int at = last.inputs[0];
-    if (readers.Only(at) < 0 || operators[at].type != OperatorType::kConcat) {
+    if (readers.Only(at) < 0 || operators[at].type != OperatorType::kConcat ||
+        !absorbs(operators[at], last, shapes[at], shapes[i])) {
       continue;
     }
     Operator& first = operators[at];
@@ -51,8 +54,8 @@ void ActivateBeforeConcats(const OperatorPredicate& is_wanted, Block* block) {
   }
 }
 
-int ReaderOfTerms(const Block& block, const Readers& readers,
-                  const OperatorPredicate& takes_terms, int sum) {
+int ReaderOfTerms(const Block& block, const std::vector<Shape>& shapes,
+                  const Readers& readers, Absorbs absorbs, int sum) {
   const int reader = readers.Only(sum);
   const std::vector<int>& terms = block.operators[sum].inputs;
   if (reader < 0 || block.operators[sum].type != OperatorType::kAdd ||
@@ -65,14 +68,18 @@ int ReaderOfTerms(const Block& block, const Readers& readers,
     return -1;
   }
   const Operator& op = block.operators[reader];
-  return op.inputs[0] == sum && takes_terms(op) ? reader : -1;
+  const bool absorbed =
+      op.inputs[0] == sum &&
+      absorbs(block.operators[sum], op, shapes[sum], shapes[reader]);
+  return absorbed ? reader : -1;
 }
 
-void ActivateAfterSums(const OperatorPredicate& takes_terms, Block* block) {
+void ActivateAfterSums(const std::vector<Shape>& shapes, Absorbs absorbs,
+                       Block* block) {
   const Readers readers(*block);
   for (size_t i = 0; i < block->operators.size(); ++i) {
     Operator& sum = block->operators[i];
-    const int reader = ReaderOfTerms(*block, readers, takes_terms, i);
+    const int reader = ReaderOfTerms(*block, shapes, readers, absorbs, i);
     if (reader < 0 || sum.activation != Activation::kRelu) continue;
     block->operators[reader].pre_activation =
         std::exchange(sum.activation, Activation::kNone);

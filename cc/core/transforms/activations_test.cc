@@ -9,13 +9,18 @@
 namespace ios {
 namespace {
 
+using testing::AddsTerms;
 using testing::Conv;
 using testing::Join;
 using testing::MakeBlock;
 
-bool All(const Operator&) { return true; }
+bool All(const Operator&, const Operator&, const Shape&, const Shape&) {
+  return true;
+}
 
-bool IsSepConv(const Operator& op) { return op.type == OperatorType::kSepConv; }
+bool None(const Operator&, const Operator&, const Shape&, const Shape&) {
+  return false;
+}
 
 Operator Relu(int input) {
   Operator op = Join(OperatorType::kActivation, {input});
@@ -35,7 +40,7 @@ TEST(SumsAreActivatedBeforeTheyAreJoined) {
   // A convolution may be slower when it writes into a slice.
   Block block = Cell({0, 2, 1});
   const std::vector<Shape> before = *InferShapes(block);
-  ActivateBeforeConcats(All, &block);
+  ActivateBeforeConcats(*InferShapes(block), All, &block);
   for (int i : {0, 1}) {
     EXPECT(block.operators[i].activation == Activation::kRelu);
   }
@@ -54,7 +59,7 @@ TEST(WhereAllAreActivatedNothingIsLeftToDo) {
   const Operator sum = Join(OperatorType::kAdd, {-1, -1});
   Block block =
       MakeBlock({sum, sum, Join(OperatorType::kConcat, {0, 1}), Relu(2)}, {3});
-  ActivateBeforeConcats(All, &block);
+  ActivateBeforeConcats(*InferShapes(block), All, &block);
   for (int i : {0, 1}) {
     EXPECT(block.operators[i].activation == Activation::kRelu);
   }
@@ -76,11 +81,11 @@ TEST(OtherConcatsAreActivatedAfterwards) {
   others[4].outputs = {3, 4};
   for (Block& block : others) {
     const Block before = block;
-    ActivateBeforeConcats(All, &block);
+    ActivateBeforeConcats(*InferShapes(block), All, &block);
     EXPECT(ToJson(block) == ToJson(before));
   }
   Block unwanted = Cell({0, 1});
-  ActivateBeforeConcats([](const Operator&) { return false; }, &unwanted);
+  ActivateBeforeConcats(*InferShapes(unwanted), None, &unwanted);
   EXPECT(ToJson(unwanted) == ToJson(Cell({0, 1})));
 }
 
@@ -95,10 +100,11 @@ Block Summed() {
 
 TEST(ReadersOfTermsActivateTheirSum) {
   Block block = Summed();
-  ActivateAfterSums(IsSepConv, &block);
+  ActivateAfterSums(*InferShapes(block), AddsTerms, &block);
   EXPECT(block.operators[1].activation == Activation::kNone);
   EXPECT(block.operators[2].pre_activation == Activation::kRelu);
-  EXPECT(ReaderOfTerms(block, Readers(block), IsSepConv, 1) == 2);
+  EXPECT(ReaderOfTerms(block, *InferShapes(block), Readers(block), AddsTerms,
+                       1) == 2);
 }
 
 TEST(OtherSumsActivateThemselves) {
@@ -115,7 +121,7 @@ TEST(OtherSumsActivateThemselves) {
   others[4].operators[0] = Join(OperatorType::kConcat, {-1});
   for (Block& block : others) {
     const Block before = block;
-    ActivateAfterSums(IsSepConv, &block);
+    ActivateAfterSums(*InferShapes(block), AddsTerms, &block);
     EXPECT(ToJson(block) == ToJson(before));
   }
 }

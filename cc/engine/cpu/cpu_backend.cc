@@ -79,9 +79,7 @@ class Cpu : public Backend {
     for (LaneResources& lane : lanes_) lane.stream = dnnl::stream(engine_);
     DeviceTraits traits;
     traits.reads_pitched = TaskReadsPitched;
-    traits.reads_pieces = TaskReadsPieces;
-    traits.reads_terms = TaskReadsTerms;
-    traits.reads_products = GoesByRows;
+    traits.absorbs = TaskAbsorbs;
     traits.pools_activate = true;
     traits.lanes_divide_device = true;
     for (size_t i = 0; i < lanes_.size(); ++i) {

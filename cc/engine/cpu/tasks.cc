@@ -269,7 +269,7 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
     }
     switch (spec.op->type) {
       case OperatorType::kConv2D:
-        if (spec.product ||
+        if (spec.sources[0].absorbed ||
             GoesByRows(*spec.op, spec.inputs[0].shape, spec.output.shape)) {
           task = MakeRowsTask(spec, engine);
         } else if (spec.op->algorithm == Algorithm::kDirect ||
@@ -316,8 +316,18 @@ bool TaskReadsPieces(const Operator& op) {
   return op.type == OperatorType::kAdd || op.type == OperatorType::kActivation;
 }
 
-bool TaskReadsTerms(const Operator& op) {
-  return op.type == OperatorType::kSepConv;
+bool TaskAbsorbs(const Operator& producer, const Operator& reader,
+                 const Shape& between, const Shape& output) {
+  switch (producer.type) {
+    case OperatorType::kConcat:
+      return TaskReadsPieces(reader);
+    case OperatorType::kAdd:
+      return reader.type == OperatorType::kSepConv;
+    case OperatorType::kConv2D:
+      return GoesByRows(reader, between, output);
+    default:
+      return false;
+  }
 }
 
 bool TaskReadsPitched(const Operator& op) {

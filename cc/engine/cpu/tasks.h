@@ -48,10 +48,13 @@ inline Shape Flattened(const Shape& shape) {
 // Returns true if tasks of `op` read a pitched input without a copy.
 bool TaskReadsPitched(const Operator& op);
 
-// Return true if tasks of `op` read the pieces of a concat, or the terms of a
-// sum, instead of one input tensor.
+// Returns true if tasks of `op` read the pieces of a concat instead of one
+// input tensor.
 bool TaskReadsPieces(const Operator& op);
-bool TaskReadsTerms(const Operator& op);
+
+// See Absorbs.
+bool TaskAbsorbs(const Operator& producer, const Operator& reader,
+                 const Shape& between, const Shape& output);
 
 }  // namespace ios::cpu
 

@@ -40,12 +40,11 @@ class RowsTask : public CpuTask {
       const dnnl::memory::desc flat = FlatDesc(op_.groups);
       bias_ = AsCpu(spec.parameters[1])->Packed(engine, flat, flat);
     }
-    if (spec.product) {
-      product_.emplace(
-          engine, input_.channels(), *spec.product,
-          AsCpu(spec.product_parameters[0]),
-          spec.product->bias ? AsCpu(spec.product_parameters[1]) : nullptr);
-      product_activation_ = spec.product->activation;
+    const auto& [tensors, product, weights] = spec.sources[0];
+    if (product) {
+      product_.emplace(engine, input_.channels(), *product, AsCpu(weights[0]),
+                       product->bias ? AsCpu(weights[1]) : nullptr);
+      product_activation_ = product->activation;
     }
     scratch_floats_ =
         WholeLines(depthwise_.scratch_floats(ImageOf(nullptr))) + kApart;

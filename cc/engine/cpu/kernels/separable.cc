@@ -47,7 +47,8 @@ class SepConvTask : public CpuTask {
 
  protected:
   explicit SepConvTask(const TaskSpec& spec)
-      : terms_(spec.inputs.begin(), spec.inputs.begin() + spec.pieces[0]),
+      : terms_(spec.inputs.begin(),
+               spec.inputs.begin() + spec.sources[0].tensors),
         residual_(spec.inputs.back(), &scratch_),
         output_(spec.output, &scratch_),
         has_residual_(spec.op->residual) {}
@@ -266,7 +267,8 @@ class KernelSepConvTask : public SepConvTask {
 class GemmSepConvTask : public CpuTask {
  public:
   GemmSepConvTask(const TaskSpec& spec, const dnnl::engine& engine)
-      : terms_(spec.inputs.begin(), spec.inputs.begin() + spec.pieces[0]),
+      : terms_(spec.inputs.begin(),
+               spec.inputs.begin() + spec.sources[0].tensors),
         residual_(spec.inputs.back()),
         output_(spec.output),
         has_residual_(spec.op->residual),
