@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.frameworks.weights import ACTIVATIONS
+from benchmarks.frameworks.activations import ACTIVATIONS
 
 # These activations are NaN for some of the negative inputs.
 _OF_POSITIVE_NUMBERS = ("log", "log1p", "sqrt", "rsqrt")

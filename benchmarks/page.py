@@ -29,10 +29,13 @@ This page is made by `python -m benchmarks page` from the JSON files in
 * Whatever is compared was measured in one run, in turn, every other round in reverse
   order. Medians, with the 10th and the 90th percentile; speedups and ratios are
   medians of the rounds' own ratios.
-* Peers run the very same network: one interpreter takes the blocks to each framework's
-  own operators, with the same random weights and inputs, batch norms folded. Outputs
-  are compared before anything is timed. Each peer has a process of its own and the
-  same threads; only one process runs at a time.
+* ONNX Runtime, OpenVINO, TensorRT and PyTorch run the blocks of the engine, with the
+  same random weights and inputs, and batch norms folded. TensorFlow, XLA and LiteRT run
+  the network's SavedModel. (Until 2026-11-28, TensorFlow ran the blocks, too.)
+* Outputs are compared before anything is timed: those of the blocks with the engine's,
+  those of the SavedModel with TensorFlow's.
+* Each peer has a process of its own and the same threads. Only one process runs at a
+  time.
 * A search begins with nothing known. `*` marks one that `--time_limit` has stopped.
 * The paper's numbers are those its authors measured on an NVIDIA V100.
 """

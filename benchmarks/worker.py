@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks import command_line
 from benchmarks.frameworks.peers import PEERS
-from benchmarks.frameworks.runner import Target
+from benchmarks.frameworks.runner import SavedModel, Target
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
 from ios_tf.native import malloc
@@ -172,7 +172,10 @@ def main() -> None:
 
 
 def _ready(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    target = Target(**request["target"])
+    saved_model = request["target"].pop("saved_model")
+    target = Target(
+        **request["target"], saved_model=saved_model and SavedModel(**saved_model)
+    )
     if target.kind == "cpu":
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: target.threads])
     peer = PEERS[request["peer"]]

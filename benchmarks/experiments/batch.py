@@ -14,7 +14,7 @@ from benchmarks.experiments.experiment import (
     paper_name,
     short_name,
 )
-from benchmarks.experiments.frameworks import add_peers, compare
+from benchmarks.experiments.frameworks import add_peers, compare, peers_of
 from benchmarks.frameworks.peers import PEERS
 
 _PEERS = (
@@ -49,7 +49,7 @@ class Batch(Experiment):
         for network in context.networks:
             for size in sizes:
                 networks[network.name][str(size)] = compare(
-                    network.with_batch(size), context.options.peers, context
+                    network.with_batch(size), peers_of(context, _PEERS), context
                 )
                 context.keep({"networks": networks})
         return {"networks": networks}

@@ -7,13 +7,14 @@ It does not need TensorFlow if the networks are files that
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import importlib.util
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks import gpu_day
@@ -30,6 +31,7 @@ from benchmarks.experiments.search_cost import Search
 from benchmarks.experiments.simulated import Simulated
 from benchmarks.experiments.specialization import Specialization
 from benchmarks.experiments.utilization import Utilization
+from benchmarks.frameworks.runner import SavedModel
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
 from ios_tf.native import engine
@@ -142,22 +144,25 @@ def run(options: argparse.Namespace) -> None:
         record.write(f"{stem}.json")
         return record
 
-    context = Context(
-        [_network(name, options) for name in networks],
-        options.device,
-        options.dtype,
-        options.threads,
-        rounds + rounds % 2,
-        float(time_limit),
-        options.quick,
-        options,
-        lambda line: print(line, file=sys.stderr, flush=True),
-        keep,
-    )
-    print(fingerprint)
-    results = what.measure(context)
-    for found in what.tables(results, paper):
-        print(f"\n{text(found)}")
+    with contextlib.ExitStack() as stack:
+        found = [_network(name, options, stack) for name in networks]
+        context = Context(
+            [network for network, _ in found],
+            options.device,
+            options.dtype,
+            options.threads,
+            rounds + rounds % 2,
+            float(time_limit),
+            options.quick,
+            options,
+            lambda line: print(line, file=sys.stderr, flush=True),
+            keep,
+            {network.name: source for network, source in found if source},
+        )
+        print(fingerprint)
+        results = what.measure(context)
+    for each in what.tables(results, paper):
+        print(f"\n{text(each)}")
     drawn = draw(keep(results), paper, stem)
     print()
     if not drawn:
@@ -216,7 +221,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _network(name: str, options: argparse.Namespace) -> Network:
+def _network(
+    name: str, options: argparse.Namespace, stack: contextlib.ExitStack
+) -> tuple[Network, SavedModel | None]:
+    """Returns a network, and its SavedModel, which exists until the stack closes."""
+    source = None
     if name.endswith(".json"):
         network = Network.read(name)
     elif importlib.util.find_spec("tensorflow") is None:
@@ -226,29 +235,36 @@ def _network(name: str, options: argparse.Namespace) -> Network:
         )
     else:
         print(f"reading {name}", file=sys.stderr, flush=True)
-        network = _network_of_model(name, options)
+        from benchmarks.export_blocks import network_of
+
+        path = stack.enter_context(_saved_model(name))
+        source = SavedModel(path, options.signature, options.tags)
+        network = network_of(
+            path,
+            batch_size=options.batch_size or 1,
+            signature=options.signature,
+            tags=options.tags,
+        )
+        network = dataclasses.replace(network, name=name)
     if options.batch_size:
         network = network.with_batch(options.batch_size)
-    return network.with_dtype(options.dtype)
+    return network.with_dtype(options.dtype), source
 
 
-def _network_of_model(name: str, options: argparse.Namespace) -> Network:
-    from benchmarks.export_blocks import network_of
+@contextlib.contextmanager
+def _saved_model(name: str) -> Iterator[str]:
+    """Yields the SavedModel of a network of the zoo, or of a model of `convert`."""
     from benchmarks.zoo.registry import networks
-    from ios_tf.model.loading import KERAS_PREFIX
+    from ios_tf.model.loading import KERAS_PREFIX, saved_model
 
-    keywords = {
-        "batch_size": options.batch_size or 1,
-        "signature": options.signature,
-        "tags": options.tags,
-    }
     build = networks().get(name)
-    if not build or name.startswith(KERAS_PREFIX):  # takes convert's models
-        return network_of(name, **keywords)
+    if not build or name.startswith(KERAS_PREFIX):
+        with saved_model(name) as path:
+            yield path
+        return
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         build().save(directory)
-        found = network_of(directory, **keywords)
-    return dataclasses.replace(found, name=name)
+        yield directory
 
 
 def _command(options: argparse.Namespace) -> str:

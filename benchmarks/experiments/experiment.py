@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.frameworks.runner import SavedModel
 from benchmarks.results import write_results
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
@@ -54,6 +55,7 @@ class Context:
       options: the experiment's own options.
       say: prints a line.
       keep: writes partial results, in case the run ends early.
+      saved_models: the SavedModels of networks by name; networks from files have none.
     """
 
     networks: Sequence[Network]
@@ -66,6 +68,7 @@ class Context:
     options: argparse.Namespace
     say: Callable[[str], None]
     keep: Callable[[Mapping[str, Any]], object] = lambda results: None
+    saved_models: Mapping[str, SavedModel] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,7 +227,7 @@ def machine() -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Returns the versions of Python and of installed packages that may take part."""
     found = {"python": platform.python_version(), "numpy": np.__version__}
-    for name in ("tensorflow", "torch", "onnxruntime", "openvino", "tensorrt"):
+    for name in ("tensorflow", "ai_edge_litert", "onnxruntime", "openvino", "torch"):
         if importlib.util.find_spec(name):
             try:
                 found[name] = importlib.metadata.version(name)

@@ -51,12 +51,12 @@ class Frameworks(Experiment):
     quick_networks = ("models:inception_v3", "models:squeezenet")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_peers(parser, tuple(PEERS))
+        add_peers(parser)
 
     def measure(self, context: Context) -> dict[str, Any]:
         networks = {}
         for network in context.networks:
-            networks[network.name] = compare(network, context.options.peers, context)
+            networks[network.name] = compare(network, peers_of(context), context)
             context.keep({"networks": networks})
         return {"networks": networks}
 
@@ -145,8 +145,16 @@ class Frameworks(Experiment):
             charts.legend(axes[1])
 
 
-def add_peers(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:
-    """Adds --peers."""
+def peers_of(context: Context, default: Sequence[str] = tuple(PEERS)) -> Sequence[str]:
+    """Returns the value of --peers, or those of `default` that the device can run."""
+    kind = Target(context.device).kind
+    return context.options.peers or [p for p in default if kind in PEERS[p].devices]
+
+
+def add_peers(
+    parser: argparse.ArgumentParser, default: Sequence[str] = tuple(PEERS)
+) -> None:
+    """Adds --peers, whose value `peers_of` returns."""
 
     def peers(text: str) -> tuple[str, ...]:
         names = tuple(text.split(","))
@@ -160,10 +168,10 @@ def add_peers(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:
     parser.add_argument(
         "--peers",
         type=peers,
-        default=tuple(default),
         metavar="A,B",
-        help=f"any of {', '.join(PEERS)}; default: "
-        + ("all" if set(default) == set(PEERS) else ", ".join(default)),
+        help=f"any of {', '.join(PEERS)}; default: those of "
+        f"{'them' if len(default) == len(PEERS) else ', '.join(default)} that run on "
+        "the device",
     )
 
 
@@ -179,14 +187,21 @@ def compare(
 
     Returns:
       A row for each peer: its latencies, "over_ios" (ratio to the engine's),
-      "difference" of its outputs from the first peer's, and "seconds" of preparation.
-      The row of a peer that was not measured has only "note" with the reason. For
-      example, the peer failed, or its outputs differ by more than rounding explains.
+      "difference" of its outputs from those of the first peer that runs the same (the
+      blocks or the SavedModel), and "seconds" of preparation. The row of a peer that
+      was not measured has only "note" with the reason. For example, the peer failed, or
+      its outputs differ by more than rounding explains.
 
     Raises:
       UserError: no peer can be measured.
     """
-    target = Target(context.device, context.dtype, context.threads, context.time_limit)
+    target = Target(
+        context.device,
+        context.dtype,
+        context.threads,
+        context.time_limit,
+        context.saved_models.get(network.name),
+    )
     rows: dict[str, dict[str, Any]] = {peer: {"note": ""} for peer in peers}
     workers: dict[str, Worker] = {}
     with contextlib.ExitStack() as stack:
@@ -195,15 +210,16 @@ def compare(
             "network.json",
         )
         network.write(path)
-        expected: list[np.ndarray] | None = None
+        # The blocks have random weights, and a SavedModel has its own.
+        expected: dict[bool, list[np.ndarray]] = {}
         for key in peers:
             name, row = f"{network.name}, {PEERS[key].name}", rows[key]
             try:
                 # A worker that is not measured ends, so that it disturbs no other.
                 with contextlib.ExitStack() as own:
                     worker, outputs = _ready(key, path, target, own)
-                    expected = outputs if expected is None else expected
-                    difference = _rounding(outputs, expected, target)
+                    first = expected.setdefault(PEERS[key].runs_saved_model, outputs)
+                    difference = _rounding(outputs, first, target)
                     stack.enter_context(own.pop_all())
             except _NotMeasuredError as reason:
                 row["note"] = str(reason)
@@ -243,6 +259,8 @@ def _ready(
         raise _NotMeasuredError(f"does not run on {target.kind}")
     if peer.missing():
         raise _NotMeasuredError(f"not installed: {peer.missing()}")
+    if peer.runs_saved_model and target.saved_model is None:
+        raise _NotMeasuredError("needs a SavedModel, and this network is only blocks")
     try:
         worker = Worker(key, path, target)
         stack.callback(worker.close)

@@ -39,7 +39,11 @@ class Operators(Experiment):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--peer",
-            choices=[name for name in PEERS if not name.startswith("ios")],
+            choices=[
+                name
+                for name, peer in PEERS.items()
+                if not name.startswith("ios") and not peer.runs_saved_model
+            ],
             default="onnxruntime",
             help="default: onnxruntime",
         )
@@ -51,6 +55,8 @@ class Operators(Experiment):
         target = Target(
             context.device, context.dtype, context.threads, context.time_limit
         )
+        if target.kind not in peer.devices:
+            raise UserError(f"{peer.name} does not run on {target.kind}")
         networks = {}
         for network in context.networks:
             networks[network.name] = _operators(network, peer.make, target, context)

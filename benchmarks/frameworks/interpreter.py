@@ -1,6 +1,9 @@
 """One interpreter from a block's JSON (cc/core/ir/block.h) to a framework's operators.
 
-All peers use it, so that they run the same network.
+A set of operators, such as `OnnxOps`, is a class with a method for each operator. Its
+images have the channels first or last. Arrays have the channels last; `tensor`,
+`weight` and `array` convert. Operators that are missing in `_OPERATORS` call the method
+of their type with the `Call` itself.
 """
 
 from __future__ import annotations
@@ -11,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.frameworks.ops import Ops, Sampling, Window
+from benchmarks.frameworks.activations import parameters_of
+from benchmarks.frameworks.ops import Sampling, Window
 from ios_tf.errors import UserError
 from ios_tf.native import engine
 
 
 def run(
-    ops: Ops,
+    ops: Any,
     block: Mapping[str, Any],
     weights: Sequence[Sequence[Any]],
     inputs: Sequence[Any],
@@ -32,6 +36,9 @@ def run(
 
     Returns:
       The block's outputs.
+
+    Raises:
+      UserError: the framework has no such operator.
     """
     shapes = engine.problem(block)["shapes"]
     results: list[Any] = []
@@ -39,7 +46,7 @@ def run(
         zip(block["operators"], weights, strict=True)
     ):
         refs = operator["inputs"]
-        call = _Call(
+        call = Call(
             ops,
             operator,
             [results[ref] if ref >= 0 else inputs[-1 - ref] for ref in refs],
@@ -47,23 +54,24 @@ def run(
             shapes[index],
             list(of_operator),
         )
-        results.append(_OPERATORS[operator["type"]](call))
+        kind = operator["type"]
+        compute_operator = _OPERATORS.get(kind) or getattr(ops, kind, None)
+        if compute_operator is None:
+            raise UserError(f"operators of type {kind!r} are not compared")
+        results.append(compute_operator(call))
     return [results[i] for i in block["outputs"]]
 
 
-def activate(ops: Ops, operator: Mapping[str, Any], x: Any) -> Any:
+def activate(ops: Any, operator: Mapping[str, Any], x: Any) -> Any:
     """Applies the activation of an operator, which is a JSON object."""
     name = operator.get("activation", "none")
     if name == "none":
         return x
-    alpha, beta = _PARAMETERS.get(name, (0.0, 0.0))
-    return ops.activate(
-        name, x, operator.get("alpha", alpha), operator.get("beta", beta)
-    )
+    return ops.activate(name, x, *parameters_of(operator))
 
 
 def compute(
-    ops: Ops,
+    ops: Any,
     block: Mapping[str, Any],
     weights: Sequence[Sequence[np.ndarray]],
     inputs: Sequence[np.ndarray],
@@ -75,10 +83,10 @@ def compute(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Call:
+class Call:
     """One operator and its inputs; shapes are of the first input and the output."""
 
-    ops: Ops
+    ops: Any
     operator: Mapping[str, Any]
     read: list[Any]
     input_shape: Sequence[int]
@@ -119,18 +127,7 @@ class _Call:
         return Window(kernel, strides, dilations, tuple(around), name, image, output)
 
 
-# The defaults of Activation::Defaults in cc/core/ir/block.cc.
-_PARAMETERS = {
-    "swish": (1.0, 0.0),
-    "elu": (1.0, 0.0),
-    "hard_sigmoid": (1 / 6, 0.5),
-    "leaky_relu": (0.2, 0.0),
-    "clip": (0.0, 1.0),
-    "pow": (3.0, 0.0),
-}
-
-
-def _conv2d(call: _Call) -> Any:
+def _conv2d(call: Call) -> Any:
     filters, *bias = call.weights
     return call.finished(
         call.ops.convolve(
@@ -143,11 +140,11 @@ def _conv2d(call: _Call) -> Any:
     )
 
 
-def _sepconv(call: _Call) -> Any:
+def _sepconv(call: Call) -> Any:
     depthwise, pointwise, *bias = call.weights
     x = call.read[0]
     if call.get("pre_activation", "none") != "none":
-        x = call.ops.activate(call.operator["pre_activation"], x, 0.0, 0.0)
+        x = activate(call.ops, {"activation": call.operator["pre_activation"]}, x)
     x = call.ops.convolve(x, depthwise, None, call.window(), call.input_shape[3])
     size = tuple(call.output_shape[1:3])
     one = Window((1, 1), image=size, output=size)
@@ -156,21 +153,21 @@ def _sepconv(call: _Call) -> Any:
     )
 
 
-def _matmul(call: _Call) -> Any:
+def _matmul(call: Call) -> Any:
     matrix, *bias = call.weights
     maps = len(call.input_shape) == 4
     multiply = call.ops.matmul_maps if maps else call.ops.matmul
     return call.finished(multiply(call.read[0], matrix, bias[0] if bias else None))
 
 
-def _add(call: _Call) -> Any:
+def _add(call: Call) -> Any:
     total = call.read[0]
     for x in call.read[1:]:
         total = call.ops.add(total, x)
     return call.activated(total)
 
 
-def _binary(call: _Call) -> Any:
+def _binary(call: Call) -> Any:
     function = call.get("function", "multiply")
     combine = {"multiply": call.ops.multiply, "add": call.ops.add}.get(function)
     if combine is None or "operand" in call.operator:
@@ -178,7 +175,7 @@ def _binary(call: _Call) -> Any:
     return call.activated(combine(call.read[0], call.read[1]))
 
 
-def _pad(call: _Call) -> Any:
+def _pad(call: Call) -> Any:
     padding = call.window().padding
     mode, value = call.get("pad_mode", "constant"), call.get("pad_value", 0.0)
     channels = call.get("channel_padding", (0, 0))
@@ -187,7 +184,7 @@ def _pad(call: _Call) -> Any:
     return call.ops.pad_with(call.read[0], (*padding, *channels), mode, value)
 
 
-def _resize(call: _Call) -> Any:
+def _resize(call: Call) -> Any:
     sampling = Sampling(
         call.get("interpolation", "nearest"),
         call.get("coordinates", "asymmetric"),
@@ -197,7 +194,7 @@ def _resize(call: _Call) -> Any:
     return call.ops.resize(call.read[0], sampling)
 
 
-def _conv2d_transpose(call: _Call) -> Any:
+def _conv2d_transpose(call: Call) -> Any:
     filters, *bias = call.weights
     window = call.window()
     around = []
@@ -217,7 +214,7 @@ def _conv2d_transpose(call: _Call) -> Any:
     )
 
 
-_OPERATORS: Mapping[str, Callable[[_Call], Any]] = {
+_OPERATORS: Mapping[str, Callable[[Call], Any]] = {
     "conv2d": _conv2d,
     "sepconv": _sepconv,
     "matmul": _matmul,

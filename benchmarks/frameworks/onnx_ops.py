@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,27 +11,12 @@ from onnx import helper, numpy_helper
 
 from benchmarks.frameworks import interpreter
 from benchmarks.frameworks.ops import Sampling, Window
+from ios_tf.errors import UserError
 
 OPSET = 17
 _TYPES = {
     "float32": onnx.TensorProto.FLOAT,
     "float16": onnx.TensorProto.FLOAT16,
-}
-# The activations that are a single ONNX operator.
-_ACTIVATIONS = {
-    "relu": "Relu",
-    "sigmoid": "Sigmoid",
-    "tanh": "Tanh",
-    "hard_swish": "HardSwish",
-    "selu": "Selu",
-    "softplus": "Softplus",
-    "softsign": "Softsign",
-    "exp": "Exp",
-    "log": "Log",
-    "sqrt": "Sqrt",
-    "abs": "Abs",
-    "erf": "Erf",
-    "sin": "Sin",
 }
 
 
@@ -258,65 +243,70 @@ class OnnxOps:
     def softmax(self, x: str) -> str:
         return self._node("Softmax", [x], axis=-1)
 
-    def activate(self, name: str, x: str, alpha: float, beta: float) -> str:
+    def activate(self, name: str, x: str, *parameters: float) -> str:
         if name in _ACTIVATIONS:
-            return self._node(_ACTIVATIONS[name], [x])
-        if name in ("elu", "leaky_relu"):
-            kind = {"elu": "Elu", "leaky_relu": "LeakyRelu"}[name]
-            return self._node(kind, [x], alpha=alpha)
-        if name == "hard_sigmoid":
-            return self._node("HardSigmoid", [x], alpha=alpha, beta=beta)
-        if name in ("relu6", "clip", "maximum", "minimum"):
-            low, high = {
-                "relu6": (0, 6),
-                "maximum": (alpha, np.inf),
-                "minimum": (-np.inf, alpha),
-            }.get(name, (alpha, beta))
-            return self._node("Clip", [x, self._scalar(low), self._scalar(high)])
-        return self._composed(name, x, alpha)
+            return _ACTIVATIONS[name](self, x, *parameters)
+        kind = "".join(word.capitalize() for word in name.split("_"))
+        if not onnx.defs.has(kind, OPSET, ""):
+            raise UserError(f"ONNX {OPSET} has no operator for {name!r}")
+        return self._node(
+            kind, [x], **dict(zip(("alpha", "beta"), parameters, strict=False))
+        )
 
-    def _composed(self, name: str, x: str, alpha: float) -> str:
-        """Builds an activation from several ONNX operators."""
-
-        def node(kind: str, y: str) -> str:
-            return self._node(kind, [y])
-
-        def plus(y: str, number: float) -> str:
-            return self.add(y, self._scalar(number))
-
-        def times(y: str, number: float) -> str:
-            return self.multiply(y, self._scalar(number))
-
-        if name == "swish":
-            return self.multiply(x, node("Sigmoid", times(x, alpha)))
-        if name == "mish":
-            return self.multiply(x, node("Tanh", node("Softplus", x)))
-        if name == "gelu":
-            gate = plus(node("Erf", times(x, 0.5**0.5)), 1)
-            return self.multiply(times(x, 0.5), gate)
-        if name == "gelu_tanh":
-            cube = self._node("Pow", [x, self._scalar(3)])
-            inner = times(self.add(x, times(cube, 0.044715)), (2 / np.pi) ** 0.5)
-            return self.multiply(times(x, 0.5), plus(node("Tanh", inner), 1))
-        if name == "threshold":
-            above = self._node("Greater", [x, self._scalar(alpha)])
-            return self._node("Where", [above, x, self._scalar(0)])
-        if name == "expm1":
-            return plus(node("Exp", x), -1)
-        if name == "log1p":
-            return node("Log", plus(x, 1))
-        if name == "rsqrt":
-            return node("Reciprocal", node("Sqrt", x))
-        if name == "square":
-            return self.multiply(x, x)
-        if name == "pow":
-            return self._node("Pow", [x, self._scalar(alpha)])
-        if name == "erfc":
-            return plus(times(node("Erf", x), -1), 1)
-        raise KeyError(name)
+    def compose(self, kind: str, *inputs: str | float) -> str:
+        """Adds a node whose inputs are tensors or numbers."""
+        names = [x if isinstance(x, str) else self._scalar(x) for x in inputs]
+        return self._node(kind, names)
 
     def _scalar(self, number: float) -> str:
         return self._constant(np.array(number, self._dtype))
+
+
+def _gelu(ops: OnnxOps, x: str) -> str:
+    scaled = ops.compose("Mul", x, 0.5**0.5)
+    gate = ops.compose("Add", ops.compose("Erf", scaled), 1)
+    return ops.compose("Mul", ops.compose("Mul", x, 0.5), gate)
+
+
+def _gelu_tanh(ops: OnnxOps, x: str) -> str:
+    cube = ops.compose("Mul", ops.compose("Pow", x, 3), 0.044715)
+    inner = ops.compose("Mul", ops.compose("Add", x, cube), (2 / np.pi) ** 0.5)
+    gate = ops.compose("Add", ops.compose("Tanh", inner), 1)
+    return ops.compose("Mul", ops.compose("Mul", x, 0.5), gate)
+
+
+def _swish(ops: OnnxOps, x: str, alpha: float) -> str:
+    return ops.compose("Mul", x, ops.compose("Sigmoid", ops.compose("Mul", x, alpha)))
+
+
+def _mish(ops: OnnxOps, x: str) -> str:
+    return ops.compose("Mul", x, ops.compose("Tanh", ops.compose("Softplus", x)))
+
+
+def _erfc(ops: OnnxOps, x: str) -> str:
+    return ops.compose("Sub", 1, ops.compose("Erf", x))
+
+
+# The activations that are not the ONNX operator of the same name.
+_ACTIVATIONS: Mapping[str, Callable[..., str]] = {
+    "relu6": lambda ops, x: ops.compose("Clip", x, 0, 6),
+    "clip": lambda ops, x, a, b: ops.compose("Clip", x, a, b),
+    "maximum": lambda ops, x, a: ops.compose("Clip", x, a, np.inf),
+    "minimum": lambda ops, x, a: ops.compose("Clip", x, -np.inf, a),
+    "threshold": lambda ops, x, a: ops.compose(
+        "Where", ops.compose("Greater", x, a), x, 0
+    ),
+    "swish": _swish,
+    "mish": _mish,
+    "gelu": _gelu,
+    "gelu_tanh": _gelu_tanh,
+    "expm1": lambda ops, x: ops.compose("Sub", ops.compose("Exp", x), 1),
+    "log1p": lambda ops, x: ops.compose("Log", ops.compose("Add", x, 1)),
+    "rsqrt": lambda ops, x: ops.compose("Reciprocal", ops.compose("Sqrt", x)),
+    "square": lambda ops, x: ops.compose("Mul", x, x),
+    "pow": lambda ops, x, a: ops.compose("Pow", x, a),
+    "erfc": _erfc,
+}
 
 
 def _pads(padding: Sequence[int]) -> list[int]:

@@ -1,13 +1,9 @@
-"""The operators that a framework must have to run blocks.
-
-For each framework, one module `*_ops` in this package implements `Ops`.
-"""
+"""Windows and resizing, as the operators of all frameworks get them."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -111,93 +107,3 @@ def resized(x: Any, sampling: Sampling, take: Any, weight: Any, axis: int) -> An
 def mirrored(size: int, before: int, after: int, mode: str) -> np.ndarray:
     """Returns cell indices of a row of `size` padded by "reflect" or "symmetric"."""
     return np.pad(np.arange(size), (before, after), mode)
-
-
-class Ops(Protocol):
-    """The operators of a framework, on tensors of that framework.
-
-    Images have the framework's preferred layout, with channels first or last. Arrays
-    have channels last; `tensor` and `array` convert.
-    """
-
-    def tensor(self, array: np.ndarray) -> Any:
-        """Returns an array [N,H,W,C] or [N,C] as a tensor on the device."""
-
-    def array(self, tensor: Any) -> np.ndarray:
-        """Converts a tensor to an array, float32 or float64."""
-
-    def weight(self, array: np.ndarray) -> Any:
-        """Converts filters [kh,kw,C/groups,F], a matrix [I,units] or a vector [C]."""
-
-    def convolve(
-        self, x: Any, filters: Any, bias: Any, window: Window, groups: int
-    ) -> Any:
-        """Convolves; `bias` may be None."""
-
-    def pool(self, x: Any, kind: str, window: Window) -> Any:
-        """Pools by `kind`, "max" or "avg"; padding cells never count."""
-
-    def global_pool(self, x: Any, kind: str, keep: bool) -> Any:
-        """Reduces height and width by `kind`: "max", "avg" or "sum".
-
-        Keeps the dimensions as 1 if `keep`, and drops them otherwise.
-        """
-
-    def pad(self, x: Any, padding: Sequence[int]) -> Any:
-        """Adds zeros at top, bottom, left and right; negative numbers crop."""
-
-    def pad_with(self, x: Any, padding: Sequence[int], mode: str, value: float) -> Any:
-        """Adds cells at top, bottom, left, right, and before and after the channels.
-
-        `mode` is "constant", "reflect" or "symmetric".
-        """
-
-    def concat(self, xs: Sequence[Any]) -> Any:
-        """Concatenates along channels."""
-
-    def slice(self, x: Any, offset: int, size: int) -> Any:
-        """Returns `size` channels from `offset`."""
-
-    def add(self, x: Any, y: Any) -> Any:
-        """Returns the sum."""
-
-    def multiply(self, x: Any, y: Any) -> Any:
-        """Returns the elementwise product; `y` may be [N,1,1,C]."""
-
-    def scale(self, x: Any, scale: Any, shift: Any, rank: int) -> Any:
-        """Scales and shifts by channel; `rank` is the rank of `x`."""
-
-    def matmul(self, x: Any, matrix: Any, bias: Any) -> Any:
-        """Multiplies [N,I] by [I,units]; `bias` may be None."""
-
-    def matmul_maps(self, x: Any, filters: Any, bias: Any) -> Any:
-        """Multiplies flattened maps by flattened filters of their size: [N,units]."""
-
-    def convolve_transposed(
-        self, x: Any, filters: Any, bias: Any, window: Window
-    ) -> Any:
-        """Computes a transposed convolution from `window.image` to `window.output`.
-
-        `filters` are [kh,kw,C,F]. `window.padding` is cut off the result; negative
-        padding adds zeros.
-        """
-
-    def depth_to_space(self, x: Any, size: int) -> Any:
-        """Moves groups of channels into blocks of size x size cells."""
-
-    def space_to_depth(self, x: Any, size: int) -> Any:
-        """Moves blocks of size x size cells into channels."""
-
-    def normalize(
-        self, x: Any, radius: int, bias: float, alpha: float, beta: float
-    ) -> Any:
-        """x / (bias + alpha * sum of squares of 2 * radius + 1 channels) ** beta."""
-
-    def resize(self, x: Any, sampling: Sampling) -> Any:
-        """Resizes to another height and width."""
-
-    def softmax(self, x: Any) -> Any:
-        """Computes softmax over the last dimension of [N,C]."""
-
-    def activate(self, name: str, x: Any, alpha: float, beta: float) -> Any:
-        """Applies an activation of block.h other than "none"."""

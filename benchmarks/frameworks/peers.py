@@ -14,7 +14,8 @@ from benchmarks.frameworks.onnx_runners import (
     TensorRtRunner,
 )
 from benchmarks.frameworks.runner import Runner, Target
-from benchmarks.frameworks.tensorflow_runners import (
+from benchmarks.frameworks.saved_model_runners import (
+    LiteRtRunner,
     TensorFlowRunner,
     TensorFlowXlaRunner,
 )
@@ -35,12 +36,14 @@ class Peer:
       make: makes the runner of a network.
       modules: modules that must be installed.
       devices: kinds of devices that the peer runs on.
+      runs_saved_model: whether the peer runs the network's SavedModel, not its blocks.
     """
 
     name: str
     make: Callable[[Network, Target], Runner]
     modules: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("cpu", "gpu")
+    runs_saved_model: bool = False
 
     def missing(self) -> str:
         """Returns the modules that are not installed, or ""."""
@@ -62,11 +65,11 @@ PEERS: Mapping[str, Peer] = {
     "ios_sequential": Peer(
         "IOS, sequential", lambda n, t: IosRunner(n, t, "sequential")
     ),
-    "torch": Peer("PyTorch eager", TorchRunner, ("torch",)),
+    "torch": Peer("PyTorch eager", TorchRunner, ("torch",), ("gpu",)),
     "torch_channels_last": Peer(
-        "PyTorch channels_last", TorchChannelsLastRunner, ("torch",)
+        "PyTorch channels_last", TorchChannelsLastRunner, ("torch",), ("gpu",)
     ),
-    "torch_compile": Peer("torch.compile", TorchCompileRunner, ("torch",)),
+    "torch_compile": Peer("torch.compile", TorchCompileRunner, ("torch",), ("gpu",)),
     "onnxruntime": Peer("ONNX Runtime", OnnxRuntimeRunner, ("onnxruntime", "onnx")),
     "onnxruntime_parallel": Peer(
         "ONNX Runtime, parallel",
@@ -75,8 +78,15 @@ PEERS: Mapping[str, Peer] = {
         ("cpu",),
     ),
     "openvino": Peer("OpenVINO", OpenVinoRunner, ("openvino", "onnx"), ("cpu",)),
-    "tensorflow": Peer("TensorFlow", TensorFlowRunner, ("tensorflow",)),
-    "tensorflow_xla": Peer("TensorFlow XLA", TensorFlowXlaRunner, ("tensorflow",)),
+    "tensorflow": Peer(
+        "TensorFlow", TensorFlowRunner, ("tensorflow",), runs_saved_model=True
+    ),
+    "tensorflow_xla": Peer(
+        "TensorFlow XLA", TensorFlowXlaRunner, ("tensorflow",), runs_saved_model=True
+    ),
+    "litert": Peer(
+        "LiteRT", LiteRtRunner, ("ai_edge_litert", "tensorflow"), ("cpu",), True
+    ),
     "tensorrt": Peer(
         "TensorRT", TensorRtRunner, ("tensorrt", "torch", "onnx"), ("gpu",)
     ),

@@ -43,6 +43,15 @@ def _come_to_rest() -> None:
 
 
 @dataclasses.dataclass(frozen=True)
+class SavedModel:
+    """A network's SavedModel: its directory, and the signature and tags to use."""
+
+    path: str
+    signature: str | None = None
+    tags: Sequence[str] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Target:
     """The target that a network is prepared for.
 
@@ -51,12 +60,14 @@ class Target:
       dtype: type of all tensors: "float32", "float16", "bfloat16".
       threads: number of CPU threads.
       time_limit: time limit of the engine's search in seconds; 0 means no limit.
+      saved_model: the network's SavedModel; None if the network is only blocks.
     """
 
     device: str = "cpu"
     dtype: str = "float32"
     threads: int = 1
     time_limit: float = 0.0
+    saved_model: SavedModel | None = None
 
     @property
     def kind(self) -> str:

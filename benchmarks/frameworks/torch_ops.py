@@ -9,40 +9,18 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from benchmarks.frameworks.activations import function_named
 from benchmarks.frameworks.ops import Sampling, Window, mirrored, resized
 
+# The activations whose name or arguments differ from PyTorch's.
 _ACTIVATIONS = {
-    "relu": lambda x, a, b: functional.relu(x),
-    "relu6": lambda x, a, b: functional.relu6(x),
-    "sigmoid": lambda x, a, b: torch.sigmoid(x),
-    "tanh": lambda x, a, b: torch.tanh(x),
-    "swish": lambda x, a, b: functional.silu(x) if a == 1 else x * (a * x).sigmoid(),
+    "swish": lambda x, a: functional.silu(x) if a == 1 else x * (a * x).sigmoid(),
     "hard_sigmoid": lambda x, a, b: torch.clamp(a * x + b, 0, 1),
-    "hard_swish": lambda x, a, b: functional.hardswish(x),
-    "elu": lambda x, a, b: functional.elu(x, a),
-    "leaky_relu": lambda x, a, b: functional.leaky_relu(x, a),
-    "selu": lambda x, a, b: functional.selu(x),
-    "softplus": lambda x, a, b: functional.softplus(x),
-    "softsign": lambda x, a, b: functional.softsign(x),
-    "gelu": lambda x, a, b: functional.gelu(x),
-    "gelu_tanh": lambda x, a, b: functional.gelu(x, approximate="tanh"),
-    "mish": lambda x, a, b: functional.mish(x),
-    "maximum": lambda x, a, b: torch.clamp(x, min=a),
-    "minimum": lambda x, a, b: torch.clamp(x, max=a),
-    "clip": lambda x, a, b: torch.clamp(x, a, b),
-    "threshold": lambda x, a, b: functional.threshold(x, a, 0.0),
-    "exp": lambda x, a, b: torch.exp(x),
-    "expm1": lambda x, a, b: torch.expm1(x),
-    "log": lambda x, a, b: torch.log(x),
-    "log1p": lambda x, a, b: torch.log1p(x),
-    "sqrt": lambda x, a, b: torch.sqrt(x),
-    "rsqrt": lambda x, a, b: torch.rsqrt(x),
-    "square": lambda x, a, b: torch.square(x),
-    "pow": lambda x, a, b: torch.pow(x, a),
-    "abs": lambda x, a, b: torch.abs(x),
-    "erf": lambda x, a, b: torch.erf(x),
-    "erfc": lambda x, a, b: torch.erfc(x),
-    "sin": lambda x, a, b: torch.sin(x),
+    "hard_swish": functional.hardswish,
+    "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+    "maximum": lambda x, a: torch.clamp(x, min=a),
+    "minimum": lambda x, a: torch.clamp(x, max=a),
+    "threshold": lambda x, a: functional.threshold(x, a, 0.0),
 }
 # The kinds of resizing that PyTorch supports natively.
 _RESIZES = {
@@ -206,5 +184,5 @@ class TorchOps:
     def softmax(self, x: Any) -> Any:
         return functional.softmax(x, -1)
 
-    def activate(self, name: str, x: Any, alpha: float, beta: float) -> Any:
-        return _ACTIVATIONS[name](x, alpha, beta)
+    def activate(self, name: str, x: Any, *parameters: float) -> Any:
+        return function_named(name, _ACTIVATIONS, functional, torch)(x, *parameters)

@@ -1,4 +1,4 @@
-"""Runners on PyTorch."""
+"""Runners on PyTorch, the peer on GPUs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,10 @@ class TorchRunner(FunctionRunner):
         from benchmarks.frameworks.torch_ops import TorchOps
 
         self._torch = torch
-        torch.set_num_threads(self.target.threads)
         torch.set_grad_enabled(False)
         torch.backends.cuda.matmul.allow_tf32 = self.target.tf32
         torch.backends.cudnn.allow_tf32 = self.target.tf32
-        if self.target.kind == "gpu":
-            torch.cuda.set_device(self.target.ordinal)
+        torch.cuda.set_device(self.target.ordinal)
         self.ops = TorchOps(self.target.platform, self.target.dtype, self.channels_last)
 
     def function(self, data: Data) -> Callable[[], Sequence[Any]]:
@@ -49,21 +47,18 @@ class TorchRunner(FunctionRunner):
         return lambda: module(*inputs)
 
     def synchronize(self) -> None:
-        if self.target.kind == "gpu":
-            self._torch.cuda.synchronize()
+        self._torch.cuda.synchronize()
 
     def array(self, tensor: Any) -> np.ndarray:
         return self.ops.array(tensor)
 
 
 class TorchChannelsLastRunner(TorchRunner):
-    """PyTorch with channels last; on a GPU with cuDNN's autotuning, as a CUDA graph."""
+    """PyTorch with channels last and cuDNN's autotuning, as a CUDA graph."""
 
     channels_last = True
 
     def prepared(self, module: Any, inputs: list[Any]) -> Callable[[], Sequence[Any]]:
-        if self.target.kind != "gpu":
-            return super().prepared(module, inputs)
         cuda = self._torch.cuda
         self._torch.backends.cudnn.benchmark = True
         stream = cuda.Stream()
@@ -83,7 +78,7 @@ class TorchChannelsLastRunner(TorchRunner):
 
 
 class TorchCompileRunner(TorchRunner):
-    """torch.compile: frozen weights on a CPU, max-autotune on a GPU."""
+    """torch.compile with frozen weights and max-autotune."""
 
     channels_last = True
 
@@ -91,6 +86,5 @@ class TorchCompileRunner(TorchRunner):
         import torch._inductor.config
 
         torch._inductor.config.freezing = True
-        mode = "max-autotune" if self.target.kind == "gpu" else "default"
-        compiled = torch.compile(module, mode=mode)
+        compiled = torch.compile(module, mode="max-autotune")
         return lambda: compiled(*inputs)

@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 from activation_cases import CASES as ACTIVATION_CASES
 from activation_cases import IDS, numbers
+from tensorflow_ops import TensorFlowOps
 
 from benchmarks.frameworks import interpreter
-from benchmarks.frameworks.tensorflow_ops import TensorFlowOps
 from ios_tf.native import engine
 
 pytestmark = pytest.mark.one_core

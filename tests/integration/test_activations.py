@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from activation_cases import CASES, IDS, numbers
+from tensorflow_ops import TensorFlowOps
 
 from benchmarks.frameworks import interpreter
-from benchmarks.frameworks.tensorflow_ops import TensorFlowOps
 from benchmarks.network_search import schedule_json
 from ios_tf.native import engine
 from ios_tf.scheduler import Schedule, Stage, Strategy

@@ -3,16 +3,22 @@
 import threading
 import time
 
+import keras
 import numpy as np
 import pytest
+from tensorflow_ops import TensorFlowOps
 
 from benchmarks import arrays
+from benchmarks.experiments import command
+from benchmarks.experiments.experiment import Record
 from benchmarks.frameworks import interpreter
 from benchmarks.frameworks.ops import Sampling, Window, resized
+from benchmarks.frameworks.peers import PEERS
 from benchmarks.frameworks.runner import Runner, Target
-from benchmarks.frameworks.weights import _ScalingOps, _Values, random_weights
+from benchmarks.frameworks.weights import random_weights
 from benchmarks.network_search import schedule_json
 from benchmarks.operator_samples import sample_blocks
+from ios_tf.errors import UserError
 from ios_tf.native import engine
 from ios_tf.scheduler import Schedule, Stage, Strategy
 
@@ -25,8 +31,6 @@ def _torch(block, weights, inputs):
 
 
 def _tensorflow(block, weights, inputs):
-    from benchmarks.frameworks.tensorflow_ops import TensorFlowOps
-
     return interpreter.compute(TensorFlowOps(), block, weights, inputs)
 
 
@@ -142,25 +146,45 @@ def test_weights_keep_the_magnitude():
         assert 0.8 < np.square(output).mean() < 1.25, operator
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["relu", "relu6", "sigmoid", "tanh", "swish", "hard_sigmoid", "hard_swish", "elu"]
-    + ["leaky_relu", "selu", "softplus", "softsign", "gelu", "gelu_tanh", "mish"]
-    + ["maximum", "minimum", "clip", "threshold", "square", "pow", "abs", "erf"]
-    + ["sin"],
-)
-def test_activations_of_random_values(name):
-    """The computed moments equal those of TensorFlow's outputs on samples."""
-    from benchmarks.frameworks.tensorflow_ops import TensorFlowOps
+def test_new_activations_are_found_by_name():
+    """A framework's operators of the same name need no entry of their own."""
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    from benchmarks.frameworks.onnx_ops import OnnxOps
 
-    samples = np.random.default_rng(0).normal(0.5, 2.0, 200_000)
-    operator = {"activation": name}
-    expected = np.asarray(
-        interpreter.activate(TensorFlowOps("float64"), operator, samples)
-    )
-    found = interpreter.activate(_ScalingOps(), operator, _Values.new(0.5, 4.25, 1))
-    assert found.mean == pytest.approx(expected.mean(), abs=0.02)
-    assert found.mean_square == pytest.approx(np.square(expected).mean(), rel=0.02)
+    ops = OnnxOps()
+    ops.activate("cosh", "x")
+    assert ops.nodes[-1].op_type == "Cosh"
+    ops.activate("leaky_relu", "x", 0.25)
+    assert onnx.helper.get_attribute_value(ops.nodes[-1].attribute[0]) == 0.25
+    with pytest.raises(UserError, match="no operator for 'no_function'"):
+        ops.activate("no_function", "x")
+    np.testing.assert_allclose(TensorFlowOps().activate("cosh", 1.0), np.cosh(1.0))
+
+
+def test_operators_that_a_framework_lacks():
+    block = {"version": 1, "inputs": [[1, 2, 2, 3]], "outputs": [0]}
+    block["operators"] = [{"type": "channel_shuffle", "groups": 3, "inputs": [-1]}]
+    image = np.zeros((1, 2, 2, 3), np.float32)
+    with pytest.raises(UserError, match="'channel_shuffle' are not compared"):
+        interpreter.compute(TensorFlowOps(), block, [[]], [image])
+
+
+def test_peers_that_run_the_saved_model(tmp_path):
+    path, output = str(tmp_path / "model"), tmp_path / "results"
+    image = keras.Input((9, 9, 3))
+    y = keras.layers.Conv2D(4, 3, activation="relu")(image)
+    outputs = {"maps": y, "means": keras.layers.GlobalAveragePooling2D()(y)}
+    keras.Model(image, outputs).export(path, verbose=False)
+    peers = ["ios_sequential", "tensorflow", "tensorflow_xla", "litert"]
+    words = [path, f"--peers={','.join(peers)}", "--batch_size=2", "--rounds=2"]
+    assert command.main(["frameworks", *words, f"--output={output}"]) == 0
+    record = Record.read(output / "frameworks.json")
+    (rows,) = record.results["networks"].values()
+    for peer in peers:
+        if PEERS[peer].missing():
+            assert rows[peer]["note"] == f"not installed: {PEERS[peer].missing()}"
+        else:
+            assert rows[peer]["samples"] == 2 and rows[peer]["difference"] < 1e-5
 
 
 def test_windows_count_the_cells_they_cover():
@@ -189,8 +213,6 @@ def test_aligned_arrays():
 @pytest.mark.parametrize("coordinates", ["asymmetric", "half_pixel", "align_corners"])
 def test_resizing_by_indices(interpolation, coordinates):
     """Frameworks whose resize operator differs from TensorFlow's use indices."""
-    from benchmarks.frameworks.tensorflow_ops import TensorFlowOps
-
     image = np.random.default_rng(0).normal(size=(2, 5, 7, 3)).astype(np.float32)
     for output in [(11, 4), (1, 21), (5, 7)]:
         sampling = Sampling(interpolation, coordinates, (5, 7), output)

@@ -4,39 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-ACTIVATIONS = [
-    "relu",
-    "relu6",
-    "sigmoid",
-    "tanh",
-    "swish",
-    "hard_sigmoid",
-    "hard_swish",
-    "elu",
-    "leaky_relu",
-    "selu",
-    "softplus",
-    "softsign",
-    "gelu",
-    "gelu_tanh",
-    "mish",
-    "maximum",
-    "minimum",
-    "clip",
-    "threshold",
-    "exp",
-    "expm1",
-    "log",
-    "log1p",
-    "sqrt",
-    "rsqrt",
-    "square",
-    "pow",
-    "abs",
-    "erf",
-    "erfc",
-    "sin",
-]
+from benchmarks.frameworks.activations import ACTIVATIONS
+
 # Activations whose parameters differ from the defaults.
 SPECIAL = [
     {"activation": "swish", "alpha": 1.702},

@@ -1,4 +1,4 @@
-"""Runs blocks on TensorFlow's operators."""
+"""TensorFlow's operators for `interpreter`: an independent result for the tests."""
 
 from __future__ import annotations
 
@@ -8,40 +8,19 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.frameworks.activations import function_named
 from benchmarks.frameworks.ops import Sampling, Window
 
+# The activations whose name or arguments differ from TensorFlow's.
 _ACTIVATIONS = {
-    "relu": lambda x, a, b: tf.nn.relu(x),
-    "relu6": lambda x, a, b: tf.nn.relu6(x),
-    "sigmoid": lambda x, a, b: tf.sigmoid(x),
-    "tanh": lambda x, a, b: tf.tanh(x),
-    "swish": lambda x, a, b: x * tf.sigmoid(a * x),
+    "swish": lambda x, a: x * tf.sigmoid(a * x),
     "hard_sigmoid": lambda x, a, b: tf.clip_by_value(a * x + b, 0, 1),
-    "hard_swish": lambda x, a, b: x * (tf.nn.relu6(x + 3) / 6),
-    "elu": lambda x, a, b: tf.where(x > 0, x, a * tf.nn.elu(x)),
-    "leaky_relu": lambda x, a, b: tf.nn.leaky_relu(x, a),
-    "selu": lambda x, a, b: tf.nn.selu(x),
-    "softplus": lambda x, a, b: tf.nn.softplus(x),
-    "softsign": lambda x, a, b: tf.nn.softsign(x),
-    "gelu": lambda x, a, b: tf.nn.gelu(x),
-    "gelu_tanh": lambda x, a, b: tf.nn.gelu(x, approximate=True),
-    "mish": lambda x, a, b: x * tf.tanh(tf.nn.softplus(x)),
-    "maximum": lambda x, a, b: tf.maximum(x, a),
-    "minimum": lambda x, a, b: tf.minimum(x, a),
-    "clip": lambda x, a, b: tf.clip_by_value(x, a, b),
-    "threshold": lambda x, a, b: tf.where(x > a, x, tf.zeros_like(x)),
-    "exp": lambda x, a, b: tf.exp(x),
-    "expm1": lambda x, a, b: tf.math.expm1(x),
-    "log": lambda x, a, b: tf.math.log(x),
-    "log1p": lambda x, a, b: tf.math.log1p(x),
-    "sqrt": lambda x, a, b: tf.sqrt(x),
-    "rsqrt": lambda x, a, b: tf.math.rsqrt(x),
-    "square": lambda x, a, b: tf.square(x),
-    "pow": lambda x, a, b: tf.pow(x, a),
-    "abs": lambda x, a, b: tf.abs(x),
-    "erf": lambda x, a, b: tf.math.erf(x),
-    "erfc": lambda x, a, b: tf.math.erfc(x),
-    "sin": lambda x, a, b: tf.math.sin(x),
+    "hard_swish": lambda x: x * (tf.nn.relu6(x + 3) / 6),
+    "elu": lambda x, a: tf.where(x > 0, x, a * tf.nn.elu(x)),
+    "gelu_tanh": lambda x: tf.nn.gelu(x, approximate=True),
+    "mish": lambda x: x * tf.tanh(tf.nn.softplus(x)),
+    "clip": tf.clip_by_value,
+    "threshold": lambda x, a: tf.where(x > a, x, tf.zeros_like(x)),
 }
 
 
@@ -171,8 +150,8 @@ class TensorFlowOps:
     def softmax(self, x: Any) -> Any:
         return tf.nn.softmax(x)
 
-    def activate(self, name: str, x: Any, alpha: float, beta: float) -> Any:
-        return _ACTIVATIONS[name](x, alpha, beta)
+    def activate(self, name: str, x: Any, *parameters: float) -> Any:
+        return function_named(name, _ACTIVATIONS, tf.math, tf.nn)(x, *parameters)
 
 
 def _padding(window: Window) -> Any:
