@@ -11,7 +11,7 @@ _PROGRAMS = {
     "bystanders": "measure what the plugin costs for graphs without regions",
     "busy_conversions": "convert models beside busy processes",
     "checks": "compare operators and networks with float64",
-    "complexity": "count the schedules of a model's blocks (the paper's Table 1)",
+    "complexity": "count the schedules of all blocks of a model",
     "concurrency": "call one model from many threads",
     "contention": "measure latencies beside other processes",
     "costs": "measure time and memory of compiling, converting and loading",
@@ -25,6 +25,7 @@ _PROGRAMS = {
     "small_regions": "compare small regions with the same nodes in TensorFlow",
     "streams": "call one program from many threads, each on a CUDA stream",
     "stock": "measure converted models in TensorFlow without the plugin",
+    "table1": "count the schedules of the paper's largest blocks (its Table 1)",
 }
 _CHILDREN = ("worker", "zoo.measure")  # started by other commands
 _OTHERS = {

@@ -1,4 +1,4 @@
-"""Counts the schedules of a model's blocks: the paper's Table 1.
+"""Counts the schedules of all blocks of a model.
 
     python -m benchmarks complexity MODEL [--single_source]
 
@@ -30,6 +30,6 @@ def main() -> int:
         "--single_source",
         action="store_true",
         help="count only groups that hold one operator and all its successors in the "
-        "state, as the paper's Table 1 does",
+        "state, as the paper's Table 1 (python -m benchmarks table1) does",
     )
     return exit_code(_run, parser.parse_args())

@@ -113,14 +113,21 @@ def blocks_of(
     return Blocks(list(problems.values()), counts, notes)
 
 
-def complexity_table(
+# The names of `columns`.
+COLUMNS = ("n", "d", "states", "bound", "transitions", "schedules")
+
+
+def count(
     blocks: Blocks, pruning: Pruning, patterns: Patterns = DEFAULT_PATTERNS
-) -> str:
-    """Returns the paper's Table 1 for all blocks, the largest last.
+) -> tuple[list[tuple[Problem, int, Complexity]], list[str]]:
+    """Counts the schedules of all blocks.
 
     Blocks with too many transitions to count are cut as for a search.
+
+    Returns:
+      Each distinct block with its number and its counts; and notes for the user.
     """
-    rows, largest = [], None
+    counted = []
     notes = list(blocks.notes)
     waiting = [
         (problem, blocks.counts[problem.signature]) for problem in blocks.problems
@@ -129,19 +136,26 @@ def complexity_table(
         problem, times = waiting.pop(0)
         units = make_units(problem, patterns.units_of(problem))
         try:
-            counted = complexity(units.contracted, pruning)
+            counts = complexity(units.contracted, pruning)
         except BlockTooLargeError:
             parts, forced = parts_of(problem, pruning, patterns, MAX_TRANSITIONS)
             notes.append(_too_large(problem, "count", forced))
             waiting[:0] = [(part.problem, times) for part in parts]
             continue
-        rows.append((_label(problem, times), *_columns(counted)))
-        if largest is None or counted.transitions > largest[1].transitions:
-            largest = (problem, counted)
-    if largest:
-        rows.append((f"largest: {_short(largest[0])}", *_columns(largest[1])))
-    header = ("block", "n", "d", "states", "bound", "transitions", "schedules")
-    return "\n".join([table(header, rows), *(f"note: {n}" for n in notes)])
+        counted.append((problem, times, counts))
+    return counted, notes
+
+
+def complexity_table(
+    blocks: Blocks, pruning: Pruning, patterns: Patterns = DEFAULT_PATTERNS
+) -> str:
+    """Returns the result of `count` as a table, with the largest block last."""
+    counted, notes = count(blocks, pruning, patterns)
+    rows = [(_label(problem, n), *columns(counts)) for problem, n, counts in counted]
+    problem, _, counts = max(counted, key=lambda each: each[2].transitions)
+    rows.append((f"largest: {_short(problem)}", *columns(counts)))
+    lines = [table(("block", *COLUMNS), rows), *(f"note: {n}" for n in notes)]
+    return "\n".join(lines)
 
 
 def latency_table(
@@ -206,7 +220,8 @@ def _ms(value: float) -> str:
     return "?" if math.isnan(value) else f"{value:.4f}"
 
 
-def _columns(counted: Complexity) -> tuple[str, ...]:
+def columns(counted: Complexity) -> tuple[str, ...]:
+    """Returns table cells for the counts of a block."""
     return (
         str(counted.operators),
         str(counted.width),

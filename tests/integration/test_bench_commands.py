@@ -45,6 +45,14 @@ def test_complexity_counts_by_hand(capfd, network):
     assert lines[1].split()[-2:] == ["8", "5"]
 
 
+def test_table_1_has_the_largest_block_of_each_network(capfd, network):
+    code, lines, _ = _run(capfd, "table1", network, "models:squeezenet")
+    assert code == 0
+    assert lines[1].split()[1:] == ["3", "2", "4", "19", "8", "5"]
+    # The paper's counts, exact and as printed.
+    assert lines[2].split()[-4:] == ["51", "131", "51", "1.3e2"]
+
+
 def test_complexity_of_units_and_borders(capfd, network):
     _, lines, _ = _run(capfd, "complexity", network, "--group=left|right")
     assert lines[1].split()[-6:-4] == ["2", "1"]
@@ -95,7 +103,7 @@ def test_all_commands_have_one_line_of_help(capfd):
     assert code == 0
     names = [line.split()[0] for line in lines[2:]]
     assert names == sorted(names)
-    assert {"complexity", "frameworks", "gpu_day", "zoo"} <= {*names}
+    assert {"complexity", "frameworks", "gpu_day", "table1", "zoo"} <= {*names}
     assert all(len(line.split()) > 2 for line in lines[2:])
 
 
