@@ -42,8 +42,7 @@ def _parser() -> argparse.ArgumentParser:
         "--output",
         metavar="DIR",
         default=".",
-        help="directory for DTYPE/schedules.json and .svg; default: the current "
-        "directory",
+        help="directory for DTYPE/schedules.json; default: the current directory",
     )
     parser.add_argument("--quick", action="store_true", help="measure less")
     return parser

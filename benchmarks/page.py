@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.experiments.command import EXPERIMENTS, by_name, draw
+from benchmarks.experiments.command import EXPERIMENTS, by_name
 from benchmarks.experiments.experiment import Record, Table, paper_results, short_name
 from benchmarks.standalone import exit_code
 from ios_tf.errors import UserError
@@ -47,7 +47,7 @@ _NO_GPU = """
 def write_page(
     output: str, results: str | os.PathLike[str] = RESULTS, paper: str | None = None
 ) -> int:
-    """Writes the page and draws missing figures.
+    """Writes the page.
 
     Args:
       output: the Markdown file.
@@ -81,7 +81,7 @@ def write_page(
     for name, (records, models) in machines.items():
         text += f"\n## {name}\n"
         for path, record in records:
-            text += _section(path, record, published, Path(output).parent)
+            text += _section(path, record, published)
         for model in models:
             text += _model_section(model)
     write_text(output, text)
@@ -105,7 +105,7 @@ def _commands(records: Sequence[Record]) -> str:
     header = ["command", "what it measures", "took"]
     return (
         "\n## Commands\n\nIn a checkout, on a machine that does nothing else, after "
-        "`pip install '.[peers,plots]'`:\n\n"
+        "`pip install '.[peers]'`:\n\n"
         + _markdown(Table("", header, rows), left=3)
         + "\n`--quick` measures less, in under 10 minutes. Where there is no "
         "TensorFlow, name files that `python -m benchmarks export_blocks` wrote as "
@@ -113,7 +113,7 @@ def _commands(records: Sequence[Record]) -> str:
     )
 
 
-def _section(path: Path, record: Record, paper: Mapping[str, Any], page: Path) -> str:
+def _section(path: Path, record: Record, paper: Mapping[str, Any]) -> str:
     what = by_name(record.experiment)
     text = f"\n### {record.experiment}: {what.help}\n\n"
     text += _facts(record.command, record.date, record.device)
@@ -125,12 +125,6 @@ def _section(path: Path, record: Record, paper: Mapping[str, Any], page: Path) -
     text += f"* took {minutes:.1f} min; `{path.name}` has all numbers\n"
     for table in what.tables(record.results, paper):
         text += f"\n{table.title}\n\n{_markdown(table)}"
-    figure = path.with_suffix(".svg")
-    if what.figure_on_page and not figure.exists():
-        draw(record, paper, str(path.with_suffix("")))
-    if figure.exists():
-        link = os.path.relpath(figure, page or ".")
-        text += f"\n![{record.experiment}]({Path(link).as_posix()})\n"
     return text
 
 

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.experiments import charts
 from benchmarks.experiments.experiment import (
     Context,
     Experiment,
@@ -79,45 +78,6 @@ class Batch(Experiment):
             header = ["images / s", *(f"batch {size}" for size in sizes)]
             tables.append(Table(short_name(network), header, lines))
         return tables
-
-    def draw(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
-    ) -> None:
-        (network, sizes), *_ = results["networks"].items()
-        published = _published(paper, network)
-        titles = [f"{short_name(network)}, measured"]
-        axes = charts.side_by_side(
-            figure, titles + (["paper (V100, fp32)"] if published else [])
-        )
-        charts.grouped_bars(
-            axes[0],
-            list(sizes),
-            {
-                PEERS[peer].name: [
-                    int(size) * 1e3 / rows[peer]["median_ms"]
-                    if "median_ms" in rows[peer]
-                    else None
-                    for size, rows in sizes.items()
-                ]
-                for peer in _peers(sizes)
-                if any("median_ms" in rows[peer] for rows in sizes.values())
-            },
-        )
-        if published:
-            charts.grouped_bars(
-                axes[1],
-                list(published),
-                {
-                    PEERS[peer].name: [
-                        int(size) * 1e3 / rows[key] for size, rows in published.items()
-                    ]
-                    for key, peer in _PAPER_PEERS.items()
-                },
-            )
-        axes[0].set_ylabel("images / s")
-        for each in axes:
-            each.set_xlabel("batch size")
-            charts.legend(each)
 
 
 def add_batch_sizes(parser: argparse.ArgumentParser, default: str) -> None:

@@ -6,7 +6,6 @@ import collections
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.experiments import charts
 from benchmarks.experiments.experiment import (
     Context,
     Experiment,
@@ -97,21 +96,6 @@ class Blocks(Experiment):
             )
             for network, rows in results["networks"].items()
         ]
-
-    def draw(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
-    ) -> None:
-        networks = results["networks"]
-        axes = charts.side_by_side(figure, list(map(short_name, networks)), 9.0)
-        for each, rows in zip(axes, networks.values(), strict=True):
-            charts.grouped_bars(
-                each,
-                [_label(row) for row in rows],
-                {"speedup over sequential": [row["speedup"] for row in rows]},
-            )
-            each.tick_params("x", rotation=60)
-            each.axhline(1.0, color="black", linewidth=0.8)
-            each.set_ylabel("speedup over sequential")
 
 
 def _label(row: Mapping[str, Any]) -> str:

@@ -106,7 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser, what: Experiment) -> None:
         "--output",
         metavar="DIR",
         default=".",
-        help=f"directory for {what.name}.json and .svg; default: the current one",
+        help=f"directory for {what.name}.json; default: the current one",
     )
     parser.add_argument(
         "--paper", metavar="FILE", help="numbers to show instead of the paper's"
@@ -163,27 +163,8 @@ def run(options: argparse.Namespace) -> None:
         results = what.measure(context)
     for each in what.tables(results, paper):
         print(f"\n{text(each)}")
-    drawn = draw(keep(results), paper, stem)
-    print()
-    if not drawn:
-        print("no figure: matplotlib is not installed (pip install 'ios-tf[plots]')")
-    print(f"written: {', '.join([f'{stem}.json', *drawn])}")
-
-
-def draw(record: Record, paper: dict[str, Any], stem: str) -> list[str]:
-    """Draws a record's figure as `stem`.svg if matplotlib is installed."""
-    if importlib.util.find_spec("matplotlib") is None:
-        return []
-    from matplotlib import rcParams
-    from matplotlib.figure import Figure
-
-    rcParams["svg.fonttype"] = "none"  # keep text as text: a fifth of the size
-
-    figure = Figure(layout="constrained")
-    by_name(record.experiment).draw(record.results, paper, figure)
-    path = f"{stem}.svg"
-    figure.savefig(path, metadata={"Date": None})
-    return [path]
+    keep(results)
+    print(f"\nwritten: {stem}.json")
 
 
 def by_name(name: str) -> Experiment:

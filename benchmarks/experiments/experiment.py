@@ -1,7 +1,7 @@
 """The interface of all experiments: their options, results and records.
 
-An experiment measures numbers that can be written as JSON. Its tables and its figure
-depend on that JSON alone, so the results page can be rebuilt at any time.
+An experiment measures numbers that can be written as JSON. Its tables depend on that
+JSON alone, so the results page can be rebuilt at any time.
 """
 
 from __future__ import annotations
@@ -88,14 +88,12 @@ class Experiment(abc.ABC):
       help: one line, without a full stop.
       networks: the default networks.
       quick_networks: the default networks with --quick.
-      figure_on_page: whether its figure shows more than its tables.
     """
 
     name: str
     help: str
     networks: Sequence[str] = FOUR_NETWORKS
     quick_networks: Sequence[str] = FOUR_NETWORKS
-    figure_on_page: bool = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Adds the experiment's own options."""
@@ -114,12 +112,6 @@ class Experiment(abc.ABC):
         self, results: Mapping[str, Any], paper: Mapping[str, Any]
     ) -> list[Table]:
         """Returns tables of `measure`'s results and the paper's, if it has any."""
-
-    @abc.abstractmethod
-    def draw(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
-    ) -> None:
-        """Draws the results and the paper's on a matplotlib Figure."""
 
 
 @dataclasses.dataclass(frozen=True)

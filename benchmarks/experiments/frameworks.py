@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.experiments import charts
 from benchmarks.experiments.experiment import (
     QUANTILES,
     Context,
@@ -46,7 +45,6 @@ _PAPER_PEERS = {
 
 class Frameworks(Experiment):
     name = "frameworks"
-    figure_on_page = False
     help = "the engine beside other frameworks"
     quick_networks = ("models:inception_v3", "models:squeezenet")
 
@@ -89,60 +87,6 @@ class Frameworks(Experiment):
             header += ["paper ms"] if published else []
             tables.append(Table(short_name(network), [*header, "note"], lines))
         return tables
-
-    def draw(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
-    ) -> None:
-        networks = results["networks"]
-        published = paper.get("frameworks_batch_1", {})
-        best = {
-            network: paper.get("schedules_batch_1", {}).get(network, {}).get("ios_both")
-            for network in published
-        }
-        titles = ["measured"] + (["paper (V100, fp32)"] if published else [])
-        axes = charts.side_by_side(figure, titles, 7.5)
-        fastest = {
-            name: min(row["median_ms"] for row in rows.values() if "median_ms" in row)
-            for name, rows in networks.items()
-        }
-        peers = [
-            peer
-            for peer in PEERS
-            if any("median_ms" in rows.get(peer, {}) for rows in networks.values())
-        ]
-        charts.grouped_bars(
-            axes[0],
-            [short_name(network) for network in networks],
-            {
-                PEERS[peer].name: [
-                    fastest[name] / rows[peer]["median_ms"]
-                    if "median_ms" in rows.get(peer, {})
-                    else None
-                    for name, rows in networks.items()
-                ]
-                for peer in peers
-            },
-        )
-        axes[0].set_ylabel("throughput, the best is 1")
-        charts.legend(axes[0])
-        if published:
-            every = {
-                network: {**rows, **({"ios": best[network]} if best[network] else {})}
-                for network, rows in published.items()
-            }
-            keys = list(dict.fromkeys(key for rows in every.values() for key in rows))
-            charts.grouped_bars(
-                axes[1],
-                list(every),
-                {
-                    {"ios": "IOS", **_PAPER_PEERS}.get(key, key): [
-                        min(rows.values()) / rows[key] if key in rows else None
-                        for rows in every.values()
-                    ]
-                    for key in keys
-                },
-            )
-            charts.legend(axes[1])
 
 
 def peers_of(context: Context, default: Sequence[str] = tuple(PEERS)) -> Sequence[str]:

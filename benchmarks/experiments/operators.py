@@ -10,7 +10,6 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.experiments import charts
 from benchmarks.experiments.experiment import (
     Context,
     Experiment,
@@ -32,7 +31,6 @@ _SHOWN = 20
 
 class Operators(Experiment):
     name = "operators"
-    figure_on_page = False
     help = "each operator of a network, beside another framework"
     quick_networks = ("models:squeezenet",)
 
@@ -91,19 +89,6 @@ class Operators(Experiment):
             total += [ms(ours), f"{(ours - lost) / ours:.2f}", ms(lost), ""]
             tables.append(Table(short_name(network), header, [*lines, total]))
         return tables
-
-    def draw(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
-    ) -> None:
-        networks = results["networks"]
-        axes = charts.side_by_side(figure, list(map(short_name, networks)), 6.0)
-        for each, rows in zip(axes, networks.values(), strict=True):
-            for row in rows:
-                peer_ms = row["ratio"] * row["median_ms"]
-                each.plot(row["median_ms"], peer_ms, "o", color="C0", alpha=0.5)
-            each.axline((1, 1), slope=1, color="grey", linewidth=0.8)
-            each.set(xlabel="ms, ours", ylabel=f"ms, {results['peer']}")
-            each.set(xscale="log", yscale="log")
 
 
 def _operators(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.experiments import charts
 from benchmarks.experiments.experiment import (
     QUANTILES,
     Context,
@@ -82,28 +81,3 @@ class PruningExperiment(Experiment):
             header += ["paper ms", "paper search s"] if published else []
             tables.append(Table(short_name(network), header, lines))
         return tables
-
-    def draw(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
-    ) -> None:
-        published = paper.get("pruning_r_s", {})
-        titles = ["measured"] + (["paper (V100, fp32)"] if published else [])
-        axes = charts.side_by_side(figure, titles)
-        measured = {
-            short_name(network): {
-                key: (row["median_ms"], row["search_seconds"])
-                for key, row in rows.items()
-            }
-            for network, rows in results["networks"].items()
-        }
-        for each, networks in zip(axes, (measured, published), strict=False):
-            for name, points in networks.items():
-                fastest = min(latency for latency, _ in points.values())
-                x = [seconds for _, seconds in points.values()]
-                y = [latency / fastest for latency, _ in points.values()]
-                each.plot(x, y, "o", label=name)
-                for key, *at in zip(points, x, y, strict=True):
-                    each.annotate(key, at, fontsize=7)
-            each.set(xscale="log", xlabel="search, s", ylabel="latency, the best is 1")
-            each.grid(alpha=0.3)
-            charts.legend(each)

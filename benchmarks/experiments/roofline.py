@@ -21,7 +21,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.experiments import charts
 from benchmarks.experiments.experiment import (
     Context,
     Experiment,
@@ -70,7 +69,6 @@ class Work:
 
 class Roofline(Experiment):
     name = "roofline"
-    figure_on_page = False
     help = "where the time of a network goes, and the floor under it"
     quick_networks = ("models:inception_v3", "models:squeezenet")
 
@@ -123,25 +121,6 @@ class Roofline(Experiment):
                 lines.append([f"network, {row}", *_cells(whole, whole.ms / total.ms)])
             tables.append(Table(f"{short_name(network)}, {at}", header, lines))
         return tables
-
-    def draw(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
-    ) -> None:
-        networks = results["networks"]
-        axes = charts.side_by_side(figure, list(map(short_name, networks)))
-        for each, found in zip(axes, networks.values(), strict=True):
-            kinds = _by_kind(found["operators"])
-            charts.grouped_bars(
-                each,
-                list(kinds),
-                {
-                    "measured alone": [total.ms for total in kinds.values()],
-                    "floor": [total.floor_ms for total in kinds.values()],
-                },
-            )
-            each.tick_params("x", rotation=60)
-            each.set_ylabel("ms")
-        axes[0].legend(fontsize=8, frameon=False)
 
 
 def work_of(block: Mapping[str, Any]) -> list[Work]:

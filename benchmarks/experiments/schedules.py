@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.experiments import charts
 from benchmarks.experiments.experiment import (
     QUANTILES,
     Context,
@@ -104,30 +103,3 @@ class Schedules(Experiment):
                 header += ["paper ms", "paper speedup"]
             tables.append(Table(short_name(network), header, lines))
         return tables
-
-    def draw(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
-    ) -> None:
-        networks = results["networks"]
-        published = paper.get("schedules_batch_1", {})
-        titles = ["measured"] + (["paper (V100, fp32)"] if published else [])
-        axes = charts.side_by_side(figure, titles)
-        charts.grouped_bars(
-            axes[0],
-            [short_name(network) for network in networks],
-            {s: [rows[s]["speedup"] for rows in networks.values()] for s in ORDER},
-        )
-        axes[0].set_ylabel("speedup over sequential")
-        if published:
-            charts.grouped_bars(
-                axes[1],
-                list(published),
-                {
-                    s: [
-                        rows["sequential"] / rows[PAPER_STRATEGIES.get(s, s)]
-                        for rows in published.values()
-                    ]
-                    for s in ORDER
-                },
-            )
-        charts.legend(axes[0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.experiments import charts
 from benchmarks.experiments.experiment import (
     Context,
     Experiment,
@@ -71,26 +70,3 @@ class Search(Experiment):
         header += ["measurements", "reused", "not needed"]
         header += ["paper s"] if published else []
         return [Table("searches (*: stopped by --time_limit)", header, lines)]
-
-    def draw(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
-    ) -> None:
-        networks = results["networks"]
-        published = paper.get("search_seconds", {})
-        series = {
-            "measuring": [
-                rows["auto"]["measuring_seconds"] for rows in networks.values()
-            ],
-            "dynamic program": [
-                rows["auto"]["seconds"] - rows["auto"]["measuring_seconds"]
-                for rows in networks.values()
-            ],
-        }
-        if published:
-            series["paper (V100), both together"] = [
-                published.get(paper_name(network)) for network in networks
-            ]
-        (axes,) = charts.side_by_side(figure, ["strategy both"], 8.0)
-        charts.grouped_bars(axes, list(map(short_name, networks)), series)
-        axes.set(ylabel="seconds", yscale="log")
-        charts.legend(axes)

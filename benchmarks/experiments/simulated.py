@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.experiments import charts
 from benchmarks.experiments.experiment import (
     Context,
     Experiment,
@@ -132,34 +131,6 @@ class Simulated(Experiment):
         ]
         header = ["ratio of latencies", "predicted", "paper", "error %"]
         return [*tables, Table("held out", header, rows)] if rows else tables
-
-    def draw(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
-    ) -> None:
-        predicted = {
-            short_name(network): found["schedules"]
-            for network, found in results["networks"].items()
-        }
-        published = {
-            short_name(network): _schedules(paper, network)
-            for network in results["networks"]
-            if _schedules(paper, network)
-        }
-        sources = {"predicted (simulated V100)": predicted}
-        if published:
-            sources["paper (V100, fp32)"] = published
-        axes = charts.side_by_side(figure, list(sources))
-        for each, networks in zip(axes, sources.values(), strict=True):
-            charts.grouped_bars(
-                each,
-                list(networks),
-                {
-                    s: [rows["sequential"] / rows[s] for rows in networks.values()]
-                    for s in STRATEGIES
-                },
-            )
-        axes[0].set_ylabel("speedup over sequential")
-        charts.legend(axes[0])
 
 
 def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.experiments import charts
 from benchmarks.experiments.batch import add_batch_sizes
 from benchmarks.experiments.experiment import (
     Context,
@@ -113,34 +112,6 @@ class Specialization(Experiment):
             if published:
                 tables.append(_paper_table(published["batch"]))
         return tables
-
-    def draw(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
-    ) -> None:
-        (network, found), *_ = results["networks"].items()
-        rows = found["executed_at"]
-        columns = [
-            name
-            for name in _columns(rows)
-            if all(name in cells for cells in rows.values())
-        ]
-        published = _published(paper, network)
-        axes = charts.side_by_side(
-            figure,
-            [f"{short_name(network)}, ms"]
-            + (["paper (V100, fp32), ms"] if published else []),
-        )
-        charts.heat_map(
-            axes[0],
-            [f"batch {size}" for size in rows],
-            columns,
-            [[row[name]["median_ms"] for name in columns] for row in rows.values()],
-        )
-        if published:
-            names = [f"batch {size}" for size in published["batch"]["sizes"]]
-            charts.heat_map(axes[1], names, names, published["batch"]["latency"])
-        for each in axes:
-            each.set(xlabel="optimised for", ylabel="executed at")
 
 
 def _schedules(

@@ -14,7 +14,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from benchmarks.experiments import charts
 from benchmarks.experiments.experiment import (
     Context,
     Experiment,
@@ -86,32 +85,6 @@ class Utilization(Experiment):
             header = ["", "stages", "sum ms", results["quantity"], "gain", "work gain"]
             tables.append(Table(short_name(network), header, lines))
         return tables
-
-    def draw(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any], figure: Any
-    ) -> None:
-        networks = results["networks"]
-        axes = charts.side_by_side(figure, list(map(short_name, networks)), 9.0)
-        for each, runs in zip(axes, networks.values(), strict=True):
-            rates = each.twinx()
-            for number, (name, run) in enumerate(runs.items()):
-                edges = [0.0]
-                for stage in run["stages"]:
-                    edges.append(edges[-1] + stage["ms"])
-                style = {"color": f"C{number}"}
-                each.stairs(
-                    [s["busy"] for s in run["stages"]], edges, label=name, **style
-                )
-                rates.stairs(
-                    [s["work_rate"] for s in run["stages"]],
-                    edges,
-                    linestyle=":",
-                    label=f"{name}, work",
-                    **style,
-                )
-            each.set(xlabel="ms", ylabel=results["quantity"], ylim=(0, results["most"]))
-            rates.set(ylabel="operations per ns (dotted)", ylim=(0, None))
-            charts.legend(each)
 
 
 class _Probe(Protocol):
