@@ -18,13 +18,9 @@ _PROGRAMS = {
     "cudnn_plans": "find the fastest cuDNN plans on a GPU",
     "explore": "compare strategies on a device that is not present",
     "export_blocks": "write a model's blocks for machines without TensorFlow",
-    "exported": "check and measure exported networks on the engine alone",
     "loading": "measure time and memory of loading a converted model",
     "page": "make docs/benchmarks.md from the results",
-    "scaling": "plot time and measurements of the dynamic program",
-    "small_regions": "compare small regions with the same nodes in TensorFlow",
     "streams": "call one program from many threads, each on a CUDA stream",
-    "stock": "measure converted models in TensorFlow without the plugin",
     "table1": "count the schedules of the paper's largest blocks (its Table 1)",
 }
 _CHILDREN = ("worker", "zoo.measure")  # started by other commands

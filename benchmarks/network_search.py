@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,17 +30,10 @@ _ROUNDS = 10
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """The schedules of a network's blocks, and the cost of the search.
-
-    Attributes:
-      schedules: schedules by block signature.
-      stats: statistics of the search.
-      measuring_seconds: time within the search for measurements on the device.
-    """
+    """The schedules of a network's blocks by signature, and the search's statistics."""
 
     schedules: Mapping[str, Schedule]
     stats: SearchStats
-    measuring_seconds: float
 
     def costs(self) -> dict[str, Any]:
         """Returns the cost of the search for a row of an experiment."""
@@ -75,7 +67,7 @@ def find_schedules(
       winograd: whether convolutions may be computed by minimal filtering.
     """
     large = network.batch_size >= _LARGE_BATCH
-    model = _TimedCostModel(device, _FEW_RUNS if large else DEFAULT_MEASUREMENT)
+    model = ProfiledCostModel(device, _FEW_RUNS if large else DEFAULT_MEASUREMENT)
     settings = SearchSettings(strategy, pruning, algorithms=allowed(device, winograd))
     searcher = Searcher(model, settings, time_limit=time_limit)
     schedules, stats = searcher.schedule_all(network.problems.values())
@@ -86,7 +78,7 @@ def find_schedules(
         latencies = interleaved_ms(network, choices, device, rounds)
         ratios = np.median(latencies / latencies[0], axis=1)
         schedules = choices[int(np.argmin(ratios))]
-    return Found(schedules, stats, model.seconds)
+    return Found(schedules, stats)
 
 
 def transferred(
@@ -101,23 +93,6 @@ def transferred(
             network.problems.values(), other.problems.values(), strict=True
         )
     }
-
-
-class _TimedCostModel(ProfiledCostModel):
-    """Also adds up the time of its measurements.
-
-    Attributes:
-      seconds: total time so far.
-    """
-
-    seconds = 0.0
-
-    def _measure(self, *arguments: Any, **options: Any) -> list[float]:
-        start = time.monotonic()
-        try:
-            return super()._measure(*arguments, **options)
-        finally:
-            self.seconds += time.monotonic() - start
 
 
 def interleaved_ms(

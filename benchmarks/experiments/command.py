@@ -27,8 +27,6 @@ from benchmarks.experiments.operators import Operators
 from benchmarks.experiments.pruning import PruningExperiment
 from benchmarks.experiments.roofline import Roofline
 from benchmarks.experiments.schedules import Schedules
-from benchmarks.experiments.search_cost import Search
-from benchmarks.experiments.simulated import Simulated
 from benchmarks.experiments.specialization import Specialization
 from benchmarks.experiments.utilization import Utilization
 from benchmarks.frameworks.runner import SavedModel
@@ -48,8 +46,6 @@ EXPERIMENTS: Sequence[Experiment] = (
     Utilization(),
     Roofline(),
     Operators(),
-    Search(),
-    Simulated(),
 )
 _ROUNDS, _QUICK_ROUNDS = 20, 6
 _TIME_LIMIT, _QUICK_TIME_LIMIT = 300.0, 20.0  # seconds per search

@@ -81,6 +81,7 @@ class Schedules(Experiment):
         tables = []
         for network, rows in results["networks"].items():
             published = paper.get("schedules_batch_1", {}).get(paper_name(network), {})
+            searched = paper.get("search_seconds", {}).get(paper_name(network), "")
             lines = []
             for strategy, row in rows.items():
                 line = [
@@ -96,10 +97,11 @@ class Schedules(Experiment):
                     found = published[PAPER_STRATEGIES.get(strategy, strategy)]
                     speedup = published["sequential"] / found
                     line += [f"{found:.2f}", f"{speedup:.2f}"]
+                    line.append(str(searched) if strategy == "auto" else "")
                 lines.append(line)
             header = ["", *QUANTILES, "speedup", "stages", "their sum ms"]
             header += ["search s", "measurements"]
             if published:
-                header += ["paper ms", "paper speedup"]
+                header += ["paper ms", "paper speedup", "paper search s"]
             tables.append(Table(short_name(network), header, lines))
         return tables

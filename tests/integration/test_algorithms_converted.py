@@ -11,10 +11,10 @@ import shared
 import stock
 import tensorflow as tf
 from batch_sizes import original, write
+from merges import merge_everything
 from shared import FAST
 
 import ios_tf
-from benchmarks.stock import merge_everything
 from ios_tf.cli import main
 from ios_tf.conversion import differences, inner_tensors, reference
 from ios_tf.conversion.show import show

@@ -12,11 +12,11 @@ import stock
 import tensorflow as tf
 from batch_sizes import Stopwatch, freeze, function_of, original, rewrite, stages, write
 from keras import layers
+from merges import merge_everything
 from shared import FAST
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 import ios_tf
-from benchmarks.stock import merge_everything
 from ios_tf.cli import main
 from ios_tf.conversion import network_check
 from ios_tf.conversion.show import show

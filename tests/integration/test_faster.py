@@ -13,9 +13,9 @@ import pytest
 import shared
 import tensorflow as tf
 from keras import layers
+from merges import merge_everything
 
 import ios_tf
-from benchmarks.stock import merge_everything
 from ios_tf.conversion import network_check, planning, region_check, timing
 from ios_tf.model import (
     frozen_graphs,

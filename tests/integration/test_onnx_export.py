@@ -11,9 +11,9 @@ import pytest
 import shared
 import tensorflow as tf
 from keras import layers
+from merges import merge_everything
 
 import ios_tf
-from benchmarks.stock import merge_everything
 from ios_tf.cli import main
 from ios_tf.conversion import onnx_export
 from ios_tf.conversion.onnx_export import export_onnx

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
+from merges import merge_everything
 from shared import FAST
 from tensorflow.python.framework import op_def_library
 from tensorflow.python.saved_model import loader_impl
 
 import ios_tf
-from benchmarks.stock import merge_everything
 from ios_tf.model import (
     frozen_graphs,
     function_library,

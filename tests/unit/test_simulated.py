@@ -5,12 +5,12 @@ import itertools
 import math
 
 import pytest
+from predictions import SearchParts, rank_correlation
 from scheduler_helpers import DATA, make_problem
 
 from benchmarks.experiments.experiment import paper_results
+from benchmarks.experiments.schedules import ORDER as STRATEGIES
 from benchmarks.experiments.schedules import PAPER_STRATEGIES
-from benchmarks.experiments.simulated import rank_correlation
-from benchmarks.predictions import STRATEGIES, SearchParts, calibrated
 from benchmarks.simulated_gpu import (
     DEVICES,
     Arithmetic,
@@ -280,7 +280,7 @@ def _full_size(name, divisor, image):
     return SearchParts(Network.of(Problem.from_json(engine.problem(block))))
 
 
-# The errors are those in docs/benchmarks.md, rounded up.
+# The errors are those in docs/simulated.md, rounded up.
 @pytest.mark.parametrize(
     "name, small, divisor, image, largest_error",
     [
@@ -316,27 +316,3 @@ def test_rank_correlations_by_hand():
     tied = rank_correlation([5, 7, 7], [1, 2, 3])
     assert tied == pytest.approx(1.5 / math.sqrt(1.5 * 2))
     assert math.isnan(rank_correlation([1, 1], [1, 2]))
-
-
-def test_calibration_finds_constants_that_made_the_latencies():
-    """The constants that are found give the same latencies as the original ones.
-
-    They may differ from the original ones: five latencies do not determine all four.
-    """
-    network = _full_size("squeezenet", 8, 224)
-
-    def latencies(device):
-        return {
-            strategy: network.latency_ms(device, network.schedules(device, strategy))
-            for strategy in STRATEGIES
-        }
-
-    start = DEVICES["v100"]
-    made = latencies(dataclasses.replace(start, launch_ms=0.02, stage_ms=0.03))
-    assert latencies(start) != pytest.approx(made, rel=0.2)
-    said = []
-    found = calibrated(
-        start, {"squeezenet": network}, {"squeezenet": made}, said.append
-    )
-    assert latencies(found) == pytest.approx(made, rel=0.02)
-    assert len(said) == 3
