@@ -144,8 +144,11 @@ def campaign(
 ) -> Iterator[tuple[list[Conversion], dict[int, Ratio]]]:
     """Yields each model's conversions, and their slowdowns relative to the first."""
     for model in models:
-        with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
-            source, inputs = prepare(model, 1, directory)
+        with contextlib.ExitStack() as stack:
+            directory = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="ios_tf_")
+            )
+            source, inputs = prepare(model, 1, stack)
             found = []
             for busy in loads:
                 output = os.path.join(directory, f"beside_{busy}")

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import write_results
-from benchmarks.standalone import exit_code
+from benchmarks.standalone import exit_code, saved_model_of
 from ios_tf.files import check_writable
 
 VARIANTS = ("TensorFlow", "converted")
@@ -128,8 +128,9 @@ def bench_contention(
     from ios_tf.model import saved_models
 
     found = {}
-    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
-        source, inputs = prepare(name, batch_size, directory)
+    with contextlib.ExitStack() as models:
+        directory = models.enter_context(tempfile.TemporaryDirectory(prefix="ios_tf_"))
+        source, inputs = prepare(name, batch_size, models)
         converted = os.path.join(directory, "converted")
         ios_tf.convert(source, converted, batch_size=batch_size, keep_slower=True)
         np.savez(os.path.join(directory, "inputs.npz"), **inputs)
@@ -165,22 +166,12 @@ def bench_contention(
     return found
 
 
-def prepare(name: str, batch_size: int, directory: str) -> tuple[str, Mapping]:
-    """Writes a SavedModel; returns its path and inputs for its default signature."""
-    from benchmarks.zoo.registry import networks
+def prepare(name: str, batch_size: int, stack: contextlib.ExitStack) -> tuple:
+    """Returns a SavedModel's path, valid until `stack` closes, and inputs for it."""
     from ios_tf.model import saved_models
     from ios_tf.model.inputs import example_inputs
-    from ios_tf.model.loading import saved_model
-    from ios_tf.model.outputs import copy_directory
 
-    source = os.path.join(directory, "original")
-    if name in networks():
-        model = networks()[name]()
-        model.save(source)
-        return source, model.inputs(batch_size)
-    with saved_model(name) as path:
-        # Copy the model: SavedModels of Keras networks exist only inside this block.
-        copy_directory(path, source)
+    source = stack.enter_context(saved_model_of(name))
     loaded = saved_models.load(source)
     function = loaded.signatures[saved_models.choose_signature(None, loaded)]
     inputs = example_inputs(function, batch_size)

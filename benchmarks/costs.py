@@ -136,9 +136,10 @@ def _figures(name: str, rounds: int) -> Iterator[Figure]:
 
 def _loading(network: str, rounds: int) -> Iterator[Figure]:
     """Yields ratios of the converted model to the original."""
-    from benchmarks.loading import bench_loading
+    from benchmarks.loading import bench_loading, loading_table
 
     found = bench_loading(network, rounds=rounds)
+    print(f"{network}\n{loading_table(found)}\n")
     original = found.pop("TensorFlow")
     for name, loading in found.items():
         answer = (loading.load + loading.first) / (original.load + original.first)

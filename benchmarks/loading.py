@@ -1,14 +1,11 @@
 """The cost of loading a converted model with the plugin and in stock TensorFlow.
 
-    python -m benchmarks loading MODEL [--batch_size=N] [--rounds=N] [--json=FILE]
-
 Every load is a separate process, and the variants take turns. The time includes the
 import of this package but not the import of TensorFlow.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import json
@@ -16,12 +13,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from benchmarks.standalone import exit_code, measured, model_parser
 from ios_tf.conversion.convert import convert
-from ios_tf.files import write_json
 from ios_tf.model import keras2
 from ios_tf.model.loading import keras_model_of, saved_model
 from ios_tf.tables import table
@@ -150,13 +145,8 @@ def _child(*arguments: str) -> list[float]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def main() -> int:
-    parser = model_parser("Measures what loading costs.", rounds=5)
-    return exit_code(_run, parser.parse_args())
-
-
-def _run(options: argparse.Namespace) -> int:
-    found = measured(bench_loading, options)
+def loading_table(found: Mapping[str, Loading]) -> str:
+    """Returns the result of `bench_loading` as a table."""
     rows = [
         [
             name,
@@ -169,12 +159,4 @@ def _run(options: argparse.Namespace) -> int:
         for name, loading in found.items()
     ]
     columns = ["load s", "first call s", "second call s", "resident MiB", "peak MiB"]
-    print(table(["", *columns], rows))
-    if options.json:
-        content = {
-            "command": f"python -m benchmarks loading {options.model} "
-            f"--batch_size={options.batch_size} --rounds={options.rounds}",
-            "loading": {name: dataclasses.asdict(x) for name, x in found.items()},
-        }
-        write_json(options.json, content)
-    return 0
+    return table(["", *columns], rows)

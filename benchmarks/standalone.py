@@ -1,11 +1,13 @@
-"""Parsers and exit codes of the benchmarks that are run as modules."""
+"""What several commands share: models, parsers and exit codes."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from ios_tf.errors import UserError
 
@@ -13,31 +15,6 @@ if TYPE_CHECKING:
     from benchmarks.model_blocks import Blocks
     from ios_tf.scheduler import Pruning
     from ios_tf.tuning.parts import Patterns
-
-_Result = TypeVar("_Result")
-
-
-def model_parser(description: str, rounds: int) -> argparse.ArgumentParser:
-    """Returns a parser for a model to measure; `rounds` is the default number."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--batch_size", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=rounds)
-    parser.add_argument("--cache_dir", metavar="DIR")
-    parser.add_argument("--json", metavar="FILE")
-    return parser
-
-
-def measured(bench: Callable[..., _Result], options: argparse.Namespace) -> _Result:
-    """Runs `bench` on the model in the options of a `model_parser`."""
-    return bench(
-        options.model,
-        batch_size=options.batch_size,
-        rounds=options.rounds,
-        cache_dir=options.cache_dir,
-        progress=True,
-        log=print,
-    )
 
 
 def exit_code(
@@ -49,6 +26,22 @@ def exit_code(
     except UserError as error:
         print(f"ios_tf: error: {error}", file=sys.stderr)
         return 1
+
+
+@contextlib.contextmanager
+def saved_model_of(name: str) -> Iterator[str]:
+    """Yields the SavedModel of a network of the zoo, or of a model of `convert`."""
+    from benchmarks.zoo.registry import networks
+    from ios_tf.model.loading import KERAS_PREFIX, saved_model
+
+    build = networks().get(name)
+    if not build or name.startswith(KERAS_PREFIX):
+        with saved_model(name) as path:
+            yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+        build().save(directory)
+        yield directory
 
 
 def add_block_options(

@@ -12,9 +12,8 @@ import dataclasses
 import importlib.util
 import os
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import gpu_day
@@ -30,6 +29,7 @@ from benchmarks.experiments.schedules import Schedules
 from benchmarks.experiments.specialization import Specialization
 from benchmarks.experiments.utilization import Utilization
 from benchmarks.frameworks.runner import SavedModel
+from benchmarks.standalone import saved_model_of
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
 from ios_tf.native import engine
@@ -214,7 +214,7 @@ def _network(
         print(f"reading {name}", file=sys.stderr, flush=True)
         from benchmarks.export_blocks import network_of
 
-        path = stack.enter_context(_saved_model(name))
+        path = stack.enter_context(saved_model_of(name))
         source = SavedModel(path, options.signature, options.tags)
         network = network_of(
             path,
@@ -226,22 +226,6 @@ def _network(
     if options.batch_size:
         network = network.with_batch(options.batch_size)
     return network.with_dtype(options.dtype), source
-
-
-@contextlib.contextmanager
-def _saved_model(name: str) -> Iterator[str]:
-    """Yields the SavedModel of a network of the zoo, or of a model of `convert`."""
-    from benchmarks.zoo.registry import networks
-    from ios_tf.model.loading import KERAS_PREFIX, saved_model
-
-    build = networks().get(name)
-    if not build or name.startswith(KERAS_PREFIX):
-        with saved_model(name) as path:
-            yield path
-        return
-    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
-        build().save(directory)
-        yield directory
 
 
 def _command(options: argparse.Namespace) -> str:

@@ -18,10 +18,10 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks import command_line
 from chaos import children
 from chaos.workplace import Workplace
 
+_HAMMER = Path(__file__).resolve().parents[1] / "support" / "hammer.py"
 # Longer than any step takes: a process that is not done by then hangs.
 _PATIENCE = 1200
 # In MiB. Memory that allocators keep differs by a few MiB from run to run.
@@ -251,11 +251,10 @@ class Chaos:
     def hammer(self, threads: int, runs: int) -> Outcome:
         """Calls the model from many threads with changing batch sizes."""
         arguments = json.dumps(
-            [str(self._place.output), list(range(1, 11)), threads, runs, True]
+            [str(self._place.output), list(range(1, 11)), threads, runs]
         )
         outcome = Outcome(f"{threads} threads", runs)
-        _, *words = command_line("concurrency", "--child", arguments)
-        done = self._run(outcome, words)
+        done = self._run(outcome, [str(_HAMMER), arguments])
         if done:
             found = json.loads(done[-1])
             outcome.wrong = found["differing"]

@@ -1,11 +1,14 @@
 """Converted models called from many threads give equal bits without a memory leak."""
 
-import keras
+import json
+import subprocess
+import sys
+
+import hammer as program
 import pytest
 import shared
 import tensorflow as tf
-
-from benchmarks.concurrency import bench_concurrency, hammer
+from hammer import hammer
 
 # Eight shapes stay compiled: with ten, threads compile, use and evict concurrently.
 FEW, MANY = (1, 2, 3), tuple(range(1, 11))
@@ -35,15 +38,14 @@ def test_a_call_that_fails_is_an_error():
         hammer(call, [1], threads=2, runs=4)
 
 
-def test_comparison_with_stock_tensorflow(tmp_path):
-    inputs = keras.Input((8, 8, 3))
-    outputs = [
-        keras.layers.Conv2D(4, kernel, padding="same")(inputs) for kernel in (1, 3)
-    ]
-    keras.Model(inputs, outputs).export(tmp_path / "model", verbose=False)
-    engine, stock = bench_concurrency(
-        str(tmp_path / "model"), batch_sizes=(1, 2), threads=4, runs=40
+def test_in_a_process_of_its_own():
+    arguments = json.dumps([shared.converted_cells(), [1, 2], 4, 40])
+    done = subprocess.run(
+        [sys.executable, program.__file__, arguments],
+        stdout=subprocess.PIPE,
+        check=True,
     )
-    assert (engine.runs, stock.runs) == (40, 40)
-    assert engine.differing == 0
-    assert 0 < engine.loaded <= engine.settled <= engine.peak
+    result = program.Result(**json.loads(done.stdout.splitlines()[-1]))
+    assert result.runs == 40
+    assert result.differing == 0
+    assert 0 < result.loaded <= result.settled <= result.peak
