@@ -224,7 +224,7 @@ _OPERATORS: Mapping[str, Callable[[Call], Any]] = {
     "conv2d_transpose": _conv2d_transpose,
     "depth_to_space": lambda c: c.ops.depth_to_space(c.read[0], c.get("block_size", 1)),
     "space_to_depth": lambda c: c.ops.space_to_depth(c.read[0], c.get("block_size", 1)),
-    "lrn": lambda c: c.ops.normalize(
+    "lrn": lambda c: c.ops.lrn(
         c.read[0], c.get("depth_radius", 0), *c.operator["normalization"]
     ),
     "pool": lambda c: c.ops.pool(c.read[0], c.get("pool", "max"), c.window()),

@@ -218,9 +218,7 @@ class OnnxOps:
     def space_to_depth(self, x: str, size: int) -> str:
         return self._node("SpaceToDepth", [x], blocksize=size)
 
-    def normalize(
-        self, x: str, radius: int, bias: float, alpha: float, beta: float
-    ) -> str:
+    def lrn(self, x: str, radius: int, bias: float, alpha: float, beta: float) -> str:
         size = 2 * radius + 1
         floats = {"alpha": alpha * size, "beta": beta, "bias": bias}
         floats = {name: float(value) for name, value in floats.items()}

@@ -165,9 +165,7 @@ class TorchOps:
         x = x.reshape(n, c, h // size, size, w // size, size).permute(0, 3, 5, 1, 2, 4)
         return x.reshape(n, c * size**2, h // size, w // size)
 
-    def normalize(
-        self, x: Any, radius: int, bias: float, alpha: float, beta: float
-    ) -> Any:
+    def lrn(self, x: Any, radius: int, bias: float, alpha: float, beta: float) -> Any:
         size = 2 * radius + 1
         return functional.local_response_norm(x, size, alpha * size, beta, bias)
 

@@ -6,6 +6,7 @@ import time
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from tensorflow_ops import TensorFlowOps
 
 from benchmarks import arrays
@@ -161,12 +162,27 @@ def test_new_activations_are_found_by_name():
     np.testing.assert_allclose(TensorFlowOps().activate("cosh", 1.0), np.cosh(1.0))
 
 
-def test_operators_that_a_framework_lacks():
-    block = {"version": 1, "inputs": [[1, 2, 2, 3]], "outputs": [0]}
+class _ShufflingOps(TensorFlowOps):
+    def channel_shuffle(self, call):
+        *image, channels = call.input_shape
+        groups = call.get("groups", 1)
+        x = tf.reshape(call.read[0], [*image, groups, channels // groups])
+        return tf.reshape(tf.linalg.matrix_transpose(x), [*image, channels])
+
+
+def test_operators_of_one_framework_only():
+    """A new operator is a method; frameworks without the method are not compared."""
+    block = {"version": 1, "inputs": [[1, 2, 2, 6]], "outputs": [0]}
     block["operators"] = [{"type": "channel_shuffle", "groups": 3, "inputs": [-1]}]
-    image = np.zeros((1, 2, 2, 3), np.float32)
-    with pytest.raises(UserError, match="'channel_shuffle' are not compared"):
-        interpreter.compute(TensorFlowOps(), block, [[]], [image])
+    image = np.random.default_rng(0).normal(size=(1, 2, 2, 6)).astype(np.float32)
+    (found,) = interpreter.compute(_ShufflingOps(), block, [[]], [image])
+    schedule = schedule_json(Schedule((Stage(Strategy.CONCURRENT, ((0,),)),)))
+    (expected,) = engine.Program(block, schedule, []).run([image])
+    np.testing.assert_array_equal(found, expected)
+    for kind in ("channel_shuffle", "normalize"):
+        block["operators"][0]["type"] = kind
+        with pytest.raises(UserError, match=f"{kind!r} are not compared"):
+            interpreter.compute(TensorFlowOps(), block, [[]], [image])
 
 
 def test_peers_that_run_the_saved_model(tmp_path):

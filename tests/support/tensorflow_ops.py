@@ -131,9 +131,7 @@ class TensorFlowOps:
     def space_to_depth(self, x: Any, size: int) -> Any:
         return tf.nn.space_to_depth(x, size)
 
-    def normalize(
-        self, x: Any, radius: int, bias: float, alpha: float, beta: float
-    ) -> Any:
+    def lrn(self, x: Any, radius: int, bias: float, alpha: float, beta: float) -> Any:
         return tf.nn.lrn(x, radius, bias, alpha, beta)
 
     def resize(self, x: Any, sampling: Sampling) -> Any:
