@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.experiments.command import EXPERIMENTS, by_name
-from benchmarks.experiments.experiment import Record, Table, paper_results, short_name
+from benchmarks.experiments.experiment import Record, Table, paper_results
 from benchmarks.standalone import exit_code
-from ios_tf.errors import UserError
 from ios_tf.files import write_text
-from ios_tf.scheduler import document
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 
@@ -61,31 +58,25 @@ def write_page(
       UserError: a file cannot be read or written.
     """
     published = paper_results(paper)
-    machines: dict[str, tuple[list[tuple[Path, Record]], list[Mapping[str, Any]]]] = {}
+    order = [what.name for what in EXPERIMENTS]
+    machines: dict[str, list[tuple[Path, Record]]] = {}
     for directory in sorted(p for p in Path(results).glob("*") if p.is_dir()):
-        records, models = [], []
-        for path in sorted(directory.glob("*.json")):
-            model = _model(path)
-            if model:
-                models.append(model)
-            else:
-                records.append((path, Record.read(path)))
-        order = [what.name for what in EXPERIMENTS]
-        records.sort(key=lambda each: order.index(by_name(each[1].experiment).name))
-        machines[directory.name] = (records, models)
-    every = [record for records, _ in machines.values() for _, record in records]
+        records = [(path, Record.read(path)) for path in directory.glob("*.json")]
+        records.sort(
+            key=lambda each: (order.index(by_name(each[1].experiment).name), each[0])
+        )
+        machines[directory.name] = records
+    every = [record for records in machines.values() for _, record in records]
     text = _INTRODUCTION
     if not any(r.settings.get("device", "cpu").startswith("gpu") for r in every):
         text += _NO_GPU
     text += _commands(every)
-    for name, (records, models) in machines.items():
+    for name, records in machines.items():
         text += f"\n## {name}\n"
         for path, record in records:
             text += _section(path, record, published)
-        for model in models:
-            text += _model_section(model)
     write_text(output, text)
-    return len(every) + sum(len(models) for _, models in machines.values())
+    return len(every)
 
 
 def _commands(records: Sequence[Record]) -> str:
@@ -116,7 +107,7 @@ def _commands(records: Sequence[Record]) -> str:
 def _section(path: Path, record: Record, paper: Mapping[str, Any]) -> str:
     what = by_name(record.experiment)
     text = f"\n### {record.experiment}: {what.help}\n\n"
-    text += _facts(record.command, record.date, record.device)
+    text += f"* `{record.command}`\n* {record.date[:10]}, {record.device}\n"
     found = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     minutes = record.seconds / 60
     text += (
@@ -126,36 +117,6 @@ def _section(path: Path, record: Record, paper: Mapping[str, Any]) -> str:
     for table in what.tables(record.results, paper):
         text += f"\n{table.title}\n\n{_markdown(table)}"
     return text
-
-
-def _facts(command: str, date: str, device: str) -> str:
-    return f"* `{command}`\n* {date[:10]}, {device}\n"
-
-
-def _model(path: Path) -> Mapping[str, Any] | None:
-    """Reads results of `ios_tf bench MODEL --json`; returns None for other JSON."""
-    try:
-        data = document.read(path)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read: {error}") from None
-    return data if isinstance(data, dict) and "variants" in data else None
-
-
-def _model_section(data: Mapping[str, Any]) -> str:
-    rows = [
-        [
-            variant["name"],
-            f"{variant['median_ms']:.2f}",
-            f"{variant['ratio']:.3f}",
-            f"{variant['difference']:.0e}",
-        ]
-        for variant in data["variants"]
-    ]
-    table = Table("", ["", "median ms", "/ TensorFlow", "difference"], rows)
-    command = " ".join(map(shlex.quote, data["command"].split()))
-    text = f"\n### model: {short_name(data['model'])}, in TensorFlow\n\n"
-    text += _facts(command, data["date"], data["device"])
-    return f"{text}\n{_markdown(table)}"
 
 
 def _markdown(table: Table, left: int = 1) -> str:

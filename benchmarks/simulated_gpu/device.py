@@ -1,9 +1,9 @@
 """Simulated devices: the numbers that latencies are computed from, and their origins.
 
 Rates, bandwidths, multiprocessors and registers come from NVIDIA's data sheets.
-`python -m benchmarks simulated --calibrate` calibrated four numbers on the paper's V100
-at batch 1. `launch_ms` and `stage_ms` are specific to the paper's engine. All devices
-share `_STEP_MS` and `_CONTENTION`.
+Four numbers were fitted to the paper's latencies on a V100 at batch 1. Of these,
+`launch_ms` and `stage_ms` are specific to the paper's engine, and all devices share
+`_STEP_MS` and `_CONTENTION`.
 """
 
 from __future__ import annotations
