@@ -13,6 +13,7 @@ import argparse
 from benchmarks import model_blocks
 from benchmarks.standalone import add_block_options, blocks_of_options, exit_code
 from ios_tf.cli import arguments
+from ios_tf.options import ConvertOptions
 from ios_tf.scheduler import Pruning
 
 
@@ -39,6 +40,6 @@ def main() -> int:
         metavar="DEVICE",
         help="simulated:NAME or measured:NAME; default: simulated:h200",
     )
-    arguments.add_cache_dir(parser)
+    arguments.add_options(parser, ConvertOptions, "cache_dir")
     arguments.add_strategies(parser)
     return exit_code(_run, parser.parse_args())

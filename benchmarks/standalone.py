@@ -49,11 +49,17 @@ def add_block_options(
 ) -> None:
     """Adds the options that choose a model and its blocks."""
     from ios_tf.cli import arguments
+    from ios_tf.options import ConvertOptions
 
     arguments.add_model(parser)
     arguments.add_batch_size(parser)
-    arguments.add_pruning(parser, max_groups, max_group_size)
-    arguments.add_patterns(parser)
+    arguments.add_options(
+        parser,
+        ConvertOptions,
+        *("max_groups", "max_group_size", "group_patterns", "block_end_patterns"),
+        max_groups=max_groups,
+        max_group_size=max_group_size,
+    )
     arguments.add_signature(parser)
 
 
@@ -67,7 +73,9 @@ def blocks_of_options(
     from benchmarks import model_blocks
     from ios_tf.tuning.parts import Patterns
 
-    patterns = Patterns(tuple(options.group), tuple(options.block_end))
+    patterns = Patterns(
+        tuple(options.group_patterns or ()), tuple(options.block_end_patterns or ())
+    )
     blocks = model_blocks.blocks_of(
         options.model,
         options.batch_size,

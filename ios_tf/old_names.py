@@ -3,14 +3,9 @@ name. Remove this module, and its uses, in the version after the first release."
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
-from typing import ParamSpec, TypeVar
+from collections.abc import Iterable, Sequence
 
 from ios_tf.errors import UserError
-
-_Parameters = ParamSpec("_Parameters")
-_Result = TypeVar("_Result")
 
 _OPTIONS = {
     "units": "group_patterns",
@@ -30,19 +25,15 @@ _FLAGS = {
 _VALUES = {"strategy": {"both": "auto"}, "on_miss": {"pass": "skip"}}
 
 
-def rejects_old_names(
-    function: Callable[_Parameters, _Result],
-) -> Callable[_Parameters, _Result]:
-    """Makes a function raise a UserError for keyword arguments with old names."""
+def check_argument_names(arguments: Iterable[str]) -> None:
+    """Checks the names of keyword arguments.
 
-    @functools.wraps(function)
-    def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-        for old, new in _OPTIONS.items():
-            if old in kwargs:
-                raise UserError(f"the option {old} is called {new} now")
-        return function(*args, **kwargs)
-
-    return call
+    Raises:
+      UserError: a name is old.
+    """
+    for name in arguments:
+        if name in _OPTIONS:
+            raise UserError(f"the option {name} is called {_OPTIONS[name]} now")
 
 
 def check_value(option: str, value: object) -> None:
@@ -51,7 +42,7 @@ def check_value(option: str, value: object) -> None:
     Raises:
       UserError: the value is an old name.
     """
-    new = _VALUES[option].get(value) if isinstance(value, str) else None
+    new = _VALUES.get(option, {}).get(value) if isinstance(value, str) else None
     if new:
         raise UserError(f"{option} {value!r} is called {new!r} now")
 

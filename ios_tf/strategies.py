@@ -1,4 +1,4 @@
-"""The names of the search strategies."""
+"""The names of the search strategies, and of what `enable` does with unknown blocks."""
 
 # auto: every stage is concurrent or a merge, whichever is faster. A Searcher also
 #   compares splits of the whole block with the search's result.
@@ -6,3 +6,5 @@
 # merge: every stage is one operator or a merge.
 # greedy, sequential: see scheduler/baselines.py.
 STRATEGIES = ("auto", "parallel", "merge", "greedy", "sequential")
+# See EnableOptions in options.py.
+ON_MISS = ("skip", "greedy", "search")

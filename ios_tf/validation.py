@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import operator
 import os
 import re
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from ios_tf import old_names
 from ios_tf.errors import UserError
 
 _T = TypeVar("_T")
@@ -18,6 +20,7 @@ _ENGINE_DEVICES = "cpu, gpu, gpu:1 … or gpu:1,tf32=off …"
 
 # The upper limit of TensorFlow's dimensions and of the engine's counts.
 _MOST = 2**31 - 1
+_MOST_RUNS = 1_000_000  # for one latency
 
 
 def whole(name: str, value: Any, least: int = 1, most: int = _MOST) -> int:
@@ -41,6 +44,75 @@ def whole(name: str, value: Any, least: int = 1, most: int = _MOST) -> int:
         limit = f">= {least}" if number < least else f"<= {most}"
         raise UserError(f"{name} must be a whole number {limit}, not {_shown(value)}")
     return number
+
+
+def batch_sizes(name: str, value: Any) -> list[int]:
+    """Returns an argument, one or more batch sizes, in ascending order.
+
+    Raises:
+      UserError: the argument is neither, or lists a size more than once.
+    """
+    found = list(value) if _is_list(value) else [value]
+    sizes = sorted(whole(name, size) for size in found)
+    if not sizes:
+        raise UserError(f"{name} must list at least one batch size")
+    for size in sizes:
+        if sizes.count(size) > 1:
+            raise UserError(f"{name} lists {size} more than once")
+    return sizes
+
+
+def image_size(name: str, value: Any) -> tuple[int, int]:
+    """Returns an argument, a height and a width or one number for both, as a pair.
+
+    Raises:
+      UserError: the argument is neither.
+    """
+    sizes = list(value) if _is_list(value) else [value] * 2
+    if isinstance(value, (str, bytes)) or len(sizes) != 2:
+        raise UserError(
+            f"{name} must be a height and a width, or one number for both, "
+            f"not {_shown(value)}"
+        )
+    height, width = (whole(name, size) for size in sizes)
+    return height, width
+
+
+def _is_list(value: Any) -> bool:
+    """Whether a value is a list of some kind, such as an array of numpy, not a text."""
+    if isinstance(value, (str, bytes)):
+        return False
+    # A numpy array without dimensions is a number.
+    return isinstance(value, Sequence) or getattr(value, "ndim", 0) > 0
+
+
+def search_limit(name: str, value: Any) -> int:
+    """Returns a limit of a search as an int; 0 means no limit. Raises as `whole`."""
+    return whole(name, value, 0)
+
+
+def warmup_runs(name: str, value: Any) -> int:
+    """Returns a number of unmeasured runs as an int. Raises as `whole`."""
+    return whole(name, value, 0, _MOST_RUNS)
+
+
+def measured_runs(name: str, value: Any) -> int:
+    """Returns a number of runs or of measurements as an int. Raises as `whole`."""
+    return whole(name, value, 1, _MOST_RUNS)
+
+
+def one_of(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Checks that an argument is one of some names.
+
+    Raises:
+      UserError: the argument is another name, or the old name of a value.
+    """
+    old_names.check_value(name, value)
+    if not isinstance(value, str) or value not in choices:
+        raise UserError(
+            f"{name} must be one of {', '.join(choices)}, not {_shown(value)}"
+        )
+    return value
 
 
 def seconds(name: str, value: Any) -> float:
@@ -90,37 +162,46 @@ def listed(name: str, text: str) -> list[str]:
     return words
 
 
-def device_name(text: Any) -> str:
+def device_name(name: str, value: Any) -> str:
     """Checks the name of a TensorFlow device: auto, cpu, gpu, gpu:1 and so on.
 
     Raises:
-      UserError: the text is not such a name.
+      UserError: the argument is not such a name.
     """
-    if not re.fullmatch(r"auto|cpu|gpu(:\d{1,4})?", str(text), re.ASCII):
-        raise UserError(f"device must be auto, cpu, gpu, gpu:1 …, not {_shown(text)}")
-    return str(text)
+    if not re.fullmatch(r"auto|cpu|gpu(:\d{1,4})?", str(value), re.ASCII):
+        raise UserError(f"{name} must be auto, cpu, gpu, gpu:1 …, not {_shown(value)}")
+    return str(value)
 
 
-def engine_device(text: str) -> str:
+def engine_device(name: str, value: Any) -> str:
     """Checks the name of an engine device: cpu, gpu, gpu:1, gpu:1,tf32=off and so on.
 
     Raises:
-      UserError: the text is not such a name.
+      UserError: the argument is not such a name.
     """
-    if not re.fullmatch(r"cpu|gpu(:\d{1,4})?(,tf32=off)?", text, re.ASCII):
-        raise UserError(f"device must be {_ENGINE_DEVICES}, not {_shown(text)}")
-    return text
+    if not re.fullmatch(r"cpu|gpu(:\d{1,4})?(,tf32=off)?", str(value), re.ASCII):
+        raise UserError(f"{name} must be {_ENGINE_DEVICES}, not {_shown(value)}")
+    return str(value)
 
 
 def add_engine_device(parser: argparse.ArgumentParser, default: str = "cpu") -> None:
     """Adds --device to a command that needs no TensorFlow."""
     parser.add_argument(
         "--device",
-        type=as_argument(engine_device),
+        type=as_argument(functools.partial(engine_device, "device")),
         default=default,
         metavar="DEVICE",
         help=f"{_ENGINE_DEVICES}, with CUDA's GPU numbers; default: {default}",
     )
+
+
+def patterns(name: str, value: Any) -> tuple[str, ...]:
+    """Returns an argument, one or more regular expressions, as a tuple.
+
+    Raises:
+      UserError: the argument is neither.
+    """
+    return tuple(pattern(text) for text in strings(name, value))
 
 
 def pattern(text: str) -> str:

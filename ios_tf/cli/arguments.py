@@ -7,20 +7,22 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from absl.flags import argparse_flags
 
 from ios_tf import models
-from ios_tf.errors import UserError
+from ios_tf.options import ConvertOptions, Option, default_text, number, options_of
 from ios_tf.printable import printable
 from ios_tf.strategies import STRATEGIES
-from ios_tf.validation import as_argument, device_name, listed, pattern, whole
+from ios_tf.validation import as_argument, whole
 
 MODEL = (
     "a SavedModel directory, a .keras or .h5 file, keras:NAME (keras.applications), or "
     f"models:NAME ({', '.join(models.NETWORKS)})"
 )
 CONVERTED = "a converted SavedModel"
+_SLOWEST_FIRST = ("sequential", "greedy", "merge", "parallel", "auto")
 
 Parser = argparse_flags.ArgumentParser
 
@@ -67,14 +69,76 @@ def command(
     return parser
 
 
+def add_options(parser: Parser, options: Any, *names: str, **defaults: Any) -> None:
+    """Adds flags for the options of a class of ios_tf/options.py.
+
+    Args:
+      parser: the parser to add the flags to.
+      options: the class.
+      names: the options to add. By default all options are added, in groups.
+      defaults: replace default values.
+    """
+    groups: dict[str, Any] = {}
+    for name, option in options_of(options).items():
+        if option.flag is None or (names and name not in names):
+            continue
+        if not names and option.group not in groups:
+            groups[option.group] = parser.add_argument_group(option.group)
+        target = parser if names else groups[option.group]
+        default = defaults.get(name, getattr(options, name))
+        text = option.help
+        shown = default_text(options, name, default)
+        if option.repeated:
+            text += " (may be repeated)"
+        if shown:
+            text += f"; default: {shown}"
+        details: dict[str, Any] = {"dest": name, "help": text.replace("%", "%%")}
+        if default is False:
+            details["action"] = "store_true"
+        elif default is True:
+            details |= {"type": _on_or_off, "metavar": "{on,off}", "default": True}
+        else:
+            details |= {
+                "action": "append" if option.repeated else "store",
+                "type": as_argument(functools.partial(_parsed, name, option)),
+                # Elements of a list are appended to its default value.
+                "default": None if option.repeated else default,
+                "metavar": option.metavar,
+                "choices": option.choices,
+            }
+        target.add_argument(f"--{option.flag or name}", **details)
+
+
+def chosen_options(options: Any, namespace: argparse.Namespace) -> dict[str, Any]:
+    """The options of a class that a command line sets, as keyword arguments."""
+    return {
+        name: value
+        for name, option in options_of(options).items()
+        if option.flag is not None and (value := getattr(namespace, name)) is not None
+    }
+
+
+def _parsed(name: str, option: Option, text: str) -> Any:
+    value = option.check(name, option.parse(text))
+    # The check of a list takes a single element as a list.
+    return value[0] if option.repeated else value
+
+
+def _on_or_off(text: str) -> bool:
+    if text not in ("on", "off"):
+        raise argparse.ArgumentTypeError(f"must be on or off, not {text!r}")
+    return text == "on"
+
+
 def add_model(parser: Parser, text: str = MODEL) -> None:
+    """Adds the model, and the tags that choose among its MetaGraphs."""
+    add_model_path(parser, text)
+    add_options(parser, ConvertOptions, "tags")
+
+
+def add_model_path(parser: Parser, text: str = MODEL) -> None:
+    """Adds the model."""
     parser.add_argument("model", metavar="MODEL", help=text)
-    parser.add_argument(
-        "--tags",
-        type=as_argument(functools.partial(listed, "tags")),
-        metavar="A,B",
-        help="tags of the MetaGraph, such as serve,gpu, if MODEL has several",
-    )
 
 
 def add_signature(
@@ -84,124 +148,19 @@ def add_signature(
     parser.add_argument("--signature", metavar="NAME", help=text)
 
 
-def add_weights(parser: Parser) -> None:
-    parser.add_argument(
-        "--weights",
-        choices=("imagenet",),
-        help="weights of keras:NAME; default: random weights",
-    )
-
-
-def add_device(parser: Parser) -> None:
-    parser.add_argument(
-        "--device",
-        type=as_argument(device_name),
-        default="auto",
-        metavar="DEVICE",
-        help="cpu, gpu, gpu:1 …, as TensorFlow counts them; default: auto, the GPU if "
-        "there is one and the CUDA libraries can be loaded",
-    )
-
-
 def add_batch_size(
     parser: Parser, text: str = "batch size to use if the model's is dynamic"
 ) -> None:
     add_whole(parser, "batch_size", 1, 1, text)
 
 
-def add_batch_sizes(parser: Parser) -> None:
-    parser.add_argument(
-        "--batch_size",
-        type=_batch_sizes,
-        default=[1],
-        metavar="N,M",
-        help="batch sizes to schedule for, such as 1,8,32, if the model's batch size "
-        "is dynamic; a batch runs with the schedule of the nearest size; default: 1",
-    )
-
-
-def add_image_size(parser: Parser) -> None:
-    parser.add_argument(
-        "--image_size",
-        type=_image_size,
-        default=(224, 224),
-        metavar="H,W",
-        help="height and width to schedule for, or one number for both, if the model "
-        "leaves them open; default: 224",
-    )
-
-
 def add_strategies(parser: Parser) -> None:
     parser.add_argument(
         "--strategies",
         type=_strategies,
-        default=("sequential", "greedy", "merge", "parallel", "auto"),
+        default=_SLOWEST_FIRST,
         metavar="A,B",
-        help="strategies to measure; default: sequential,greedy,merge,parallel,both",
-    )
-
-
-def add_pruning(parser: Parser, max_groups: int = 8, max_group_size: int = 3) -> None:
-    add_whole(
-        parser,
-        "max_groups",
-        max_groups,
-        0,
-        "largest number of groups per stage; 0 means no limit",
-    )
-    add_whole(
-        parser,
-        "max_group_size",
-        max_group_size,
-        0,
-        "largest number of operators per group; 0 means no limit",
-    )
-
-
-def add_measurement(parser: Parser) -> None:
-    add_whole(parser, "warmup_runs", 2, 0, "unmeasured runs before the measurements")
-    add_whole(parser, "runs", 3, 1, "runs per measurement")
-    add_whole(
-        parser, "sample_count", 3, 1, "measurements per latency, which is their median"
-    )
-
-
-def add_winograd(parser: Parser) -> None:
-    parser.add_argument(
-        "--winograd",
-        choices=("on", "off"),
-        default="on",
-        help="whether 3x3 convolutions may use Winograd's minimal filtering on a CPU "
-        "where it is faster; its rounding errors differ; default: on",
-    )
-
-
-def add_patterns(parser: Parser) -> None:
-    parser.add_argument(
-        "--group",
-        action="append",
-        type=as_argument(pattern),
-        default=[],
-        metavar="REGEX",
-        help="operators whose names match, with the same text in the capture groups, "
-        "are scheduled as one operator (may be repeated)",
-    )
-    parser.add_argument(
-        "--block_end",
-        action="append",
-        type=as_argument(pattern),
-        default=[],
-        metavar="REGEX",
-        help="a block ends with each operator whose name matches (may be repeated)",
-    )
-
-
-def add_cache_dir(parser: Parser) -> None:
-    parser.add_argument(
-        "--cache_dir",
-        metavar="DIR",
-        help="directory of schedules and latencies; default: $IOS_TF_CACHE, or "
-        "ios_tf in $XDG_CACHE_HOME or ~/.cache",
+        help=f"strategies to measure; default: {','.join(_SLOWEST_FIRST)}",
     )
 
 
@@ -222,35 +181,11 @@ def add_whole(parser: Parser, name: str, default: int, least: int, text: str) ->
     """Adds an option for a whole number that is at least `least`."""
     parser.add_argument(
         f"--{name}",
-        type=functools.partial(_whole, least=least),
+        type=as_argument(lambda value: whole(name, number(value), least)),
         default=default,
         metavar="N",
         help=f"{text}; default: {default}",
     )
-
-
-def _whole(value: str, least: int) -> int:
-    try:
-        # Python does not parse much longer numbers.
-        number = int(value) if value.isdecimal() and len(value) < 1000 else None
-        return whole("it", value if number is None else number, least)
-    except UserError as error:
-        raise argparse.ArgumentTypeError(str(error).removeprefix("it ")) from None
-
-
-def _batch_sizes(value: str) -> list[int]:
-    sizes = [_whole(part, 1) for part in value.split(",")]
-    for size in sizes:
-        if sizes.count(size) > 1:
-            raise argparse.ArgumentTypeError(f"{size} is listed more than once")
-    return sizes
-
-
-def _image_size(value: str) -> tuple[int, int]:
-    sizes = [_whole(part, 1) for part in value.split(",")]
-    if len(sizes) > 2:
-        raise argparse.ArgumentTypeError("must be H,W, or one number for both")
-    return sizes[0], sizes[-1]
 
 
 def _strategies(value: str) -> Sequence[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ios_tf.cli import arguments
 from ios_tf.files import check_writable, write_json
+from ios_tf.options import ConvertOptions
 
 
 def add_commands(commands: Any) -> None:
@@ -21,15 +22,13 @@ def add_commands(commands: Any) -> None:
     )
     arguments.add_model(parser)
     arguments.add_batch_size(parser)
-    arguments.add_device(parser)
-    arguments.add_weights(parser)
+    arguments.add_options(parser, ConvertOptions, "device", "weights", "cache_dir")
     arguments.add_signature(
         parser, "signature to call; default: serving_default or the only one"
     )
     arguments.add_input(parser)
     arguments.add_strategies(parser)
     arguments.add_whole(parser, "rounds", 10, 1, "rounds of measurements")
-    arguments.add_cache_dir(parser)
     parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from ios_tf.cli import arguments
 from ios_tf.errors import UserError
+from ios_tf.options import TuneOptions
 from ios_tf.printable import printable
-from ios_tf.validation import add_engine_device
 
 
 def add_commands(commands: Any) -> None:
@@ -23,11 +23,7 @@ def add_commands(commands: Any) -> None:
         "and writes the schedules to the cache. A process that loads the model later "
         "uses them.",
     )
-    arguments.add_cache_dir(parser)
-    add_engine_device(parser)
-    arguments.add_pruning(parser)
-    arguments.add_measurement(parser)
-    arguments.add_winograd(parser)
+    arguments.add_options(parser, TuneOptions)
 
     parser = commands.add_parser(
         "cache",
@@ -40,7 +36,7 @@ def add_commands(commands: Any) -> None:
         name: str, run: Callable[[argparse.Namespace], None], text: str
     ) -> arguments.Parser:
         parser = arguments.command(actions, name, run, text)
-        arguments.add_cache_dir(parser)
+        arguments.add_options(parser, TuneOptions, "cache_dir")
         return parser
 
     action("list", _list, "print the entries, one per line")
@@ -57,7 +53,7 @@ def add_commands(commands: Any) -> None:
         action="store_true",
         help="also remove the entries of other devices than --device",
     )
-    add_engine_device(parser)
+    arguments.add_options(parser, TuneOptions, "device")
     action("clear", _clear, "remove all entries and latencies")
     parser = action("export", _export, "pack the entries into one file")
     parser.add_argument("file", metavar="FILE", help="file to write")
@@ -77,17 +73,7 @@ def _directory(options: argparse.Namespace) -> str:
 def _tune(options: argparse.Namespace) -> None:
     from ios_tf.tuning.pending import tune
 
-    tuned = tune(
-        options.cache_dir,
-        device=options.device,
-        max_groups=options.max_groups,
-        max_group_size=options.max_group_size,
-        warmup_runs=options.warmup_runs,
-        runs=options.runs,
-        sample_count=options.sample_count,
-        winograd=options.winograd == "on",
-        progress=True,
-    )
+    tuned = tune(**arguments.chosen_options(TuneOptions, options), progress=True)
     print(tuned.table())
     if tuned.kept:
         raise UserError(

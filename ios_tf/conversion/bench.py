@@ -18,7 +18,7 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from ios_tf.conversion.differences import compare_outputs
-from ios_tf.conversion.options import ConvertOptions
+from ios_tf.conversion.measuring import searcher_for
 from ios_tf.conversion.planning import Function, Plan
 from ios_tf.files import utc_now
 from ios_tf.model import frozen_graphs, saved_models
@@ -26,7 +26,7 @@ from ios_tf.model.inputs import Given, accepted_inputs, image_size_of
 from ios_tf.model.loading import saved_model
 from ios_tf.model.weights import Weights
 from ios_tf.native import devices, plugin
-from ios_tf.old_names import rejects_old_names
+from ios_tf.options import ModelOptions
 from ios_tf.tables import table
 from ios_tf.tuning.progress import Progress
 from ios_tf.tuning.searcher import NetworkSearcher
@@ -112,7 +112,6 @@ class Result:
         }
 
 
-@rejects_old_names
 def bench(
     model: Any,
     *,
@@ -145,11 +144,13 @@ def bench(
         hold numbers.
     """
     chosen = devices.choose(device, log)
-    options = ConvertOptions(
+    options = ModelOptions(
         batch_size=batch_size,
         device=device,
         cache_dir=cache_dir,
         keep_slower=True,
+        progress=progress,
+        log=log,
     )
     with saved_model(model, weights, log) as source:
         loaded = saved_models.load(source, tags)
@@ -171,7 +172,7 @@ def bench(
     )
     for strategy in strategies:
         options = dataclasses.replace(options, strategy=strategy)
-        with options.searcher(log, progress) as searcher:
+        with searcher_for(options) as searcher:
             graph_def = _scheduled(function, searcher)
         functions[strategy] = frozen_graphs.rebuild(
             function.frozen, *shared.take(function.frozen, graph_def)

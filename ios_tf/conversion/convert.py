@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -11,7 +11,7 @@ import tensorflow as tf
 from ios_tf import validation
 from ios_tf.conversion import notes
 from ios_tf.conversion.comparison import Comparison, DifferenceError
-from ios_tf.conversion.options import ConvertOptions
+from ios_tf.conversion.measuring import empty_report, keeps_all, searcher_for
 from ios_tf.conversion.planning import (
     Function,
     Plan,
@@ -20,7 +20,7 @@ from ios_tf.conversion.planning import (
     of_signature,
 )
 from ios_tf.conversion.report import Report, step
-from ios_tf.conversion.samples import warmup_samples
+from ios_tf.conversion.samples import Samples, samples_of, warmup_samples
 from ios_tf.cost.samples import RECORDER
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import (
@@ -35,41 +35,14 @@ from ios_tf.model.outputs import copy_directory, written_directory
 from ios_tf.model.temp_dirs import step_directory
 from ios_tf.model.weights import Weights
 from ios_tf.native import malloc
-from ios_tf.native.graph import USUAL_IMAGE_SIZE
-from ios_tf.old_names import rejects_old_names
+from ios_tf.options import ConvertOptions, with_options
 from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import NetworkSearcher
 
 
-@rejects_old_names
+@with_options(ConvertOptions)
 def convert(
-    model: Any,
-    output: str | os.PathLike[str],
-    *,
-    batch_size: int | Sequence[int] = 1,
-    image_size: int | Sequence[int] = USUAL_IMAGE_SIZE,
-    device: str = "auto",
-    strategy: str = "auto",
-    max_groups: int = 8,
-    max_group_size: int = 3,
-    time_limit: float = 300.0,
-    group_patterns: Sequence[str] = (),
-    block_end_patterns: Sequence[str] = (),
-    cache_dir: str | None = None,
-    warmup_runs: int = 2,
-    runs: int = 3,
-    sample_count: int = 3,
-    signatures: Sequence[str] | None = None,
-    tags: Sequence[str] | None = None,
-    weights: str | None = None,
-    keep_slower: bool = False,
-    winograd: bool = True,
-    fresh: bool = False,
-    samples: Any = None,
-    overwrite: bool = False,
-    again: bool = False,
-    progress: bool = False,
-    log: Callable[[str], None] = lambda line: None,
+    model: Any, output: str | os.PathLike[str], options: ConvertOptions
 ) -> Report:
     """Converts a model into an equal SavedModel that runs faster with this package.
 
@@ -82,53 +55,7 @@ def convert(
         for a network of `keras.applications`, `models:NAME` for one of
         `ios_tf.models`, or a `keras.Model`.
       output: directory to write; any TensorFlow filesystem path.
-      batch_size: one or more batch sizes to schedule for, if the model's batch size is
-        dynamic. A batch of another size runs with the schedule for the nearest of these
-        sizes by ratio. If two sizes are equally near, the smaller one is taken.
-      image_size: the height and width to schedule for if the model leaves them open,
-        or one number for both. The result still takes images of any size.
-      device: the device to schedule for: "cpu"; "gpu", TensorFlow's first GPU;
-        "gpu:1", its second GPU, which TensorFlow then uses alone; or "auto", the GPU
-        if there is one and the CUDA libraries can be loaded.
-      strategy: "auto", which may also split batches, "parallel", "merge", "greedy" or
-        "sequential".
-      max_groups: largest number of groups per stage that the search considers (the
-        paper's s); 0 means no limit.
-      max_group_size: largest number of operators per group (the paper's r); 0 means no
-        limit.
-      time_limit: search time limit in seconds; 0 means no limit. At the limit, the
-        searches keep the best schedules so far. Three schedules of each block are
-        compared in any case.
-      group_patterns: regular expressions. Operators whose names match the same
-        expression, with the same text in its capture groups, are scheduled as one
-        operator.
-      block_end_patterns: regular expressions. A block ends with each operator whose
-        name matches.
-      cache_dir: the directory of schedules and latencies; by default $IOS_TF_CACHE, or
-        ios_tf in $XDG_CACHE_HOME or ~/.cache.
-      warmup_runs, runs, sample_count: a latency is the median of `sample_count`
-        measurements of `runs` runs each, after `warmup_runs` runs. Noisy measurements
-        are repeated.
-      signatures: the signatures to convert; by default all. Others are kept as they
-        are.
-      tags: tags of the MetaGraph to convert, if a SavedModel has several.
-      weights: for `keras:NAME`: "imagenet", or None for random weights.
-      keep_slower: for experiments: keep regions, and the model, even if they are not
-        faster than TensorFlow here. The strategies that do not search always do so.
-      winograd: whether 3x3 convolutions may use Winograd's minimal filtering on a CPU
-        where measurements show that it is faster. Its rounding errors differ.
-      fresh: do not use schedules and latencies that are in the cache.
-      samples: real inputs to compare and time the model with: a mapping from
-        names of inputs to arrays whose first dimension counts samples, a list of such
-        mappings, an array, or the path of a .npz file, of a directory of .npz files or
-        images, or of a .tfrecord file. By default the model's own warmup requests
-        (`assets.extra/tf_serving_warmup_requests`), or random inputs.
-      overwrite: replace `output` if it is a SavedModel.
-      again: like `overwrite`, for a model that stayed undecided because the machine was
-        busy. Good measurements are always reused, and disturbed ones are always
-        repeated.
-      progress: show progress on standard error.
-      log: called with lines of information about the model.
+      {options}
 
     The model is written, loaded and compared with the original twice: before the search
     with sequential schedules, and after the search with the schedules found.
@@ -146,22 +73,19 @@ def convert(
       UserError: one line that says what is wrong with the input.
       NativeLibraryError: the native library is missing.
     """
-    options = ConvertOptions.of(locals())
     output = validation.path("output", output)
     if isinstance(model, (str, os.PathLike)) and os.path.exists(model):
         _check_apart(os.fspath(model), output)
-    if signatures is not None:
-        signatures = validation.strings("signatures", signatures)
-    if tags is not None:
-        tags = validation.strings("tags", tags)
+    samples = samples_of(options.samples)
     with (
-        options.searcher(log, progress) as searcher,
-        written_directory(output, overwrite or again) as directory,
-        saved_model(model, weights, log) as source,
+        searcher_for(options) as searcher,
+        written_directory(output, options.overwrite or options.again) as directory,
+        saved_model(model, options.weights, options.log) as source,
     ):
         with RECORDER.watched() as load:
-            conversion = _Conversion(source, tags, signatures, searcher, options)
-            report = conversion.run(directory, options.report(searcher, output))
+            conversion = _Conversion(source, samples, searcher, options)
+            report = empty_report(options, searcher, output)
+            report = conversion.run(directory, report)
         name = model if isinstance(model, (str, os.PathLike)) else "MODEL"
         return notes.load(report, load[0], f"ios_tf convert {name} {output} --again")
 
@@ -184,13 +108,13 @@ class _Conversion:
     def __init__(
         self,
         source: str,
-        tags: Sequence[str] | None,
-        wanted: Sequence[str] | None,
+        samples: Samples | None,
         searcher: NetworkSearcher,
         options: ConvertOptions,
     ) -> None:
-        self._keeps_all = options.keeps_all
-        self._samples = options.samples
+        tags, wanted = options.tags, options.signatures
+        self._keeps_all = keeps_all(options)
+        self._samples = samples
         self._warmup = warmup_samples(source)
         self._batch_sizes = options.batch_sizes
         self._image_size = options.height_and_width

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from ios_tf.errors import first_line
 from ios_tf.model.inputs import LIMITS, open_sizes
-from ios_tf.native.graph import USUAL_IMAGE_SIZE
+from ios_tf.options import USUAL_IMAGE_SIZE
 
 # The size of images: one number for all unknown dimensions but the first, or two
 # numbers (height, width) that alternate.

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from ios_tf.conversion import notes
 from ios_tf.conversion.comparison import Comparison, DifferenceError
-from ios_tf.conversion.options import ConvertOptions
+from ios_tf.conversion.measuring import empty_report, keeps_all, searcher_for
 from ios_tf.conversion.originals import Original
 from ios_tf.conversion.planning import (
     Function,
@@ -19,13 +19,13 @@ from ios_tf.conversion.planning import (
     of_signature,
 )
 from ios_tf.conversion.report import Report
+from ios_tf.conversion.samples import Samples, samples_of
 from ios_tf.cost.samples import RECORDER
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import assigned_variables, frozen_graphs, graph_optimizer
 from ios_tf.model.temp_dirs import remove_abandoned_steps
 from ios_tf.model.weights import Weights
-from ios_tf.native.graph import USUAL_IMAGE_SIZE
-from ios_tf.old_names import rejects_old_names
+from ios_tf.options import OptimizeOptions, with_options
 from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import NetworkSearcher
 
@@ -61,30 +61,8 @@ class OptimizedFunction:
         return f"<{kind} function {signature}>\n{self.report.table()}"
 
 
-@rejects_old_names
-def optimize(
-    model_or_function: Any,
-    batch_size: int | Sequence[int] = 1,
-    *,
-    image_size: int | Sequence[int] = USUAL_IMAGE_SIZE,
-    device: str = "auto",
-    strategy: str = "auto",
-    max_groups: int = 8,
-    max_group_size: int = 3,
-    time_limit: float = 300.0,
-    group_patterns: Sequence[str] = (),
-    block_end_patterns: Sequence[str] = (),
-    cache_dir: str | None = None,
-    warmup_runs: int = 2,
-    runs: int = 3,
-    sample_count: int = 3,
-    keep_slower: bool = False,
-    winograd: bool = True,
-    fresh: bool = False,
-    samples: Any = None,
-    progress: bool = False,
-    log: Callable[[str], None] = lambda line: None,
-) -> OptimizedFunction:
+@with_options(OptimizeOptions)
+def optimize(model_or_function: Any, options: OptimizeOptions) -> OptimizedFunction:
     """Makes an equal function that runs faster in this process.
 
     Variables become constants with their current values. Later changes, such as
@@ -95,14 +73,7 @@ def optimize(
       model_or_function: a `keras.Model`, which is run with `training=False`; a
         `tf.function` with an `input_signature`; a `ConcreteFunction`; or a signature of
         a loaded SavedModel.
-      batch_size: one or more batch sizes to schedule for, if the function's batch size
-        is dynamic. A batch of another size runs with the schedule for the nearest of
-        these sizes by ratio. If two sizes are equally near, the smaller one is taken.
-      image_size: the height and width to schedule for if the function leaves them open,
-        or one number for both.
-      device, strategy, max_groups, max_group_size, time_limit, group_patterns,
-        block_end_patterns, cache_dir, warmup_runs, runs, sample_count, keep_slower,
-        winograd, fresh, samples, progress, log: as for `convert`.
+      {options}
 
     Returns:
       A function with the original's signature: the same arguments, which may be numpy
@@ -114,16 +85,16 @@ def optimize(
       UserError: one line that says what is wrong with the input.
       NativeLibraryError: the native library is missing.
     """
-    options = ConvertOptions.of(locals())
     if isinstance(model_or_function, OptimizedFunction):
         raise UserError("the function is optimized already; pass the original")
+    samples = samples_of(options.samples)
     original = Original.of(model_or_function)
     remove_abandoned_steps()
-    with options.searcher(log, progress) as searcher:
-        report = options.report(searcher, None)
+    with searcher_for(options) as searcher:
+        report = empty_report(options, searcher, None)
         with RECORDER.watched() as load:
             try:
-                compute, report = _faster(original, searcher, report, options)
+                compute, report = _faster(original, samples, searcher, report, options)
             except frozen_graphs.NotConvertedError as reason:
                 compute, report = None, report.with_notes(str(reason))
         report = notes.load(report, load[0], "ios_tf.optimize")
@@ -135,9 +106,10 @@ def optimize(
 
 def _faster(
     original: Original,
+    samples: Samples | None,
     searcher: NetworkSearcher,
     report: Report,
-    options: ConvertOptions,
+    options: OptimizeOptions,
 ) -> tuple[_Compute | None, Report]:
     """A faster equivalent of the original, and the report.
 
@@ -147,7 +119,7 @@ def _faster(
       NotConvertedError: the original cannot be converted.
     """
     device = searcher.cost_model.device.kind
-    equivalents = _Equivalents(original, options, device)
+    equivalents = _Equivalents(original, samples, options, device)
     try:
         return _searched(equivalents, searcher, report, options)
     finally:  # the comparisons called the function, which may assign variables
@@ -158,10 +130,10 @@ def _searched(
     equivalents: _Equivalents,
     searcher: NetworkSearcher,
     report: Report,
-    options: ConvertOptions,
+    options: OptimizeOptions,
 ) -> tuple[_Compute | None, Report]:
     """Does the work of `_faster`."""
-    device, keeps_all = searcher.cost_model.device.kind, options.keeps_all
+    device, keep = searcher.cost_model.device.kind, keeps_all(options)
     function = equivalents.function
     report = notes.unsupported_nodes_note(report, [function])
     if not function.problems:
@@ -174,7 +146,7 @@ def _searched(
     def find(
         schedules: Mapping[str, Schedule],
     ) -> tuple[Plan, _Compute | None, Comparison | None]:
-        plan = Plan.find(function, schedules, searcher, keeps_all)
+        plan = Plan.find(function, schedules, searcher, keep)
         if not plan.gains:
             return plan, None, None
         return plan, *equivalents.compared(plan.rewrite(device), timed=True)
@@ -186,9 +158,9 @@ def _searched(
             raise
         report = notes.rejected_algorithms_note(report, error)
         plan, compute, comparison = find(computed_directly(schedules))
-    if not keeps_all:
+    if not keep:
         report = notes.undecided(report, plan, comparison)
-    if not comparison or not (keeps_all or plan.is_faster(comparison)):
+    if not comparison or not (keep or plan.is_faster(comparison)):
         return None, notes.slower(report, plan, comparison)
     report = notes.plan(report, plan, schedules)
     return compute, notes.comparisons(report, [comparison])
@@ -202,7 +174,11 @@ class _Equivalents:
     """
 
     def __init__(
-        self, original: Original, options: ConvertOptions, device: str
+        self,
+        original: Original,
+        samples: Samples | None,
+        options: OptimizeOptions,
+        device: str,
     ) -> None:
         """Raises NotConvertedError if the original cannot be converted."""
         if not original.function.outputs:
@@ -224,8 +200,8 @@ class _Equivalents:
             device,
             self._weights,
         )
-        if options.samples is not None:
-            found.reference.use_samples(options.samples)
+        if samples is not None:
+            found.reference.use_samples(samples)
         (self.function,) = drop_extra_batch_sizes({0: found}).values()
 
     def compared(self, graph_def: Any, timed: bool) -> tuple[_Compute, Comparison]:

@@ -13,7 +13,7 @@ from ios_tf.cost.samples import RECORDER, Latency, Sample
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Stage, Strategy
 from ios_tf.scheduler.search import CostModel
-from ios_tf.validation import whole
+from ios_tf.validation import measured_runs, warmup_runs
 
 if TYPE_CHECKING:  # imports TensorFlow, which not every search needs
     from ios_tf.native.devices import Device
@@ -31,7 +31,6 @@ __all__ = [
 ]
 
 _Candidate = TypeVar("_Candidate")
-_MOST_RUNS = 1_000_000  # for one latency
 # Measurements of each candidate when whole schedules are compared.
 _ROUNDS = 7
 # If even the fastest candidate takes more than _LONG_MS, each further sample is one
@@ -74,9 +73,12 @@ class Measurement:
     enough_ms: float = 100.0
 
     def __post_init__(self) -> None:
-        for field, least in (("warmup_runs", 0), ("runs", 1), ("sample_count", 1)):
-            number = whole(field, getattr(self, field), least, _MOST_RUNS)
-            object.__setattr__(self, field, number)
+        for field, check in (
+            ("warmup_runs", warmup_runs),
+            ("runs", measured_runs),
+            ("sample_count", measured_runs),
+        ):
+            object.__setattr__(self, field, check(field, getattr(self, field)))
 
     @property
     def budget(self) -> int:

@@ -28,7 +28,8 @@ from ios_tf.model.captured_variables import (
     variables_of,
 )
 from ios_tf.native import grappler
-from ios_tf.native.graph import USUAL_IMAGE_SIZE, Graph
+from ios_tf.native.graph import Graph
+from ios_tf.options import USUAL_IMAGE_SIZE
 
 _LARGE_BYTES = 1 << 12
 

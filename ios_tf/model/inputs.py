@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ios_tf.errors import UserError, plain
-from ios_tf.native.graph import USUAL_IMAGE_SIZE
+from ios_tf.options import USUAL_IMAGE_SIZE
 
 # An array, or the shape of a random one.
 Given = np.ndarray | tuple[int, ...]

@@ -47,7 +47,7 @@ def choose(name: str, log: Callable[[str], None] = lambda line: None) -> Device:
     Raises:
       UserError: the device does not exist, or cannot be used; one line says why.
     """
-    if device_name(name) == "cpu":
+    if device_name("device", name) == "cpu":
         return CPU
     found = tf.config.get_visible_devices("GPU")
     number = int(name.partition(":")[2] or 0)

@@ -13,9 +13,7 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.python.framework import errors_impl
 
 from ios_tf.native import grappler, plugin
-
-# The image size that most networks for images take.
-USUAL_IMAGE_SIZE = (224, 224)
+from ios_tf.options import USUAL_IMAGE_SIZE
 
 
 class Graph:

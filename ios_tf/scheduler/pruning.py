@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ios_tf.validation import whole
+from ios_tf.validation import search_limit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Pruning:
         for field in ("max_group_size", "max_groups"):
             value = getattr(self, field)
             if value is not None:
-                object.__setattr__(self, field, whole(field, value, 0))
+                object.__setattr__(self, field, search_limit(field, value))
 
     def group_size_limit(self, largest: int) -> int:
         """r, but at most the size of the largest possible group."""

@@ -22,13 +22,10 @@ from tensorflow.core.protobuf import config_pb2
 from ios_tf.errors import NativeLibraryError, UserError, first_line
 from ios_tf.native import plugin
 from ios_tf.native.names import OPTIMIZER, PASSES
-from ios_tf.old_names import check_value
+from ios_tf.options import EnableOptions, with_options
 from ios_tf.scheduler import Pruning
 from ios_tf.tuning.cache import directory_of
 from ios_tf.tuning.pending import BlockTuner, pending_files, problem_of
-from ios_tf.validation import whole
-
-ON_MISS = ("skip", "greedy", "search")
 
 _logger = logging.getLogger("ios_tf")
 _lock = threading.Lock()
@@ -115,15 +112,8 @@ class Status:
         return "\n".join(lines)
 
 
-def enable(
-    *,
-    cache_dir: str | os.PathLike[str] | None = None,
-    on_miss: str = "skip",
-    batch_size: int = 1,
-    max_groups: int = 8,
-    max_group_size: int = 3,
-    progress: bool = True,
-) -> Status:
+@with_options(EnableOptions)
+def enable(options: EnableOptions) -> Status:
     """Gives schedules to the frozen graphs that TensorFlow optimises from now on.
 
     Converted models run on the engine as soon as ios_tf is imported. After this call,
@@ -137,36 +127,26 @@ def enable(
     changes.
 
     Args:
-      cache_dir: the schedule cache, on any filesystem that TensorFlow knows; by default
-        $IOS_TF_CACHE, or ios_tf in $XDG_CACHE_HOME or ~/.cache.
-      on_miss: what happens to a block that is not in the cache. "skip": TensorFlow runs
-        the block's region, and the block is written to `cache_dir`/pending for `ios_tf
-        tune`; a chain, which has only one schedule, runs by that schedule. "greedy":
-        the block runs by the greedy schedule, and is written to pending, too. "search":
-        the dynamic program (paper, section 4) searches the block at once, on this
-        machine.
-      batch_size: the value of unknown leading dimensions.
-      max_groups, max_group_size: limits of a search, see `convert`.
-      progress: show the progress of searches on standard error.
+      {options}
 
     Raises:
       UserError: an argument is out of range.
     """
-    directory = directory_of(cache_dir)
-    batch_size = _check(on_miss, batch_size)
-    pruning = Pruning(max_group_size, max_groups)
+    directory = directory_of(options.cache_dir)
     try:
         library = plugin.runtime()
     except NativeLibraryError as error:
         _logger.warning("ios_tf.enable has no effect: %s", error)
         return status()
     problem = _take_string(
-        library.ios_tf_enable(directory.encode(), on_miss.encode(), batch_size)
+        library.ios_tf_enable(
+            directory.encode(), options.on_miss.encode(), options.batch_size
+        )
     )
     if problem:
         raise UserError(problem)
-    if on_miss == "search":
-        _start_search(pruning, progress)
+    if options.on_miss == "search":
+        _start_search(options)
     tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": True})
     return status()
 
@@ -214,15 +194,8 @@ def status() -> Status:
     )
 
 
-def session_config(
-    *,
-    cache_dir: str | os.PathLike[str] | None = None,
-    on_miss: str = "skip",
-    batch_size: int = 1,
-    max_groups: int = 8,
-    max_group_size: int = 3,
-    progress: bool = True,
-) -> config_pb2.ConfigProto:
+@with_options(EnableOptions)
+def session_config(options: EnableOptions) -> config_pb2.ConfigProto:
     """A configuration that applies `enable` to a tf.compat.v1 session or to a server.
 
     The configuration names the optimizer and its parameters. You can write it as text
@@ -230,36 +203,31 @@ def session_config(
     server. "search" works in Python processes that called this function or `enable`;
     elsewhere it works like "skip".
 
-    Args, Raises: see `enable`.
+    Args:
+      {options}
+
+    Raises:
+      UserError: an argument is out of range.
     """
-    directory = directory_of(cache_dir)
-    batch_size = _check(on_miss, batch_size)
-    pruning = Pruning(max_group_size, max_groups)
+    directory = directory_of(options.cache_dir)
     config = config_pb2.ConfigProto()
     custom = config.graph_options.rewrite_options.custom_optimizers.add()
     custom.name = OPTIMIZER
     for key, value in (
         ("mode", "optimize"),
         ("cache_dir", directory),
-        ("on_miss", on_miss),
+        ("on_miss", options.on_miss),
     ):
         custom.parameter_map[key].s = value.encode()
-    custom.parameter_map["batch_size"].i = batch_size
+    custom.parameter_map["batch_size"].i = options.batch_size
     try:
         plugin.runtime()  # registers the optimizer
-        if on_miss == "search":
-            _start_search(pruning, progress)
+        if options.on_miss == "search":
+            _start_search(options)
     except NativeLibraryError as error:
         # TensorFlow ignores the name of an optimizer that it does not know.
         _logger.warning("the configuration has no effect in this process: %s", error)
     return config
-
-
-def _check(on_miss: str, batch_size: int) -> int:
-    check_value("on_miss", on_miss)
-    if on_miss not in ON_MISS:
-        raise UserError(f"on_miss must be one of {', '.join(ON_MISS)}, not {on_miss!r}")
-    return whole("batch_size", batch_size)
 
 
 class _SearchThread(threading.Thread):
@@ -269,10 +237,9 @@ class _SearchThread(threading.Thread):
     lock while they hold locks of TensorFlow. So only this thread runs Python.
     """
 
-    def __init__(self, library: ctypes.CDLL, pruning: Pruning, progress: bool) -> None:
+    def __init__(self, library: ctypes.CDLL, options: EnableOptions) -> None:
         super().__init__(name="ios_tf_search", daemon=True)
-        self.pruning = pruning
-        self.progress = progress
+        self.options = options
         self._library = library
         self._tuners: dict[tuple[str, str], BlockTuner] = {}
 
@@ -295,18 +262,21 @@ class _SearchThread(threading.Thread):
         problem = problem_of(data)
         key = (data["cache_dir"], data["device"])
         if key not in self._tuners:
+            options = self.options
             self._tuners[key] = BlockTuner(
-                *key, pruning=self.pruning, progress=self.progress
+                *key,
+                pruning=Pruning(options.max_group_size, options.max_groups),
+                progress=options.progress,
             )
         return self._tuners[key].tune(problem).to_json()
 
 
-def _start_search(pruning: Pruning, progress: bool) -> None:
+def _start_search(options: EnableOptions) -> None:
     global _search
     library = plugin.runtime()
     with _lock:
         if _search is not None and _search.is_alive():
-            _search.pruning, _search.progress = pruning, progress
+            _search.options = options
             return
         functions = ("PyGILState_Check", "PyEval_SaveThread", "PyEval_RestoreThread")
         library.ios_tf_open_search(
@@ -316,7 +286,7 @@ def _start_search(pruning: Pruning, progress: bool) -> None:
             ),
             _PATIENCE_MS,
         )
-        _search = _SearchThread(library, pruning, progress)
+        _search = _SearchThread(library, options)
         _search.start()
 
 
@@ -334,7 +304,7 @@ def _restart_search() -> None:
     _lock = threading.Lock()
     parent, _search = _search, None
     if parent is not None:
-        _start_search(parent.pruning, parent.progress)
+        _start_search(parent.options)
 
 
 os.register_at_fork(after_in_child=_restart_search)

@@ -18,7 +18,7 @@ from ios_tf.cost.database import open_database
 from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.errors import UserError, first_line
 from ios_tf.native import engine, plugin
-from ios_tf.old_names import rejects_old_names
+from ios_tf.options import TuneOptions, with_options
 from ios_tf.scheduler import PAPER_PRUNING, Problem, Pruning, Schedule, document
 from ios_tf.tables import table
 from ios_tf.tuning import cache_files
@@ -113,19 +113,8 @@ class Tuned:
         return table([*names, "sequential ms", "scheduled ms"], rows)
 
 
-@rejects_old_names
-def tune(
-    cache_dir: str | None = None,
-    *,
-    device: str = "cpu",
-    max_groups: int = 8,
-    max_group_size: int = 3,
-    warmup_runs: int = 2,
-    runs: int = 3,
-    sample_count: int = 3,
-    winograd: bool = True,
-    progress: bool = False,
-) -> Tuned:
+@with_options(TuneOptions)
+def tune(options: TuneOptions) -> Tuned:
     """Searches the pending blocks, for which processes have not found a schedule.
 
     Each block has the batch size, precision and device that it was met with. Blocks of
@@ -133,28 +122,28 @@ def tune(
     may call this function at the same time.
 
     Args:
-      cache_dir: the schedule cache; by default $IOS_TF_CACHE, or ios_tf in
-        $XDG_CACHE_HOME or ~/.cache.
-      device: "cpu" or "gpu".
-      max_groups, max_group_size, warmup_runs, runs, sample_count, winograd: see
-        `convert`.
-      progress: show progress on standard error.
+      {options}
 
     Raises:
       UserError: the device or a named directory does not exist, or an argument is out
         of range.
       NativeLibraryError: the native library is missing.
     """
-    directory = directory_of(cache_dir)
-    if cache_dir and not tf.io.gfile.isdir(directory):
+    directory = directory_of(options.cache_dir)
+    if options.cache_dir and not tf.io.gfile.isdir(directory):
         raise UserError(f"{directory}: no such directory")
-    fingerprint = plugin.device_fingerprint(device)
-    pruning = Pruning(max_group_size, max_groups)
-    measurement = Measurement(warmup_runs, runs, sample_count)
+    fingerprint = plugin.device_fingerprint(options.device)
     paths = list(pending_files(directory, fingerprint))
     if not paths:  # the directory need not exist
         return Tuned(fingerprint, (), (), 0)
-    tuner = BlockTuner(directory, device, pruning, measurement, progress, winograd)
+    tuner = BlockTuner(
+        directory,
+        options.device,
+        Pruning(options.max_group_size, options.max_groups),
+        Measurement(options.warmup_runs, options.runs, options.sample_count),
+        options.progress,
+        options.winograd,
+    )
     found, ignored, kept = [], [], 0
     for path in paths:
         try:

@@ -67,7 +67,10 @@ def assert_fails(
         ("--batch_size=one", "--batch_size"),
         ("--batch_size=1,0", "--batch_size"),
         ("--batch_size=1,,8", "--batch_size"),
-        ("--batch_size=8,1,8", "--batch_size: 8 is listed more than once"),
+        (
+            "--batch_size=8,1,8",
+            "--batch_size: batch_size lists 8 more than once",
+        ),
         (f"--batch_size={10**23}", "whole number <= 2147483647"),
         (f"--warmup_runs={'9' * 5000}", "must be a whole number"),
         ("--runs=0", "--runs"),

@@ -1,8 +1,6 @@
 """Converted models equal the originals, with and without the plugin."""
 
 import concurrent.futures
-import dataclasses
-import inspect
 import os
 
 import graph_helpers as gh
@@ -17,7 +15,6 @@ from keras import layers
 from shared import FAST
 
 import ios_tf
-from ios_tf.conversion.options import ConvertOptions
 from ios_tf.scheduler import STRATEGIES
 
 
@@ -288,10 +285,3 @@ def test_bad_arguments_are_user_errors(classifier, tmp_path):
             ios_tf.convert(classifier, tmp_path / "out", **bad)
         assert "\n" not in str(error.value)
     assert not os.path.exists(tmp_path / "out")
-
-
-@pytest.mark.parametrize("function", [ios_tf.convert, ios_tf.optimize])
-def test_options_are_arguments_with_the_same_defaults(function):
-    parameters = inspect.signature(function).parameters
-    for option in dataclasses.fields(ConvertOptions):
-        assert parameters[option.name].default == option.default

@@ -67,7 +67,7 @@ def test_strings():
     "text", ["cpu", "gpu", "gpu:0", "gpu:12", "gpu,tf32=off", "gpu:1,tf32=off"]
 )
 def test_devices_of_the_engine(text):
-    assert validation.engine_device(text) == text
+    assert validation.engine_device("device", text) == text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,99 @@
+"""What the options of `convert` and `optimize` mean for a search on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from ios_tf.conversion.report import Report, SizeReport
+from ios_tf.cost import Measurement, open_database
+from ios_tf.cost.measured import MeasuredCostModel
+from ios_tf.errors import UserError
+from ios_tf.native import devices, plugin
+from ios_tf.options import ModelOptions
+from ios_tf.scheduler import Pruning
+from ios_tf.tuning.algorithms import allowed
+from ios_tf.tuning.cache import ScheduleCache, directory_of, latency_database
+from ios_tf.tuning.parts import Patterns
+from ios_tf.tuning.searcher import NetworkSearcher, Searcher
+from ios_tf.tuning.settings import BASELINES, SearchSettings
+
+_one_at_a_time = threading.RLock()
+
+
+def _reset_after_fork() -> None:
+    """Makes a new lock in a forked child, where no thread would release the old one."""
+    global _one_at_a_time
+    _one_at_a_time = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_reset_after_fork)
+
+
+@contextlib.contextmanager
+def searcher_for(options: ModelOptions) -> Iterator[NetworkSearcher]:
+    """A searcher that measures on this machine and caches the schedules it finds.
+
+    Only one searcher exists at a time. Another one would disturb the measurements, and
+    comparisons switch the plugin on and off for all threads.
+
+    Raises:
+      UserError: the device does not exist, or a distribution strategy is active.
+    """
+    cache_dir = directory_of(options.cache_dir)
+    _check_distribution()
+    with _one_at_a_time:
+        device = devices.choose(options.device, options.log)
+        name = plugin.device_fingerprint(device.engine)
+        database = open_database(latency_database(cache_dir), name, options.fresh)
+        with contextlib.closing(database):
+            yield Searcher(
+                MeasuredCostModel(
+                    device,
+                    Measurement(
+                        options.warmup_runs, options.runs, options.sample_count
+                    ),
+                ),
+                SearchSettings(
+                    options.strategy,
+                    Pruning(options.max_group_size, options.max_groups),
+                    Patterns(
+                        tuple(options.group_patterns), tuple(options.block_end_patterns)
+                    ),
+                    allowed(device.kind, options.winograd),
+                ),
+                ScheduleCache(cache_dir, name, options.fresh),
+                database,
+                options.time_limit,
+                options.progress,
+            )
+
+
+def keeps_all(options: ModelOptions) -> bool:
+    """Whether to keep slower regions: on request, or for a baseline strategy."""
+    return options.keep_slower or options.strategy in BASELINES
+
+
+def empty_report(
+    options: ModelOptions, searcher: NetworkSearcher, output: str | None
+) -> Report:
+    """The report of a conversion that begins, with `searcher`."""
+    device = plugin.device_fingerprint(searcher.cost_model.device.engine)
+    sizes = {size: SizeReport() for size in options.batch_sizes}
+    return Report(output, device, sizes)
+
+
+def _check_distribution() -> None:
+    """Raises UserError in a scope that makes variables for several devices."""
+    strategy = tf.distribute.get_strategy()
+    if tf.distribute.has_strategy() and not isinstance(
+        strategy, tf.distribute.OneDeviceStrategy
+    ):
+        raise UserError(
+            "a model cannot be converted inside the scope of a "
+            f"{type(strategy).__name__}; convert it outside of the scope"
+        )

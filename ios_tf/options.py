@@ -1,0 +1,530 @@
+"""The options of the public functions and of the command line.
+
+Each option is a field of one of the dataclasses below. The keyword arguments of the
+functions (`with_options`), the flags of the commands (ios_tf/cli/arguments.py) and
+docs/options.md are derived from these fields. This module imports neither TensorFlow
+nor numpy, because `ios_tf --help` must be quick.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import os
+import textwrap
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+
+from ios_tf import validation
+from ios_tf.old_names import check_argument_names
+from ios_tf.strategies import ON_MISS, STRATEGIES
+
+# The image size that most networks for images take.
+USUAL_IMAGE_SIZE = (224, 224)
+
+_KEY = "option"
+# The groups of options, in the order of the help and of the documents.
+GROUPS = (
+    "Model",
+    "Sizes and device",
+    "Search",
+    "Measurements",
+    "Schedule cache",
+    "Result",
+    "Messages",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Option:
+    """The description of an option besides its name, type and default value.
+
+    Attributes:
+      help: a noun phrase or a verb phrase without a final period. More sentences may
+        follow.
+      group: one of `GROUPS`.
+      check: called with the option's name and value; returns the value in the form
+        that the package uses. Raises UserError.
+      flag: the name on the command line, if it is not the option's name; None if the
+        command line does not have the option.
+      parse: turns the text of a flag into a value for `check`.
+      metavar: the placeholder for the flag's value in the help.
+      choices: the values that the flag may have, if its help lists them.
+      repeated: whether each use of the flag gives one element of a list.
+      default_text: describes a default value of None.
+    """
+
+    help: str
+    group: str
+    check: Callable[[str, Any], Any] = lambda name, value: value
+    flag: str | None = ""
+    parse: Callable[[str], Any] = str
+    metavar: str | None = None
+    choices: Sequence[str] | None = None
+    repeated: bool = False
+    default_text: str | None = None
+
+
+def _option(default: Any, help: str, group: str, **details: Any) -> Any:
+    option = Option(help=help, group=group, **details)
+    return field(default=default, metadata={_KEY: option})
+
+
+def _same(options: Any, name: str) -> dict[str, Any]:
+    """The metadata of another class's field, for a field with the same meaning."""
+    (found,) = (f for f in dataclasses.fields(options) if f.name == name)
+    return dict(found.metadata)
+
+
+def number(text: str) -> Any:
+    """The whole number that a text stands for; any other text is returned."""
+    # Python does not parse much longer numbers.
+    return int(text) if text.isdecimal() and len(text) < 1000 else text
+
+
+def _numbers(text: str) -> Any:
+    parts = [number(part) for part in text.split(",")]
+    return parts if len(parts) > 1 else parts[0]
+
+
+def _seconds(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _ignore(line: str) -> None:
+    """The default of `log`."""
+
+
+def _strategy(name: str, value: Any) -> str:
+    return validation.one_of(name, value, STRATEGIES)
+
+
+def _on_miss(name: str, value: Any) -> str:
+    return validation.one_of(name, value, ON_MISS)
+
+
+def _optional_strings(name: str, value: Any) -> list[str] | None:
+    return None if value is None else validation.strings(name, value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """The options of every function that may search schedules.
+
+    Raises:
+      UserError: a value is not valid.
+    """
+
+    max_groups: int = _option(
+        8,
+        "largest number of groups per stage that the search considers (the paper's s); "
+        "0 means no limit",
+        "Search",
+        check=validation.search_limit,
+        parse=number,
+        metavar="N",
+    )
+    max_group_size: int = _option(
+        3,
+        "largest number of operators per group (the paper's r); 0 means no limit",
+        "Search",
+        check=validation.search_limit,
+        parse=number,
+        metavar="N",
+    )
+    cache_dir: str | os.PathLike[str] | None = _option(
+        None,
+        "directory of schedules and latencies, on any filesystem that TensorFlow knows",
+        "Schedule cache",
+        metavar="DIR",
+        default_text="$IOS_TF_CACHE, or ios_tf in $XDG_CACHE_HOME or ~/.cache",
+    )
+    progress: bool = _option(
+        False, "show progress on standard error", "Messages", flag=None
+    )
+
+    def __post_init__(self) -> None:
+        for name, found in options_of(type(self)).items():
+            value = found.check(name, getattr(self, name))
+            object.__setattr__(self, name, value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EnableOptions(SearchOptions):
+    """The options of `enable` and `session_config`."""
+
+    on_miss: str = _option(
+        "skip",
+        'what happens to a block that is not in the cache. "skip": TensorFlow runs the '
+        "block's region, and the block is written to `cache_dir`/pending for `ios_tf "
+        'tune`; a chain, which has only one schedule, runs by that schedule. "greedy": '
+        "the block runs by the greedy schedule, and is written to pending, too. "
+        '"search": the dynamic program (paper, section 4) searches the block at once, '
+        "on this machine",
+        "Search",
+        check=_on_miss,
+    )
+    batch_size: int = _option(
+        1,
+        "the value of unknown leading dimensions",
+        "Sizes and device",
+        check=validation.whole,
+    )
+    progress: bool = field(default=True, metadata=_same(SearchOptions, "progress"))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MeasuringOptions(SearchOptions):
+    """The options of functions that always measure."""
+
+    warmup_runs: int = _option(
+        2,
+        "unmeasured runs before the measurements of a latency",
+        "Measurements",
+        check=validation.warmup_runs,
+        parse=number,
+        metavar="N",
+    )
+    runs: int = _option(
+        3,
+        "runs per measurement",
+        "Measurements",
+        check=validation.measured_runs,
+        parse=number,
+        metavar="N",
+    )
+    sample_count: int = _option(
+        3,
+        "measurements per latency, which is their median. Noisy measurements are "
+        "repeated",
+        "Measurements",
+        check=validation.measured_runs,
+        parse=number,
+        metavar="N",
+    )
+    winograd: bool = _option(
+        True,
+        "whether 3x3 convolutions may use Winograd's minimal filtering on a CPU where "
+        "measurements show that it is faster. Its rounding errors differ",
+        "Search",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TuneOptions(MeasuringOptions):
+    """The options of `tune`."""
+
+    cache_dir: str | os.PathLike[str] | None = field(
+        default=SearchOptions.cache_dir,
+        kw_only=False,
+        metadata=_same(SearchOptions, "cache_dir"),
+    )
+    device: str = _option(
+        "cpu",
+        "device of the engine: cpu, gpu, gpu:1 … or gpu:1,tf32=off …, with CUDA's "
+        "GPU numbers",
+        "Sizes and device",
+        check=validation.engine_device,
+        metavar="DEVICE",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelOptions(MeasuringOptions):
+    """The options of `convert` and `optimize`."""
+
+    batch_size: int | Sequence[int] = _option(
+        1,
+        "one or more batch sizes to schedule for, such as 1,8,32, if the model's batch "
+        "size is dynamic. A batch of another size runs with the schedule for the "
+        "nearest of these sizes by ratio. If two sizes are equally near, the smaller "
+        "one is taken",
+        "Sizes and device",
+        check=validation.batch_sizes,
+        parse=_numbers,
+        metavar="N,M",
+    )
+    image_size: int | Sequence[int] = _option(
+        USUAL_IMAGE_SIZE,
+        "the height and width to schedule for, or one number for both, if the model "
+        "leaves them open. The result still takes images of any size",
+        "Sizes and device",
+        check=validation.image_size,
+        parse=_numbers,
+        metavar="H,W",
+    )
+    device: str = _option(
+        "auto",
+        "the device to schedule for: cpu; gpu, TensorFlow's first GPU; gpu:1, its "
+        "second GPU, which TensorFlow then uses alone; or auto, the GPU if there is "
+        "one and the CUDA libraries can be loaded",
+        "Sizes and device",
+        check=validation.device_name,
+        metavar="DEVICE",
+    )
+    strategy: str = _option(
+        "auto",
+        "search strategy: auto, which may also split batches, parallel, merge, greedy "
+        "or sequential. The last two do not search",
+        "Search",
+        check=_strategy,
+        choices=STRATEGIES,
+    )
+    time_limit: float = _option(
+        300.0,
+        "search time limit in seconds; 0 means no limit. At the limit, the searches "
+        "keep the best schedules so far. Three schedules of each block are compared in "
+        "any case",
+        "Search",
+        check=validation.seconds,
+        parse=_seconds,
+        metavar="SECONDS",
+    )
+    group_patterns: Sequence[str] = _option(
+        (),
+        "regular expressions. Operators whose names match the same expression, with "
+        "the same text in its capture groups, are scheduled as one operator",
+        "Search",
+        check=validation.patterns,
+        flag="group",
+        metavar="REGEX",
+        repeated=True,
+    )
+    block_end_patterns: Sequence[str] = _option(
+        (),
+        "regular expressions. A block ends with each operator whose name matches",
+        "Search",
+        check=validation.patterns,
+        flag="block_end",
+        metavar="REGEX",
+        repeated=True,
+    )
+    samples: Any = _option(
+        None,
+        "real inputs to compare and time the model with: the path of a .npz file with "
+        "an array for each input, of a directory of such files or of images, or of a "
+        ".tfrecord file of tf.Examples or PredictionLogs; in Python also a mapping "
+        "from names of inputs to arrays whose first dimension counts samples, a list "
+        "of such mappings, or an array",
+        "Measurements",
+        metavar="PATH",
+        default_text="the model's own warmup requests "
+        "(assets.extra/tf_serving_warmup_requests), or random inputs",
+    )
+    fresh: bool = _option(
+        False,
+        "do not use the schedules and latencies that are in the cache",
+        "Schedule cache",
+    )
+    keep_slower: bool = _option(
+        False,
+        "keep regions, and the model, even if they are not faster than TensorFlow "
+        "here; for experiments. The strategies that do not search always do so",
+        "Result",
+    )
+    log: Callable[[str], None] = _option(
+        _ignore,
+        "called with lines of information about the model",
+        "Messages",
+        flag=None,
+    )
+
+    @property
+    def batch_sizes(self) -> list[int]:
+        """The batch sizes to schedule for, in ascending order."""
+        return cast("list[int]", self.batch_size)
+
+    @property
+    def height_and_width(self) -> tuple[int, int]:
+        """The height and width of images whose size a signature leaves open."""
+        return cast("tuple[int, int]", self.image_size)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptimizeOptions(ModelOptions):
+    """The options of `optimize`."""
+
+    batch_size: int | Sequence[int] = field(
+        default=ModelOptions.batch_size,
+        kw_only=False,
+        metadata=_same(ModelOptions, "batch_size"),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConvertOptions(ModelOptions):
+    """The options of `convert`."""
+
+    tags: Sequence[str] | None = _option(
+        None,
+        "tags of the MetaGraph, such as serve,gpu, if a SavedModel has several",
+        "Model",
+        check=_optional_strings,
+        parse=functools.partial(validation.listed, "tags"),
+        metavar="A,B",
+    )
+    signatures: Sequence[str] | None = _option(
+        None,
+        "the signatures to convert. Others are kept as they are",
+        "Model",
+        check=_optional_strings,
+        flag="signature",
+        metavar="NAME",
+        repeated=True,
+        default_text="all signatures",
+    )
+    weights: str | None = _option(
+        None,
+        "weights of a model keras:NAME: imagenet, which Keras downloads",
+        "Model",
+        choices=("imagenet",),
+        default_text="random weights",
+    )
+    overwrite: bool = _option(
+        False, "replace the output if it is a SavedModel", "Result"
+    )
+    again: bool = _option(
+        False,
+        "convert a model again that stayed undecided because the machine was busy: "
+        "replaces the output, reuses good measurements and repeats disturbed ones",
+        "Result",
+    )
+
+
+def options_of(options: Any) -> dict[str, Option]:
+    """The options of a class by name, in the order of their groups.
+
+    Within a group, the options that the class adds to its base class come first.
+    """
+    found = {f.name: f.metadata[_KEY] for f in dataclasses.fields(options)}
+    names = [name for base in options.__mro__ for name in inspect.get_annotations(base)]
+    return {
+        name: found[name]
+        for group in GROUPS
+        for name in dict.fromkeys(names)
+        if name in found and found[name].group == group
+    }
+
+
+def default_text(options: Any, name: str, default: Any = None) -> str | None:
+    """Describes an option's default value; None if the option is off by default.
+
+    `default` replaces the default value of the class.
+    """
+    option = options_of(options)[name]
+    default = getattr(options, name) if default is None else default
+    if default is None or default == () or callable(default):
+        return option.default_text
+    if isinstance(default, bool):
+        return "on" if default else None
+    if isinstance(default, tuple):
+        return ",".join(map(str, default if len({*default}) > 1 else default[:1]))
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+# A function with options as users call it, by the arguments before its options.
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_R_co = TypeVar("_R_co", covariant=True)
+_Options = TypeVar("_Options")
+_Options_co = TypeVar("_Options_co", covariant=True)
+
+
+class _OfModel(Protocol[_P, _R_co]):
+    def __call__(
+        self, model_or_function: Any, *args: _P.args, **kwargs: _P.kwargs
+    ) -> _R_co: ...
+
+
+class _ToOutput(Protocol[_P, _R_co]):
+    def __call__(
+        self,
+        model: Any,
+        output: str | os.PathLike[str],
+        *args: _P.args,
+        **kwargs: _P.kwargs,
+    ) -> _R_co: ...
+
+
+class _Decorator(Protocol[_P, _Options_co]):
+    @overload
+    def __call__(
+        self, function: Callable[[_Options_co], _R], /
+    ) -> Callable[_P, _R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[Any, _Options_co], _R], /
+    ) -> _OfModel[_P, _R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[Any, str | os.PathLike[str], _Options_co], _R], /
+    ) -> _ToOutput[_P, _R]: ...
+
+
+def with_options(options: Callable[_P, _Options]) -> _Decorator[_P, _Options]:
+    """Replaces a function's last parameter, `options`, by the fields of a class.
+
+    The result has a signature with all options, for type checkers and for `help`. The
+    line "{options}" of its docstring becomes the descriptions of the options. It raises
+    UserError for an argument with an old name.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        name, signature = function.__name__, _signature(function, options)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            check_argument_names(kwargs)
+            try:
+                given = dict(signature.bind(*args, **kwargs).arguments)
+            except TypeError as error:
+                raise TypeError(f"{name}() {error}") from None
+            names = options_of(options)
+            chosen = {key: given.pop(key) for key in names if key in given}
+            return function(**given, options=cast(Any, options)(**chosen))
+
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__annotations__ = {
+            parameter.name: parameter.annotation
+            for parameter in signature.parameters.values()
+        } | {"return": signature.return_annotation}
+        if function.__doc__:
+            call.__doc__ = function.__doc__.replace(
+                "      {options}\n", argument_descriptions(options)
+            )
+        return call
+
+    return cast("_Decorator[_P, _Options]", decorate)
+
+
+def _signature(function: Callable[..., Any], options: Any) -> inspect.Signature:
+    """The signature of `function` with the options in place of its last parameter."""
+    signature = inspect.signature(function)
+    before = list(signature.parameters.values())[:-1]
+    types = typing.get_type_hints(options)
+    constructor = inspect.signature(options).parameters
+    parameters = [
+        constructor[name].replace(annotation=types[name])
+        for name in options_of(options)
+    ]
+    parameters.sort(key=lambda parameter: parameter.kind)
+    return signature.replace(parameters=[*before, *parameters])
+
+
+def argument_descriptions(options: Any) -> str:
+    """Describes the options as in the "Args" of a docstring."""
+    lines = []
+    for name, option in options_of(options).items():
+        text = f"{name}: {option.help}."
+        if option.default_text:
+            text += f" By default {option.default_text}."
+        lines += textwrap.wrap(
+            text, 88, initial_indent=" " * 6, subsequent_indent=" " * 8
+        )
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,67 @@
+"""Writes docs/options.md from ios_tf/options.py: python -m tests.options_page"""
+
+from pathlib import Path
+
+from ios_tf import options
+
+PAGE = Path(__file__).resolve().parents[1] / "docs/options.md"
+
+# The functions with options, and the commands that call them.
+_FUNCTIONS = {
+    "convert": options.ConvertOptions,
+    "optimize": options.OptimizeOptions,
+    "tune": options.TuneOptions,
+    "enable": options.EnableOptions,
+}
+_COMMANDS = ("convert", "tune")
+
+_INTRODUCTION = """\
+# Options
+
+This page lists the options of `ios_tf.convert`, `ios_tf.optimize`, `ios_tf.tune` and
+`ios_tf.enable`. You give them as keyword arguments. The commands `ios_tf convert` and
+`ios_tf tune` take the same options as flags. `ios_tf.session_config` has the options of
+`enable`.
+
+`python -m tests.options_page` generates this page from `ios_tf/options.py`.
+"""
+
+
+def page() -> str:
+    """The text of the page."""
+    lines = [_INTRODUCTION]
+    for group in options.GROUPS:
+        lines += [
+            f"## {group}\n",
+            "| in Python | command line | functions | default | meaning |",
+            "|---|---|---|---|---|",
+            *_rows(group),
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _rows(group: str) -> list[str]:
+    # An option with the same meaning in several functions is one row.
+    functions: dict[tuple[str, str, str], list[str]] = {}
+    flags: dict[tuple[str, str, str], str] = {}
+    for function, cls in _FUNCTIONS.items():
+        for name, option in options.options_of(cls).items():
+            if option.group != group:
+                continue
+            default = options.default_text(cls, name) or (
+                "off" if isinstance(getattr(cls, name), bool) else ""
+            )
+            row = name, default, option.help
+            functions.setdefault(row, []).append(function)
+            if function in _COMMANDS and option.flag is not None:
+                flags[row] = f"`--{option.flag or name}`"
+    return [
+        f"| `{row[0]}` | {flags.get(row, '')} | {', '.join(names)} | {row[1]} "
+        f"| {row[2][0].upper()}{row[2][1:]}. |"
+        for row, names in functions.items()
+    ]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
