@@ -43,6 +43,15 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         [_POINTER, ctypes.c_int64, _TEXT, _SIZE, _STRING],
     ),
     "ios_tf_release_profilers": (None, []),
+    "ios_tf_read_cache_file": (
+        ctypes.c_int,
+        [_TEXT, _TEXT, ctypes.c_int64, _STRING, _SIZE],
+    ),
+    "ios_tf_write_cache_file": (
+        ctypes.c_int,
+        [_TEXT, _TEXT, _TEXT, ctypes.c_int64, _STRING],
+    ),
+    "ios_tf_check_inside_cache": (ctypes.c_int, [_TEXT, _TEXT, _STRING]),
 }
 _logger = logging.getLogger("ios_tf")
 _lock = threading.Lock()

@@ -1,19 +1,18 @@
 """Reads and writes the files of a schedule cache safely.
 
 A user who may write into the directory must not be able to lead a process out of it, or
-to make the process wait.
+to make the process wait. cc/tensorflow/on_the_fly/cache_file.cc ensures this, also for
+servers without Python. These functions call it.
 """
 
 from __future__ import annotations
 
-import contextlib
+import ctypes
 import os
-import stat
-import uuid
-from collections.abc import Iterator
 
 import tensorflow as tf
 
+from ios_tf.native import plugin
 from ios_tf.scheduler.document import MAX_BYTES
 
 
@@ -24,22 +23,15 @@ def read(directory: str, path: str, max_bytes: int = MAX_BYTES) -> bytes:
       tf.errors.OpError: the file does not exist, is not a regular file, is outside the
         directory (through a link), or is too large.
     """
-    if "://" in path:
-        if tf.io.gfile.stat(path).length > max_bytes:
-            raise _refused(f"it has more than {max_bytes} bytes")
-        with tf.io.gfile.GFile(path, "rb") as file:
-            return file.read()
-    with _os_errors():
-        # Opening a named pipe waits for a writer; opening a device has side effects.
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise _refused("it is not a regular file")
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-        with open(os.open(path, flags), "rb") as file:
-            _check_inside(directory, f"/proc/self/fd/{file.fileno()}")
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or found.st_size > max_bytes:
-                raise _refused(f"it has more than {max_bytes} bytes")
-            return file.read(max_bytes)
+    content, size = ctypes.c_void_p(), ctypes.c_int64()
+    code = plugin.runtime().ios_tf_read_cache_file(
+        *_encoded(directory, path),
+        max_bytes,
+        ctypes.byref(content),
+        ctypes.byref(size),
+    )
+    _check(code, content)
+    return plugin.take(content.value, size.value) or b""
 
 
 def write(directory: str, path: str, text: str) -> None:
@@ -48,61 +40,11 @@ def write(directory: str, path: str, text: str) -> None:
     Raises:
       tf.errors.OpError: the file cannot be written; the temporary file is removed.
     """
-    if "://" in path:
-        _write_remote(path, text)
-        return
-    parent, name = os.path.split(path)
-    temporary = f"{name}.{uuid.uuid4().hex}.tmp"
-    with _os_errors(), _directory(directory, parent or ".") as place:
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            made = os.open(temporary, flags, 0o666, dir_fd=place)
-            with open(made, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.rename(temporary, name, src_dir_fd=place, dst_dir_fd=place)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.remove(temporary, dir_fd=place)
-            raise
-
-
-def _write_remote(path: str, text: str) -> None:
-    temporary = f"{path}.{uuid.uuid4().hex}.tmp"
-    try:
-        tf.io.gfile.makedirs(os.path.dirname(path))
-        with tf.io.gfile.GFile(temporary, "w") as file:
-            file.write(text)
-        tf.io.gfile.rename(temporary, path, overwrite=True)
-    except BaseException:
-        with contextlib.suppress(tf.errors.OpError):
-            tf.io.gfile.remove(temporary)
-        raise
-
-
-@contextlib.contextmanager
-def _directory(root: str, path: str) -> Iterator[int]:
-    """Yields a descriptor of a directory below `root`; creates missing directories.
-
-    Links are resolved before anything is created, and no link is followed afterwards.
-    So changing a link in between cannot lead this process out of `root`.
-    """
-    os.makedirs(root, exist_ok=True)
-    _check_inside(root, path)
-    root = os.path.realpath(root)
-    below = os.path.relpath(os.path.realpath(path), root)
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    place = os.open(root, flags)
-    try:
-        for name in below.split(os.sep):
-            with contextlib.suppress(FileExistsError):
-                if name != ".":
-                    os.mkdir(name, dir_fd=place)
-            inner = os.open(name, flags, dir_fd=place)
-            os.close(place)
-            place = inner
-        yield place
-    finally:
-        os.close(place)
+    data, error = text.encode(), ctypes.c_void_p()
+    code = plugin.runtime().ios_tf_write_cache_file(
+        *_encoded(directory, path), data, len(data), ctypes.byref(error)
+    )
+    _check(code, error)
 
 
 def is_inside(directory: str, path: str) -> bool:
@@ -111,24 +53,24 @@ def is_inside(directory: str, path: str) -> bool:
     Links to other places below the directory are fine: orchestrators mount volumes that
     way. Remote paths are always accepted.
     """
-    root, real = os.path.realpath(directory), os.path.realpath(path)
-    return "://" in path or os.path.commonpath([root, real]) == root
+    error = ctypes.c_void_p()
+    code = plugin.runtime().ios_tf_check_inside_cache(
+        *_encoded(directory, path), ctypes.byref(error)
+    )
+    plugin.take(error.value)
+    return code == 0
 
 
-def _check_inside(directory: str, path: str) -> None:
-    if not is_inside(directory, path):
-        raise _refused(f"it leads out of {directory}")
+def _encoded(directory: str, path: str) -> tuple[bytes, bytes]:
+    """Encodes paths for C, whose strings end at the first 0."""
+    if "\0" in directory or "\0" in path:
+        raise tf.errors.InvalidArgumentError(None, None, "a path contains a 0 byte")
+    return os.fsencode(directory), os.fsencode(path)
 
 
-def _refused(why: str) -> tf.errors.OpError:
-    return tf.errors.FailedPreconditionError(None, None, why)
-
-
-@contextlib.contextmanager
-def _os_errors() -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise tf.errors.NotFoundError(None, None, error.strerror) from None
-    except OSError as error:
-        raise tf.errors.UnknownError(None, None, error.strerror) from None
+def _check(code: int, message: ctypes.c_void_p) -> None:
+    """Raises TensorFlow's error for a code; frees the message."""
+    if code:
+        text = plugin.take(message.value) or b"out of memory"
+        error = tf.compat.v1.errors.exception_type_from_error_code(code)
+        raise error(None, None, text.decode(errors="replace"))

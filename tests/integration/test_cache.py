@@ -6,9 +6,11 @@ import logging
 import os
 
 import pytest
+import tensorflow as tf
 
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Pruning, Schedule, sequential_schedule
+from ios_tf.tuning import cache_files
 from ios_tf.tuning.cache import ScheduleCache, default_directory
 from ios_tf.tuning.parts import Patterns
 from ios_tf.tuning.settings import SearchSettings
@@ -125,6 +127,17 @@ def test_a_cache_that_cannot_be_written_is_a_warning(
         assert len(caplog.records) == 1
         assert cache.get(problem, SETTINGS) is None
     assert str(tmp_path / "file") in caplog.records[0].getMessage()
+
+
+def test_a_cache_that_cannot_be_read_is_a_warning(cache, problem, caplog, monkeypatch):
+    def fail(*arguments):
+        raise tf.errors.UnavailableError(None, None, "the network is down")
+
+    monkeypatch.setattr(cache_files, "read", fail)
+    for _ in range(2):
+        assert cache.get(problem, SETTINGS) is None
+    (record,) = caplog.records
+    assert "the network is down" in record.getMessage()
 
 
 def test_default_directory(monkeypatch):

@@ -1,22 +1,20 @@
 #include "cc/tensorflow/on_the_fly/cache_file.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "cc/core/limits.h"
 #include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/platform/path.h"
 #include "tensorflow/core/platform/random.h"
@@ -24,6 +22,7 @@
 namespace ios::tf {
 namespace {
 
+namespace fs = std::filesystem;
 using ::tensorflow::Env;
 using ::tensorflow::io::JoinPath;
 
@@ -36,29 +35,69 @@ std::string WithoutScheme(const std::string& path) {
   return std::string(absl::StripPrefix(path, "file://"));
 }
 
-absl::Status LastError() {
-  return absl::ErrnoToStatus(errno, "file access failed");
+absl::Status FromErrno(int number) {
+  const std::string text = std::strerror(number);
+  return number == ENOENT ? absl::NotFoundError(text)
+                          : absl::UnknownError(text);
 }
 
-absl::Status TooLarge() {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("it has more than ", kMaxDocumentBytes, " bytes"));
-}
+absl::Status LastError() { return FromErrno(errno); }
 
-// Returns an error if `path` leads out of `directory`. Links to other places in
-// the directory are allowed, because orchestrators mount files with such links.
-absl::Status CheckInside(const std::string& directory,
-                         const std::string& path) {
-  char root[PATH_MAX], found[PATH_MAX];
-  if (!realpath(directory.c_str(), root) || !realpath(path.c_str(), found)) {
-    return LastError();
-  }
-  const std::string below =
-      std::strcmp(root, "/") == 0 ? "/" : absl::StrCat(root, "/");
-  if (absl::StartsWith(absl::StrCat(found, "/"), below))
-    return absl::OkStatus();
+absl::Status TooLarge(uint64_t max_bytes) {
   return absl::FailedPreconditionError(
-      absl::StrCat("the path leads out of ", directory));
+      absl::StrCat("it has more than ", max_bytes, " bytes"));
+}
+
+absl::Status LeadsOutOf(const std::string& directory) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("it leads out of ", directory));
+}
+
+// Returns the absolute path without links. Parts of the path need not exist.
+// (std::filesystem::weakly_canonical does not follow a link whose target does
+// not exist.)
+absl::StatusOr<fs::path> WithoutLinks(const fs::path& path) {
+  constexpr int kMaxLinks = 40;  // as Linux
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path, error);
+  if (error) return FromErrno(error.value());
+  std::vector<fs::path> rest(absolute.begin(), absolute.end());
+  std::reverse(rest.begin(), rest.end());
+  fs::path resolved;
+  int links = 0;
+  while (!rest.empty()) {
+    const fs::path name = rest.back();
+    rest.pop_back();
+    if (name.empty() || name == ".") continue;
+    if (name == "..") {
+      resolved = resolved.parent_path();
+      continue;
+    }
+    const fs::path next = resolved / name;  // "/" replaces what precedes it
+    if (!fs::is_symlink(next, error)) {
+      resolved = next;
+      continue;
+    }
+    if (++links > kMaxLinks) return FromErrno(ELOOP);
+    const fs::path target = fs::read_symlink(next, error);
+    if (error) return FromErrno(error.value());
+    const std::vector<fs::path> names(target.begin(), target.end());
+    rest.insert(rest.end(), names.rbegin(), names.rend());
+  }
+  return resolved;
+}
+
+// Returns `path` relative to `directory`, or an error if the path leads out of
+// the directory. Neither has links.
+absl::StatusOr<fs::path> Below(const std::string& directory,
+                               const std::string& path) {
+  const absl::StatusOr<fs::path> root = WithoutLinks(directory);
+  if (!root.ok()) return root.status();
+  const absl::StatusOr<fs::path> target = WithoutLinks(path);
+  if (!target.ok()) return target.status();
+  fs::path names = target->lexically_relative(*root);
+  if (names.empty() || *names.begin() == "..") return LeadsOutOf(directory);
+  return names;
 }
 
 class Descriptor {
@@ -87,13 +126,14 @@ class Descriptor {
 };
 
 absl::StatusOr<std::string> ReadLocal(const std::string& directory,
-                                      const std::string& path) {
-  const auto check = [](const struct stat& found) -> absl::Status {
+                                      const std::string& path,
+                                      uint64_t max_bytes) {
+  const auto check = [&](const struct stat& found) -> absl::Status {
     if (!S_ISREG(found.st_mode)) {
       return absl::FailedPreconditionError("it is not a regular file");
     }
-    if (static_cast<uint64_t>(found.st_size) > kMaxDocumentBytes) {
-      return TooLarge();
+    if (static_cast<uint64_t>(found.st_size) > max_bytes) {
+      return TooLarge(max_bytes);
     }
     return absl::OkStatus();
   };
@@ -106,7 +146,7 @@ absl::StatusOr<std::string> ReadLocal(const std::string& directory,
   if (file < 0 || fstat(file, &found) != 0) return LastError();
   TF_RETURN_IF_ERROR(check(found));
   TF_RETURN_IF_ERROR(
-      CheckInside(directory, absl::StrCat("/proc/self/fd/", int{file})));
+      Below(directory, absl::StrCat("/proc/self/fd/", int{file})).status());
   std::string content(found.st_size, '\0');
   size_t done = 0;
   while (done < content.size()) {
@@ -120,26 +160,22 @@ absl::StatusOr<std::string> ReadLocal(const std::string& directory,
   return content;
 }
 
-// Opens `below` in `directory`, and creates missing directories. Resolves all
-// links before it creates anything, and follows none afterwards. So a link that
-// changes at the same time cannot lead out of the directory.
+// Opens a directory below `directory`, and creates missing directories.
+// Resolves all links before it creates anything, and follows none afterwards.
+// So a link that changes at the same time cannot lead out of the directory.
 absl::StatusOr<Descriptor> MakeInside(const std::string& directory,
-                                      const std::string& below) {
-  namespace fs = std::filesystem;
+                                      const std::string& path) {
   std::error_code error;
-  const fs::path root = fs::canonical(directory, error);
-  if (error) return absl::ErrnoToStatus(error.value(), "file access failed");
-  const fs::path target = fs::weakly_canonical(root / below, error);
-  if (error) return absl::ErrnoToStatus(error.value(), "file access failed");
-  const fs::path names = target.lexically_relative(root);
-  if (names.empty() || *names.begin() == "..") {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the path leads out of ", directory));
-  }
+  fs::create_directories(directory, error);
+  if (error) return FromErrno(error.value());
+  const absl::StatusOr<fs::path> root = WithoutLinks(directory);
+  if (!root.ok()) return root.status();
+  const absl::StatusOr<fs::path> names = Below(*root, path);
+  if (!names.ok()) return names.status();
   constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-  Descriptor place(open(root.c_str(), kFlags));
+  Descriptor place(open(root->c_str(), kFlags));
   if (place < 0) return LastError();
-  for (const fs::path& name : names) {
+  for (const fs::path& name : *names) {
     if (name != "." && mkdirat(place, name.c_str(), 0777) != 0 &&
         errno != EEXIST) {
       return LastError();
@@ -148,6 +184,19 @@ absl::StatusOr<Descriptor> MakeInside(const std::string& directory,
     if (place < 0) return LastError();
   }
   return place;
+}
+
+// Returns the directory and the name of a file.
+std::pair<std::string, std::string> Split(const std::string& path) {
+  return {std::string(tensorflow::io::Dirname(path)),
+          std::string(tensorflow::io::Basename(path))};
+}
+
+// Returns a name that no other process uses, not even a forked one. A reader
+// sees a whole file or none.
+std::string TemporaryName(const std::string& name) {
+  return absl::StrCat(name, ".", absl::Hex(getpid()), "-",
+                      absl::Hex(tensorflow::random::New64()), ".tmp");
 }
 
 absl::Status WriteAll(int file, const std::string& content) {
@@ -159,11 +208,12 @@ absl::Status WriteAll(int file, const std::string& content) {
   return absl::OkStatus();
 }
 
-absl::Status WriteLocal(const std::string& directory, const std::string& below,
-                        const std::string& name, const std::string& temporary,
+absl::Status WriteLocal(const std::string& directory, const std::string& path,
                         const std::string& content) {
-  TF_RETURN_IF_ERROR(Env::Default()->RecursivelyCreateDir(directory));
-  const absl::StatusOr<Descriptor> made = MakeInside(directory, below);
+  const auto [parent, name] = Split(path);
+  const std::string temporary = TemporaryName(name);
+  const absl::StatusOr<Descriptor> made =
+      MakeInside(directory, parent.empty() ? "." : parent);
   if (!made.ok()) return made.status();
   const int place = *made;
   absl::Status status;
@@ -186,12 +236,15 @@ absl::Status WriteLocal(const std::string& directory, const std::string& below,
 }  // namespace
 
 absl::StatusOr<std::string> ReadCacheFile(const std::string& directory,
-                                          const std::string& path) {
+                                          const std::string& path,
+                                          uint64_t max_bytes) {
   const std::string local = WithoutScheme(path);
-  if (IsLocal(local)) return ReadLocal(WithoutScheme(directory), local);
+  if (IsLocal(local)) {
+    return ReadLocal(WithoutScheme(directory), local, max_bytes);
+  }
   uint64_t size = 0;
   TF_RETURN_IF_ERROR(Env::Default()->GetFileSize(path, &size));
-  if (size > kMaxDocumentBytes) return TooLarge();
+  if (size > max_bytes) return TooLarge(max_bytes);
   std::string content;
   TF_RETURN_IF_ERROR(
       tensorflow::ReadFileToString(Env::Default(), path, &content));
@@ -199,23 +252,27 @@ absl::StatusOr<std::string> ReadCacheFile(const std::string& directory,
 }
 
 absl::Status WriteCacheFile(const std::string& directory,
-                            const std::string& below, const std::string& name,
+                            const std::string& path,
                             const std::string& content) {
-  // A reader sees a whole file or none.
-  const std::string temporary =
-      absl::StrCat(name, ".", tensorflow::random::New64(), ".tmp");
-  const std::string local = WithoutScheme(directory);
+  const std::string local = WithoutScheme(path);
   if (IsLocal(local)) {
-    return WriteLocal(local, below, name, temporary, content);
+    return WriteLocal(WithoutScheme(directory), local, content);
   }
   Env* const env = Env::Default();
-  const std::string parent = JoinPath(directory, below);
+  const auto [parent, name] = Split(path);
   TF_RETURN_IF_ERROR(env->RecursivelyCreateDir(parent));
-  const std::string begun = JoinPath(parent, temporary);
-  absl::Status status = tensorflow::WriteStringToFile(env, begun, content);
-  if (status.ok()) status = env->RenameFile(begun, JoinPath(parent, name));
-  if (!status.ok()) env->DeleteFile(begun).IgnoreError();
+  const std::string temporary = JoinPath(parent, TemporaryName(name));
+  absl::Status status = tensorflow::WriteStringToFile(env, temporary, content);
+  if (status.ok()) status = env->RenameFile(temporary, path);
+  if (!status.ok()) env->DeleteFile(temporary).IgnoreError();
   return status;
+}
+
+absl::Status CheckInsideCache(const std::string& directory,
+                              const std::string& path) {
+  const std::string local = WithoutScheme(path);
+  if (!IsLocal(local)) return absl::OkStatus();
+  return Below(WithoutScheme(directory), local).status();
 }
 
 }  // namespace ios::tf

@@ -1,27 +1,38 @@
 // Reads and writes the files of a schedule cache. Other users who can write to
 // the directory cannot lead this process out of it or make the process wait.
-// ios_tf/tuning/cache_files.py does the same.
+// Python calls these functions through cache_api.h.
 #ifndef IOS_TF_CC_TENSORFLOW_ON_THE_FLY_CACHE_FILE_H_
 #define IOS_TF_CC_TENSORFLOW_ON_THE_FLY_CACHE_FILE_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cc/core/limits.h"
 
 namespace ios::tf {
 
-// Returns the content of a file below `directory`, on any of TensorFlow's
-// filesystems. Returns an error if a local path is not a regular file or a link
-// leads out of the directory, or if the file exceeds kMaxDocumentBytes.
-absl::StatusOr<std::string> ReadCacheFile(const std::string& directory,
-                                          const std::string& path);
+// The functions take paths on any of TensorFlow's filesystems. They follow
+// links of local filesystems only within `directory`, because orchestrators
+// mount files with such links. They return FailedPrecondition for a file that
+// they refuse, and NotFound for a file that does not exist.
 
-// Writes directory/below/name, either completely or not at all. Creates missing
-// directories.
+// Returns the content of a file below `directory`. Refuses a local file that is
+// not a regular file, and a file of more than `max_bytes`.
+absl::StatusOr<std::string> ReadCacheFile(
+    const std::string& directory, const std::string& path,
+    uint64_t max_bytes = kMaxDocumentBytes);
+
+// Writes a file below `directory`, either completely or not at all. Creates
+// missing directories.
 absl::Status WriteCacheFile(const std::string& directory,
-                            const std::string& below, const std::string& name,
+                            const std::string& path,
                             const std::string& content);
+
+// Refuses a path that leads out of `directory`. Accepts all remote paths.
+absl::Status CheckInsideCache(const std::string& directory,
+                              const std::string& path);
 
 }  // namespace ios::tf
 

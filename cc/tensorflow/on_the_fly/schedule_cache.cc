@@ -71,13 +71,12 @@ std::optional<Schedule> ScheduleCache::Find(const Block& block) const {
 }
 
 bool ScheduleCache::AddPending(const Block& block) const {
-  const std::string name = Signature(block) + ".json";
-  const std::string path = JoinPath(directory_, pending_, name);
+  const std::string path =
+      JoinPath(directory_, pending_, Signature(block) + ".json");
   if (Env::Default()->FileExists(path).ok()) return false;
   const StatusOr<std::string> problem = ProblemJson(block);
   if (!problem.ok()) return false;
-  const absl::Status written =
-      WriteCacheFile(directory_, pending_, name, *problem);
+  const absl::Status written = WriteCacheFile(directory_, path, *problem);
   if (!written.ok()) {
     WarnOnce(directory_,
              absl::StrCat("cannot be written, so blocks without a schedule are "
