@@ -7,6 +7,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "cc/engine/fork_guard.h"
 
@@ -23,6 +25,17 @@ class SharedObjects {
     const ForkGuard no_fork;
     std::lock_guard<std::mutex> lock(mutex_);
     return Known(key);
+  }
+
+  // Returns all objects.
+  std::vector<std::shared_ptr<T>> All() {
+    const ForkGuard no_fork;
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<std::shared_ptr<T>> all;
+    for (const auto& [key, object] : objects_) {
+      if (auto known = object.lock()) all.push_back(std::move(known));
+    }
+    return all;
   }
 
   // Returns the key's object. If there is none, stores and returns `made`.

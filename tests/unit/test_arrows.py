@@ -21,7 +21,7 @@ ALLOWED = {
     "cc/tensorflow": (
         [
             "cc/core/",
-            r"cc/engine/(arrays|devices|profiler|program)\.h",
+            r"cc/engine/(arrays|devices|profiler|program|shared_objects)\.h",
             # Functions that a graph composes are evaluated with the engine's own code.
             r"cc/engine/cpu/kernels/(activations|broadcast)\.h",
             "(absl|tensorflow|tsl|xla)/",

@@ -1,6 +1,4 @@
 // Kernels of IosStageLatency, over the engine's Profiler.
-#include <iterator>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -10,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "cc/engine/profiler.h"
+#include "cc/engine/shared_objects.h"
 #include "cc/tensorflow/ops/engine_device.h"
 #include "cc/tensorflow/ops/latency_api.h"
 #include "cc/tensorflow/status_util.h"
@@ -29,34 +28,25 @@ using ::tensorflow::TensorShape;
 // after a release.
 class SharedProfiler {
  public:
+  SharedProfiler(std::string program, std::string device,
+                 DeviceAllocator* allocator)
+      : program_(std::move(program)),
+        device_(std::move(device)),
+        allocator_(allocator) {}
+
   // Returns the profiler that all live kernels of a block share. These kernels
   // measure the same block in different ways. `program` is the block's JSON.
   static std::shared_ptr<SharedProfiler> Of(const std::string& program,
                                             const std::string& device,
                                             DeviceAllocator* allocator) {
-    Registry& all = Known();
-    std::lock_guard<std::mutex> lock(all.mutex);
-    std::weak_ptr<SharedProfiler>& known =
-        all.profilers[{program, device, allocator}];
-    std::shared_ptr<SharedProfiler> shared = known.lock();
-    if (!shared) {
-      shared = std::make_shared<SharedProfiler>();
-      shared->program_ = program;
-      shared->device_ = device;
-      shared->allocator_ = allocator;
-      known = shared;
-    }
-    return shared;
+    const Key key(program, device, allocator);
+    if (auto known = Known().Find(key)) return known;
+    return Known().Put(
+        key, std::make_shared<SharedProfiler>(program, device, allocator));
   }
 
   static void ReleaseAll() {
-    Registry& all = Known();
-    std::lock_guard<std::mutex> lock(all.mutex);
-    for (auto it = all.profilers.begin(); it != all.profilers.end();) {
-      const std::shared_ptr<SharedProfiler> shared = it->second.lock();
-      if (shared) shared->Release();
-      it = shared ? std::next(it) : all.profilers.erase(it);
-    }
+    for (const auto& shared : Known().All()) shared->Release();
   }
 
   StatusOr<std::shared_ptr<Profiler>> Get() {
@@ -72,13 +62,9 @@ class SharedProfiler {
 
  private:
   using Key = std::tuple<std::string, std::string, DeviceAllocator*>;
-  struct Registry {
-    std::mutex mutex;
-    std::map<Key, std::weak_ptr<SharedProfiler>> profilers;
-  };
-  static Registry& Known() {
-    static auto* const registry = new Registry;
-    return *registry;
+  static SharedObjects<Key, SharedProfiler>& Known() {
+    static auto* const known = new SharedObjects<Key, SharedProfiler>;
+    return *known;
   }
 
   void Release() {
@@ -86,8 +72,8 @@ class SharedProfiler {
     profiler_.reset();
   }
 
-  std::string program_, device_;
-  DeviceAllocator* allocator_ = nullptr;
+  const std::string program_, device_;
+  DeviceAllocator* const allocator_;
   std::mutex mutex_;
   std::shared_ptr<Profiler> profiler_;
 };

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -15,6 +15,7 @@
 #include "cc/engine/cuda/cudnn/plan_cache.h"
 #include "cc/engine/cuda/driver/code_cache.h"
 #include "cc/engine/cuda/driver/measure_work.h"
+#include "cc/engine/shared_objects.h"
 
 namespace ios::cuda {
 namespace {
@@ -268,26 +269,20 @@ std::string PlanCacheName(const Device* device) {
 }
 
 StatusOr<Plan> FindPlan(const Device* device, const ConvolutionSpec& spec) {
+  using Key = std::pair<int, std::string>;
+  static auto* const plans = new SharedObjects<Key, const CudnnPlan>;
+  static auto* const searches = new SharedObjects<Key, std::mutex>;
+  const std::string convolution = ToString(spec);
+  const Key key(device->ordinal(), convolution);
   // Threads that look for equal specs wait for one search. Searches for other
   // specs run at the same time; only their measurements wait for each other.
-  struct Known {
-    std::mutex mutex;
-    std::weak_ptr<const CudnnPlan> plan;
-  };
-  static std::mutex mutex;
-  using Key = std::pair<int, std::string>;
-  static auto* plans = new std::map<Key, Known>;
-  const std::string convolution = ToString(spec);
-  Known* const known = [&] {
-    std::lock_guard<std::mutex> lock(mutex);
-    return &(*plans)[{device->ordinal(), convolution}];
-  }();
-  std::lock_guard<std::mutex> lock(known->mutex);
-  if (Plan plan = known->plan.lock()) return plan;
+  std::shared_ptr<std::mutex> search = searches->Find(key);
+  if (!search) search = searches->Put(key, std::make_shared<std::mutex>());
+  std::lock_guard<std::mutex> lock(*search);
+  if (Plan plan = plans->Find(key)) return plan;
   const Device::Scope scope(device);
   IOS_ASSIGN_OR_RETURN(Plan plan, Search(device, spec, convolution));
-  known->plan = plan;
-  return plan;
+  return plans->Put(key, std::move(plan));
 }
 
 }  // namespace ios::cuda
