@@ -10,6 +10,11 @@
 
 namespace ios {
 
+// The alignment, in bytes, of a tensor that a caller passes in the memory of a
+// GPU. Kernels access at most this many bytes at once. Host memory needs only
+// the alignment of its elements.
+inline constexpr int64_t kDeviceAlignment = 16;
+
 // A non-owning view of a dense row-major float32 array on the host.
 struct ConstArray {
   const float* data = nullptr;

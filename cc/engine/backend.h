@@ -26,7 +26,7 @@ struct TensorView {
   Shape shape;
   int64_t pitch = 0;
   // The first element's address is a multiple of this many elements (a power of
-  // two) or of 16 bytes, whichever is less.
+  // two) or of kDeviceAlignment bytes, whichever is less.
   int64_t alignment = kMaxAlignment;
 
   static constexpr int64_t kMaxAlignment = 16;
@@ -134,8 +134,8 @@ class Execution {
   virtual ~Execution() = default;
 
   // Runs the schedule once. On a GPU, the work is enqueued on `stream` (a
-  // CUstream), and the pointers are device memory aligned to 16 bytes. On the
-  // CPU, the work is done when the call returns. Thread-safe.
+  // CUstream), and the pointers are aligned device memory (kDeviceAlignment).
+  // On the CPU, the work is done when the call returns. Thread-safe.
   virtual Status Run(const std::vector<const void*>& inputs,
                      const std::vector<void*>& outputs, void* stream) = 0;
 };

@@ -36,9 +36,9 @@ class Program {
 
   // Runs the program on tensors in device memory. Inputs are [N,H,W,C] or
   // [N,C]. `outputs` are in the order of block.outputs, with the sizes of
-  // OutputShapes(). On a GPU, memory must be aligned to 16 bytes, and the work
-  // is enqueued on `stream`, a CUstream. Compiles on the first call with these
-  // shapes. Thread-safe.
+  // OutputShapes(). On a GPU, memory must be aligned (kDeviceAlignment), and
+  // the work is enqueued on `stream`, a CUstream. Compiles on the first call
+  // with these shapes. Thread-safe.
   virtual Status Run(const std::vector<TensorArray>& inputs,
                      const std::vector<void*>& outputs, void* stream) = 0;
 

@@ -419,8 +419,9 @@ class Program:
         """Enqueues one run on a CUDA stream.
 
         `inputs` are device addresses with shapes. `outputs` are device addresses for
-        tensors of `output_shapes`. All addresses are aligned to 64 bytes, and their
-        memory must stay allocated until the run is done.
+        tensors of `output_shapes`. All addresses must be aligned as
+        kDeviceAlignment in cc/engine/arrays.h says, and their memory must stay
+        allocated until the run is done.
         """
         self.bind_device(inputs, outputs, stream)()
 

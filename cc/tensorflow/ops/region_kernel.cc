@@ -33,10 +33,6 @@ using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 using ::tensorflow::TensorShape;
 
-// The alignment that Program::Run requires of device memory, in bytes.
-// TensorFlow's allocations have it, but parts of tensors may not.
-constexpr uintptr_t kAlignment = 16;
-
 std::atomic<int64_t> packings{0};
 
 Shape ToShape(const TensorShape& shape) {
@@ -211,7 +207,9 @@ class IosRegionOp : public OpKernel {
     for (size_t k = 0; k < shapes.size(); ++k) {
       const Tensor& input = context->input(k);
       const void* data = input.data();
-      if (on_gpu() && reinterpret_cast<uintptr_t>(data) % kAlignment != 0) {
+      // TensorFlow's allocations are aligned, but parts of tensors may not be.
+      if (on_gpu() &&
+          reinterpret_cast<uintptr_t>(data) % kDeviceAlignment != 0) {
         absl::StatusOr<Tensor> copy = AlignedCopy(context, input);
         TF_RETURN_IF_ERROR(copy.status());
         data = copy->data();

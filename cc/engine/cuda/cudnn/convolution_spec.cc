@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "cc/engine/arrays.h"
+
 namespace ios::cuda {
 namespace {
-
-constexpr int64_t kWidestAccess = 16;  // bytes
 
 template <typename Numbers>
 std::string Join(const Numbers& numbers) {
@@ -21,7 +21,7 @@ std::string ViewToString(const TensorView& view, DataType dtype) {
   std::string text = Join(view.shape);
   if (!view.dense()) text += " of pitch " + std::to_string(view.pitch);
   const int64_t alignment = AlignmentBytes(view, dtype);
-  if (alignment < kWidestAccess) {
+  if (alignment < kDeviceAlignment) {
     text += " aligned to " + std::to_string(alignment);
   }
   return text;
@@ -58,11 +58,11 @@ TensorView FilterView(const ConvolutionSpec& spec) {
 }
 
 int64_t AlignmentBytes(const TensorView& view, DataType dtype) {
-  return std::min(view.alignment * SizeOf(dtype), kWidestAccess);
+  return std::min(view.alignment * SizeOf(dtype), kDeviceAlignment);
 }
 
 bool IsDense(const TensorView& view, DataType dtype) {
-  return view.dense() && AlignmentBytes(view, dtype) == kWidestAccess;
+  return view.dense() && AlignmentBytes(view, dtype) == kDeviceAlignment;
 }
 
 int64_t SpanBytes(const TensorView& view, DataType dtype) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cc/engine/arrays.h"
+
 namespace ios::cuda {
 
 Divisor MakeDivisor(int64_t value) {
@@ -29,7 +31,7 @@ int DtypeMacro(DataType dtype) {
 }
 
 int64_t VectorOf(DataType dtype, const TensorView& view) {
-  int64_t vector = 16 / SizeOf(dtype);
+  int64_t vector = kDeviceAlignment / SizeOf(dtype);
   while (view.channels() % vector != 0 || view.alignment % vector != 0 ||
          (view.pixels() > 1 && view.pitch % vector != 0)) {
     vector /= 2;
