@@ -1,43 +1,17 @@
-"""All activations of blocks by name: the only such table of benchmarks and tests."""
+"""All activations of blocks by name, as in cc/core/ops/activation.def."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# The defaults of an activation's parameters, alpha and beta, as in cc/core/ir/block.cc.
-ACTIVATIONS: Mapping[str, tuple[float, ...]] = {
-    "relu": (),
-    "relu6": (),
-    "sigmoid": (),
-    "tanh": (),
-    "swish": (1.0,),
-    "hard_sigmoid": (1 / 6, 0.5),
-    "hard_swish": (),
-    "elu": (1.0,),
-    "leaky_relu": (0.2,),
-    "selu": (),
-    "softplus": (),
-    "softsign": (),
-    "gelu": (),
-    "gelu_tanh": (),
-    "mish": (),
-    "maximum": (0.0,),
-    "minimum": (0.0,),
-    "clip": (0.0, 1.0),
-    "threshold": (0.0,),
-    "exp": (),
-    "expm1": (),
-    "log": (),
-    "log1p": (),
-    "sqrt": (),
-    "rsqrt": (),
-    "square": (),
-    "pow": (3.0,),
-    "abs": (),
-    "erf": (),
-    "erfc": (),
-    "sin": (),
+from ios_tf.native import engine
+
+# The defaults of the parameters of each activation, alpha and beta.
+ACTIVATIONS: Mapping[str, list[float]] = {
+    name: defaults
+    for name, defaults in engine.shared_names()["activations"].items()
+    if name != "none"
 }
 
 

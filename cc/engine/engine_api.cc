@@ -16,6 +16,7 @@
 #include "cc/engine/profiler.h"
 #include "cc/engine/program.h"
 #include "cc/engine/resource_use.h"
+#include "cc/engine/shared_names.h"
 
 struct ios_meter {
   std::unique_ptr<ios::ResourceMeter> meter;
@@ -177,6 +178,10 @@ void ios_add_library_directory(const char* directory) {
     ios::AddLibraryDirectory(directory);
     return ios::Status();
   }));
+}
+
+char* ios_shared_names(void) {
+  return OrNull([&] { return Copied(ios::SharedNamesJson()); });
 }
 
 char* ios_device_fingerprint(const char* device) {

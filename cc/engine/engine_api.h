@@ -25,6 +25,9 @@ int ios_last_error_is_exhaustion(void);
 // Frees a string that one of these functions returned.
 void ios_free_string(char* text);
 
+// The names and limits of documents; ios::SharedNamesJson.
+char* ios_shared_names(void);
+
 // The number of CUDA graphs that could not be created; ios::FailedCaptures.
 int64_t ios_failed_captures(void);
 

@@ -31,6 +31,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ios_last_error": (ctypes.c_char_p, []),
     "ios_last_error_is_exhaustion": (ctypes.c_int, []),
     "ios_free_string": (None, [ctypes.c_void_p]),
+    "ios_shared_names": (ctypes.c_void_p, []),
     "ios_failed_captures": (ctypes.c_int64, []),
     "ios_add_library_directory": (None, [ctypes.c_char_p]),
     "ios_device_fingerprint": (ctypes.c_void_p, [ctypes.c_char_p]),
@@ -170,6 +171,11 @@ def _pointers(addresses: Sequence[int]) -> ctypes.Array:
 
 def _int64s(values: Sequence[int]) -> ctypes.Array:
     return (ctypes.c_int64 * len(values))(*values)
+
+
+def shared_names() -> dict[str, Any]:
+    """The names and limits of documents (cc/engine/shared_names.h)."""
+    return json.loads(_take_string(_library().ios_shared_names()))
 
 
 def device_fingerprint(device: str = "cpu") -> str:

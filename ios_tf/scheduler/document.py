@@ -16,6 +16,7 @@ MAX_DEPTH = 32
 # The limit of files that the user names, which may hold many documents.
 MAX_FILE_BYTES = 256 << 20
 MAX_OPERATORS = 10_000
+MAX_DIMENSION = 2**30
 
 # No group is repeated, because `re` would remember every repetition.
 _ESCAPES = re.compile(r"\\.", re.DOTALL)

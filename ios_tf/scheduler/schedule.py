@@ -201,9 +201,9 @@ def _stage(data: Any, index: int) -> Stage:
         if not 0 <= op < document.MAX_OPERATORS:
             raise ValueError(f"{where}: there is no operator {op}")
     micro_batches = data.get("micro_batches", 1)
-    if type(micro_batches) is not int or micro_batches > 2**30:
+    if type(micro_batches) is not int or micro_batches > document.MAX_DIMENSION:
         raise ValueError(
-            f"{where}: micro_batches must be a whole number <= {2**30}, "
-            f"not {micro_batches!r:.40}"
+            f"{where}: micro_batches must be a whole number <= "
+            f"{document.MAX_DIMENSION}, not {micro_batches!r:.40}"
         )
     return Stage(strategy, tuple(tuple(group) for group in groups), micro_batches)

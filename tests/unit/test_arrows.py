@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # that it may include in angle brackets.
 ALLOWED = {
     "cc/core": ([], ["nlohmann/"]),
-    "cc/engine": (["cc/core/"], []),
+    "cc/engine": (["cc/core/"], ["nlohmann/"]),
     "cc/engine/cpu": (["cc/core/", r"cc/engine/\w+\.h"], ["dnnl"]),
     "cc/engine/cuda": (
         ["cc/core/", r"cc/engine/\w+\.h"],

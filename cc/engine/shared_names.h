@@ -1,0 +1,18 @@
+// The names and limits of documents, for Python.
+#ifndef IOS_TF_CC_ENGINE_SHARED_NAMES_H_
+#define IOS_TF_CC_ENGINE_SHARED_NAMES_H_
+
+#include <string>
+
+namespace ios {
+
+// Returns a JSON object with the version and the limits of documents, and with
+// all names of data types, operator types, activations and algorithms. An
+// activation's value is the list of its parameters' defaults. Python reads its
+// lists from this object, or tests/unit/test_shared_names.py compares them with
+// it.
+std::string SharedNamesJson();
+
+}  // namespace ios
+
+#endif  // IOS_TF_CC_ENGINE_SHARED_NAMES_H_
