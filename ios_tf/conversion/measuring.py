@@ -1,4 +1,4 @@
-"""What the options of `convert` and `optimize` mean for a search on this machine."""
+"""Searchers and reports for the options of `convert` and `optimize`."""
 
 from __future__ import annotations
 
