@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "cc/core/transforms/merge.h"
+#include "cc/core/ir/merge.h"
 
 namespace ios {
 namespace {

@@ -8,7 +8,8 @@
 #include <set>
 #include <utility>
 
-#include "cc/core/transforms/merge.h"
+#include "cc/core/ir/merge.h"
+#include "cc/core/transforms/lower_merges.h"
 #include "cc/core/transforms/pad_channels.h"
 #include "cc/engine/backend.h"
 #include "cc/engine/bind_schedule.h"

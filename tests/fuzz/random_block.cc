@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "cc/core/ir/merge.h"
 #include "cc/core/ops/attribute_values.h"
-#include "cc/core/transforms/merge.h"
 
 namespace ios::fuzz {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/schedule.h"
-#include "cc/core/transforms/merge.h"
+#include "cc/core/transforms/lower_merges.h"
 #include "tests/cc/blocks.h"
 #include "tests/fuzz/check.h"
 

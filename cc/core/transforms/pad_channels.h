@@ -10,7 +10,7 @@
 #include "cc/core/ir/schedule.h"
 #include "cc/core/status.h"
 #include "cc/core/transforms/channel_ranges.h"
-#include "cc/core/transforms/merge.h"
+#include "cc/core/transforms/lower_merges.h"
 
 namespace ios {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cc/core/transforms/merge.h"
+#include "cc/core/transforms/lower_merges.h"
 #include "cc/engine/program.h"
 #include "tests/cc/blocks.h"
 #include "tests/cc/testing.h"

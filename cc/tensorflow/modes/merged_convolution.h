@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "cc/core/transforms/merge.h"
+#include "cc/core/ir/merge.h"
 #include "cc/tensorflow/graph/graph_editor.h"
 #include "cc/tensorflow/modes/annotations.h"
 #include "cc/tensorflow/partition/blocks.h"

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/core/ir/schedule.h"
-#include "cc/core/transforms/merge.h"
+#include "cc/core/ir/merge.h"
 #include "cc/tensorflow/graph/graph_editor.h"
 #include "cc/tensorflow/modes/annotations.h"
 #include "cc/tensorflow/modes/merged_convolution.h"

@@ -1,13 +1,12 @@
 // Operator merge (paper, section 3.1): convolutions that read the same tensor
 // become one larger convolution, followed by slices.
-#ifndef IOS_TF_CC_CORE_TRANSFORMS_MERGE_H_
-#define IOS_TF_CC_CORE_TRANSFORMS_MERGE_H_
+#ifndef IOS_TF_CC_CORE_IR_MERGE_H_
+#define IOS_TF_CC_CORE_IR_MERGE_H_
 
 #include <cstdint>
 #include <vector>
 
 #include "cc/core/ir/block.h"
-#include "cc/core/ir/schedule.h"
 #include "cc/core/status.h"
 
 namespace ios {
@@ -46,19 +45,6 @@ std::vector<float> StackFilters(const MergePlan& plan, const Block& block,
 std::vector<float> StackBiases(const MergePlan& plan, const Block& block,
                                const std::vector<const float*>& biases);
 
-// A block and schedule without merge stages. Every merge stage has become one
-// Conv2D and slices, all in one group of a concurrent stage. The schedule's
-// algorithms are set in the operators. Operator i comes from the operators
-// `origin[i]` of the original block: several for a merged convolution, one for
-// anything else. The weights of a merged convolution are the stacked weights of
-// its origins.
-struct Lowered {
-  Block block;
-  Schedule schedule;
-  std::vector<std::vector<int>> origin;
-};
-StatusOr<Lowered> LowerMerges(const Block& block, const Schedule& schedule);
-
 }  // namespace ios
 
-#endif  // IOS_TF_CC_CORE_TRANSFORMS_MERGE_H_
+#endif  // IOS_TF_CC_CORE_IR_MERGE_H_

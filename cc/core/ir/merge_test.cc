@@ -1,5 +1,5 @@
 // Tests which operators may merge, and what a merged convolution computes.
-#include "cc/core/transforms/merge.h"
+#include "cc/core/ir/merge.h"
 
 #include <cstdint>
 #include <string>
@@ -15,12 +15,6 @@ namespace {
 using testing::Branches;
 using testing::Conv;
 using testing::MakeBlock;
-
-// A merge of 0 and 1, followed by `groups`.
-Schedule MergedFirst(std::vector<std::vector<int>> groups) {
-  return {{{Strategy::kMerge, {{0, 1}}},
-           {Strategy::kConcurrent, std::move(groups)}}};
-}
 
 // Two convolutions of one input.
 Block Pair(const Operator& a, const Operator& b) {
@@ -74,26 +68,6 @@ TEST(WhatMayMerge) {
   block.operators[1].strides = {2, 2};
   EXPECT_ERROR(PlanMerge(block, {0, 1}).status(), "differ");
   EXPECT_ERROR(PlanMerge(block, {1, 3}).status(), "not a plain convolution");
-}
-
-TEST(MergeStagesAreLoweredToConvolutionAndSlices) {
-  const Block block = Branches();
-  const StatusOr<Lowered> lowered = LowerMerges(block, MergedFirst({{2, 3}}));
-  EXPECT(lowered.ok());
-  const std::vector<Operator>& operators = lowered->block.operators;
-  EXPECT(operators.size() == 5);
-  EXPECT(operators[0].filters == 5);
-  EXPECT(operators[1].type == OperatorType::kSlice &&
-         operators[1].offset == 0 && operators[1].size == 2);
-  EXPECT(operators[2].type == OperatorType::kSlice &&
-         operators[2].offset == 2 && operators[2].size == 3);
-  EXPECT(operators[3].inputs == std::vector<int>{1});
-  EXPECT(operators[4].inputs == std::vector<int>{2, 3});
-  EXPECT(lowered->origin ==
-         std::vector<std::vector<int>>{{0, 1}, {0}, {1}, {2}, {3}});
-  EXPECT(lowered->block.outputs == std::vector<int>{4});
-  EXPECT(Validate(lowered->block).ok());
-  EXPECT(Validate(lowered->schedule, lowered->block).ok());
 }
 
 TEST(KernelsOfOneSizeMergeWhateverTheirPadding) {
@@ -172,16 +146,6 @@ TEST(AnAlgorithmOfAllPartsIsThatOfTheMerge) {
   a = c = Conv(-1, 4, 1);
   a.algorithm = c.algorithm = Algorithm::kGemm;
   EXPECT(PlanMerge(Pair(a, c), {0, 1})->merged.algorithm == Algorithm::kGemm);
-}
-
-TEST(WhatIsNoScheduleIsNotLowered) {
-  const Block block = Branches();
-  EXPECT_ERROR(LowerMerges(block, MergedFirst({{2}})).status(),
-               "not scheduled");
-  const Schedule unlike = {{{Strategy::kConcurrent, {{0}}},
-                            {Strategy::kMerge, {{1, 2}}},
-                            {Strategy::kConcurrent, {{3}}}}};
-  EXPECT_ERROR(LowerMerges(block, unlike).status(), "cannot be merged");
 }
 
 }  // namespace

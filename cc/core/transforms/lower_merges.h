@@ -1,0 +1,29 @@
+// LowerMerges: replaces the merge stages of a schedule by convolutions and
+// slices.
+#ifndef IOS_TF_CC_CORE_TRANSFORMS_LOWER_MERGES_H_
+#define IOS_TF_CC_CORE_TRANSFORMS_LOWER_MERGES_H_
+
+#include <vector>
+
+#include "cc/core/ir/block.h"
+#include "cc/core/ir/schedule.h"
+#include "cc/core/status.h"
+
+namespace ios {
+
+// A block and schedule without merge stages. Every merge stage has become one
+// Conv2D and slices, all in one group of a concurrent stage. The schedule's
+// algorithms are set in the operators. Operator i comes from the operators
+// `origin[i]` of the original block: several for a merged convolution, one for
+// anything else. The weights of a merged convolution are the stacked weights of
+// its origins.
+struct Lowered {
+  Block block;
+  Schedule schedule;
+  std::vector<std::vector<int>> origin;
+};
+StatusOr<Lowered> LowerMerges(const Block& block, const Schedule& schedule);
+
+}  // namespace ios
+
+#endif  // IOS_TF_CC_CORE_TRANSFORMS_LOWER_MERGES_H_
