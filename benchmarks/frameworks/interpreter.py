@@ -1,4 +1,4 @@
-"""One interpreter from a block's JSON (cc/core/ir/block.h) to a framework's operators.
+"""One interpreter from a block's JSON to a framework's operators.
 
 A set of operators, such as `OnnxOps`, is a class with a method for each operator. Its
 images have the channels first or last. Arrays have the channels last; `tensor`,

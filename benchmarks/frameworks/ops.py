@@ -51,7 +51,8 @@ class Sampling:
 
     Attributes:
       interpolation: "nearest" or "bilinear".
-      coordinates: "asymmetric", "half_pixel" or "align_corners" (cc/core/ir/block.h).
+      coordinates: "asymmetric", "half_pixel" or "align_corners"; see
+        cc/core/ops/attribute_values.h.
       image, output: [height, width] of the input and of the output.
     """
 

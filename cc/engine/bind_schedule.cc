@@ -234,10 +234,10 @@ StatusOr<CompiledBlock*> ScheduleBinder::AddBlock(const Block& block,
   MemoryPlanOptions options;
   options.border_alignment = border_alignment;
   IOS_ASSIGN_OR_RETURN(
-      std::shared_ptr<CompiledBlock> compiled,
+      const std::shared_ptr<CompiledBlock> compiled,
       CompiledBlock::Create(backend_, block, schedule, parameters, options));
-  bound_.blocks.push_back(std::move(compiled));
-  return bound_.blocks.back().get();
+  bound_.owners.push_back(compiled);
+  return compiled.get();
 }
 
 int ScheduleBinder::AddTensors(const CompiledBlock& compiled,

@@ -11,7 +11,7 @@
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/schedule.h"
 #include "cc/core/status.h"
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 #include "cc/engine/memory_plan.h"
 
 namespace ios {

@@ -1,4 +1,4 @@
-// Properties of devices, by their names (see GetBackend).
+// Devices by their names: their backends and properties.
 #ifndef IOS_TF_CC_ENGINE_DEVICES_H_
 #define IOS_TF_CC_ENGINE_DEVICES_H_
 
@@ -8,6 +8,18 @@
 #include "cc/core/status.h"
 
 namespace ios {
+
+class Backend;
+class DeviceAllocator;
+
+// Returns the backend of `device`: "cpu", "gpu" (the first GPU) or "gpu:1" (GPU
+// 1). With ",tf32=off" after the GPU's name, float32 is computed without TF32.
+// All GPU memory comes from `allocator`, or from the driver if it is null. The
+// process has one backend for each combination of device, TF32 setting and
+// allocator. Returns NotFound for other devices, and FailedPrecondition if the
+// device's libraries are missing.
+StatusOr<Backend*> GetBackend(const std::string& device,
+                              DeviceAllocator* allocator = nullptr);
 
 // The number of lanes of `device`.
 StatusOr<int> LaneCount(const std::string& device);

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "cc/core/ir/problem.h"
-#include "cc/engine/abort_message.h"
 #include "cc/engine/devices.h"
-#include "cc/engine/host_memory.h"
+#include "cc/engine/host/abort_message.h"
+#include "cc/engine/host/host_memory.h"
+#include "cc/engine/host/resource_use.h"
 #include "cc/engine/profiler.h"
 #include "cc/engine/program.h"
-#include "cc/engine/resource_use.h"
 #include "cc/engine/shared_names.h"
 
 struct ios_meter {

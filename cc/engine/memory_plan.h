@@ -8,7 +8,7 @@
 
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/schedule.h"
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 #include "cc/engine/placement.h"
 
 namespace ios {

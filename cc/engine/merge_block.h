@@ -6,7 +6,7 @@
 
 #include "cc/core/ir/block.h"
 #include "cc/core/status.h"
-#include "cc/engine/device_traits.h"
+#include "cc/engine/backend/device_traits.h"
 
 namespace ios {
 

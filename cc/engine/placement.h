@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cc/core/ir/block.h"
-#include "cc/engine/device_traits.h"
+#include "cc/engine/backend/device_traits.h"
 
 namespace ios {
 

@@ -10,11 +10,12 @@
 #include <utility>
 
 #include "cc/core/transforms/pad_channels.h"
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 #include "cc/engine/bind_schedule.h"
 #include "cc/engine/compiled_block.h"
-#include "cc/engine/fork_guard.h"
-#include "cc/engine/host_memory.h"
+#include "cc/engine/devices.h"
+#include "cc/engine/host/fork_guard.h"
+#include "cc/engine/host/host_memory.h"
 #include "cc/engine/merge_block.h"
 #include "cc/engine/random_parameters.h"
 

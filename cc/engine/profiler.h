@@ -9,8 +9,8 @@
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/schedule.h"
 #include "cc/core/status.h"
-#include "cc/engine/arrays.h"
-#include "cc/engine/measurement.h"
+#include "cc/engine/backend/arrays.h"
+#include "cc/engine/backend/measurement.h"
 
 namespace ios {
 

@@ -11,11 +11,11 @@
 #include "cc/core/ir/merge.h"
 #include "cc/core/transforms/lower_merges.h"
 #include "cc/core/transforms/pad_channels.h"
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 #include "cc/engine/bind_schedule.h"
 #include "cc/engine/compiled_block.h"
 #include "cc/engine/devices.h"
-#include "cc/engine/fork_guard.h"
+#include "cc/engine/host/fork_guard.h"
 #include "cc/engine/shared_parameters.h"
 
 namespace ios {
@@ -408,36 +408,6 @@ StatusOr<std::unique_ptr<Program>> Program::Create(
   return CatchExceptions([&] {
     return CreateProgram(block, schedules, weights, device, allocator);
   });
-}
-
-StatusOr<int> LaneCount(const std::string& device) {
-  IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
-  return backend->traits().lanes;
-}
-
-StatusOr<bool> LanesDivideDevice(const std::string& device) {
-  IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
-  return backend->traits().lanes_divide_device;
-}
-
-StatusOr<std::string> DeviceFingerprint(const std::string& device) {
-  IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
-  return backend->Fingerprint();
-}
-
-std::string DeviceDirectory(const std::string& fingerprint) {
-  std::string name;
-  for (char c : fingerprint) {
-    if ((c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-        (c >= '0' && c <= '9') || c == '.') {
-      name += c;
-    } else if (name.empty() || name.back() != '_') {
-      name += '_';
-    }
-  }
-  const size_t first = name.find_first_not_of("_.");
-  if (first == std::string::npos) return "device";
-  return name.substr(first, name.find_last_not_of("_.") - first + 1);
 }
 
 }  // namespace ios

@@ -10,7 +10,7 @@
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/schedule.h"
 #include "cc/core/status.h"
-#include "cc/engine/arrays.h"
+#include "cc/engine/backend/arrays.h"
 
 namespace ios {
 

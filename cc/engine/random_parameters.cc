@@ -3,7 +3,7 @@
 #include <iterator>
 #include <utility>
 
-#include "cc/engine/shared_objects.h"
+#include "cc/engine/host/shared_objects.h"
 
 namespace ios {
 

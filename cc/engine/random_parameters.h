@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cc/core/transforms/pad_channels.h"
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 #include "cc/engine/compiled_block.h"
 
 namespace ios {

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "cc/engine/shared_objects.h"
+#include "cc/engine/host/shared_objects.h"
 
 namespace ios {
 namespace {

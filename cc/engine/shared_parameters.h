@@ -9,8 +9,8 @@
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/data_type.h"
 #include "cc/core/status.h"
-#include "cc/engine/arrays.h"
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/arrays.h"
+#include "cc/engine/backend/backend.h"
 
 namespace ios {
 

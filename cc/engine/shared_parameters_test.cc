@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "cc/engine/devices.h"
 #include "tests/cc/blocks.h"
 #include "tests/cc/testing.h"
 

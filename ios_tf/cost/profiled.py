@@ -17,7 +17,7 @@ class ProfiledCostModel(SampledCostModel):
     """Latencies of stages on a device, in milliseconds. A BlockCostModel.
 
     Args:
-      device: "cpu", "gpu", … (cc/engine/backend.h, GetBackend).
+      device: "cpu", "gpu", … (cc/engine/backend/backend.h, GetBackend).
       measurement: how the model measures.
 
     Attributes:

@@ -1,7 +1,8 @@
 """Samples of latencies, and how several samples become one latency.
 
 A sample that another process disturbed is longer than the work it measures. The engine
-marks such samples (cc/engine/resource_use.h); this module computes latencies from them.
+marks such samples (cc/engine/host/resource_use.h); this module computes latencies
+from them.
 """
 
 from __future__ import annotations

@@ -346,7 +346,7 @@ class Program:
     """A block with schedule and weights, ready to run on a device.
 
     `weights` are the float32 arrays of all operators in order, in TensorFlow's
-    layouts (WeightShapes in cc/core/ir/block.h).
+    layouts (WeightShapes in cc/core/ops/operator.h).
     """
 
     def __init__(
@@ -426,7 +426,7 @@ class Program:
 
         `inputs` are device addresses with shapes. `outputs` are device addresses for
         tensors of `output_shapes`. All addresses must be aligned as
-        kDeviceAlignment in cc/engine/arrays.h says, and their memory must stay
+        kDeviceAlignment in cc/engine/backend/arrays.h says, and their memory must stay
         allocated until the run is done.
         """
         self.bind_device(inputs, outputs, stream)()

@@ -142,7 +142,7 @@ def block_of(operators: list[dict], batch: int, dtype: str) -> dict:
 
 
 def weights_of(block: dict) -> list[np.ndarray]:
-    """In the layouts of WeightShapes (cc/core/ir/block.h), and not too large."""
+    """In the layouts of WeightShapes (cc/core/ops/operator.h), and not too large."""
     rng = np.random.default_rng(1)
     shapes = engine.problem(block)["shapes"]
     weights = []

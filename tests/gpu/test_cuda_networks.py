@@ -52,7 +52,7 @@ def network(name: str) -> Network:
 
 
 def weights_of(block: dict, rng: np.random.Generator, gain: float) -> list[np.ndarray]:
-    """In the layouts of WeightShapes (cc/core/ir/block.h)."""
+    """In the layouts of WeightShapes (cc/core/ops/operator.h)."""
     shapes = engine.problem(block)["shapes"]
     weights = []
 

@@ -133,7 +133,7 @@ VECTOR_CASES = {
 
 
 def weights_of(rng: np.random.Generator, op: dict, channels: int) -> list[np.ndarray]:
-    """In the layouts of WeightShapes (cc/core/ir/block.h), and not too large."""
+    """In the layouts of WeightShapes (cc/core/ops/operator.h), and not too large."""
 
     def normal(*shape: int) -> np.ndarray:
         values = rng.normal(size=shape) / np.prod(shape[:-1]) ** 0.5

@@ -106,6 +106,6 @@ def test_lanes(flag, tmp_path):
         pytest.skip(f"programs compiled with {flag} do not run here")
     threads = ("cores", "lanes", "team", "waiting")
     sources = [f"cc/engine/cpu/threads/{name}.cc" for name in threads]
-    sources.append("cc/engine/control_groups.cc")
+    sources.append("cc/engine/host/control_groups.cc")
     flags = ["-DIOS_TF_TEST_DELAYS", flag, "-pthread"]
     run(build([LANES_TEST, MAIN, *sources], tmp_path, flags))

@@ -50,7 +50,10 @@ FUZZERS = {
 _UNCHECKED = (ROOT / "tests/fuzz/reference.cc",)
 GRAPH_FUZZER = {"graph": ["tests/fuzz/graph_fuzzer.cc"]}
 # These patterns include the tests.
-ENGINE = ("cc/core/**/*.cc", "cc/engine/*.cc", "cc/engine/cpu/**/*.cc")
+ENGINE = (
+    "cc/core/**/*.cc",
+    *(f"cc/engine/{folder}*.cc" for folder in ("", "backend/", "host/", "cpu/**/")),
+)
 _OPTIMIZER = ("cc/tensorflow/**/*.cc",)
 _TENSORFLOW = ("cc", "framework")
 # TensorFlow's own flags: with others, types of its headers have another layout.

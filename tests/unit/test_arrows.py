@@ -13,15 +13,15 @@ ROOT = Path(__file__).resolve().parents[2]
 ALLOWED = {
     "cc/core": ([], ["nlohmann/"]),
     "cc/engine": (["cc/core/"], ["nlohmann/"]),
-    "cc/engine/cpu": (["cc/core/", r"cc/engine/\w+\.h"], ["dnnl"]),
+    "cc/engine/cpu": (["cc/core/", "cc/engine/(backend|host)/"], ["dnnl"]),
     "cc/engine/cuda": (
-        ["cc/core/", r"cc/engine/\w+\.h"],
+        ["cc/core/", "cc/engine/(backend|host)/"],
         ["cuda", "cudnn", "nvrtc", "nlohmann/"],
     ),
     "cc/tensorflow": (
         [
             "cc/core/",
-            r"cc/engine/(arrays|devices|profiler|program|shared_objects)\.h",
+            r"cc/engine/((backend/arrays|host/shared_objects)|devices|profiler|program)\.h",
             # Functions that a graph composes are evaluated with the engine's own code.
             r"cc/engine/cpu/kernels/(activations|broadcast)\.h",
             "(absl|tensorflow|tsl|xla)/",
@@ -30,7 +30,7 @@ ALLOWED = {
     ),
 }
 # The only file that may include every device.
-EVERY_DEVICE = "cc/engine/backend.cc"
+EVERY_DEVICE = "cc/engine/devices.cc"
 
 
 def folder_of(file: str) -> str:

@@ -17,7 +17,7 @@
 #include "cc/engine/cpu/tasks.h"
 #include "cc/engine/cpu/threads/lanes.h"
 #include "cc/engine/cpu/work_sampler.h"
-#include "cc/engine/fork_guard.h"
+#include "cc/engine/host/fork_guard.h"
 
 namespace ios::cpu {
 namespace {

@@ -3,7 +3,7 @@
 #ifndef IOS_TF_CC_ENGINE_CPU_CPU_BACKEND_H_
 #define IOS_TF_CC_ENGINE_CPU_CPU_BACKEND_H_
 
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 
 namespace ios::cpu {
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 
 namespace ios::cpu {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "cc/engine/host_memory.h"
+#include "cc/engine/host/host_memory.h"
 
 namespace ios::cpu {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 #include "cc/engine/cpu/kernels/elementwise.h"
 
 namespace ios::cpu {

@@ -5,8 +5,8 @@
 #include <functional>
 #include <vector>
 
-#include "cc/engine/measurement.h"
-#include "cc/engine/resource_use.h"
+#include "cc/engine/backend/measurement.h"
+#include "cc/engine/host/resource_use.h"
 
 namespace ios::cpu {
 

@@ -3,7 +3,7 @@
 #ifndef IOS_TF_CC_ENGINE_CUDA_CONVOLUTION_TASKS_H_
 #define IOS_TF_CC_ENGINE_CUDA_CONVOLUTION_TASKS_H_
 
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 #include "cc/engine/cuda/driver/device.h"
 #include "cc/engine/cuda/function_task.h"
 #include "cc/engine/cuda/kernels/window_kernel.h"

@@ -10,11 +10,11 @@
 
 #include "cc/engine/cuda/cudnn/cudnn_handle.h"
 #include "cc/engine/cuda/driver/device.h"
-#include "cc/engine/cuda/driver/execution.h"
-#include "cc/engine/cuda/driver/lane_set.h"
-#include "cc/engine/cuda/driver/measure_work.h"
+#include "cc/engine/cuda/execution.h"
+#include "cc/engine/cuda/lane_set.h"
 #include "cc/engine/cuda/parameter.h"
 #include "cc/engine/cuda/tasks.h"
+#include "cc/engine/cuda/timing/measure_work.h"
 
 namespace ios::cuda {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cc/core/status.h"
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 
 namespace ios::cuda {
 

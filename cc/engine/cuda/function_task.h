@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "cc/core/status.h"
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 #include "cc/engine/cuda/parameter.h"
 #include "cc/engine/cuda/task.h"
 

@@ -11,7 +11,7 @@
 
 #include "cc/core/ir/data_type.h"
 #include "cc/core/status.h"
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 #include "cc/engine/cuda/driver/device.h"
 
 namespace ios::cuda {

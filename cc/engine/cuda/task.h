@@ -2,23 +2,13 @@
 #ifndef IOS_TF_CC_ENGINE_CUDA_TASK_H_
 #define IOS_TF_CC_ENGINE_CUDA_TASK_H_
 
-#include <cuda.h>
-
 #include <cstdint>
 
 #include "cc/core/status.h"
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
+#include "cc/engine/cuda/cudnn/lane_resources.h"
 
 namespace ios::cuda {
-
-class CudnnHandle;
-
-// Resources of the lane that a task runs on.
-struct LaneResources {
-  CUstream stream = nullptr;
-  void* scratch = nullptr;       // at least scratch_bytes(), owned by the lane
-  CudnnHandle* cudnn = nullptr;  // owned by the caller
-};
 
 class CudaTask : public Task {
  public:

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "cc/core/status.h"
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 #include "cc/engine/cuda/driver/device.h"
 
 namespace ios::cuda {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cc/engine/arrays.h"
+#include "cc/engine/backend/arrays.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace ios::tf {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cc/engine/host/shared_objects.h"
 #include "cc/engine/profiler.h"
-#include "cc/engine/shared_objects.h"
 #include "cc/tensorflow/ops/engine_device.h"
 #include "cc/tensorflow/ops/latency_api.h"
 #include "cc/tensorflow/status_util.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cc/core/status.h"
-#include "cc/engine/arrays.h"
+#include "cc/engine/backend/arrays.h"
 #include "cc/tensorflow/ops/program_json.h"
 #include "tensorflow/core/framework/tensor.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cc/core/ir/block.h"
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 
 namespace ios::cpu {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 #include "cc/engine/cpu/kernels/views.h"
 
 namespace ios::cpu {

@@ -7,7 +7,7 @@
 #include <dnnl.hpp>
 #include <memory>
 
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 
 namespace ios::cpu {
 

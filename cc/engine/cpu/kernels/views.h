@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 
 namespace ios::cpu {
 

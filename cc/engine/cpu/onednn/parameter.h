@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 #include "cc/engine/cpu/memory.h"
 
 namespace ios::cpu {

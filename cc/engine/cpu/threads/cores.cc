@@ -10,7 +10,7 @@
 #include <fstream>
 #include <thread>
 
-#include "cc/engine/control_groups.h"
+#include "cc/engine/host/control_groups.h"
 
 namespace ios::cpu {
 namespace {

@@ -5,10 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "cc/engine/cuda/cudnn/convolution_tensors.h"
 #include "cc/engine/cuda/cudnn/cudnn_handle.h"
 #include "cc/engine/cuda/cudnn/plan_cache.h"
 #include "cc/engine/cuda/cudnn/plan_search.h"
-#include "cc/engine/cuda/driver/measure_work.h"
+#include "cc/engine/cuda/timing/measure_work.h"
 
 namespace ios::cuda {
 namespace {

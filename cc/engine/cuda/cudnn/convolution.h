@@ -10,9 +10,9 @@
 #include "cc/core/status.h"
 #include "cc/engine/cuda/cudnn/convolution_spec.h"
 #include "cc/engine/cuda/cudnn/cudnn_graph.h"
+#include "cc/engine/cuda/cudnn/lane_resources.h"
 #include "cc/engine/cuda/driver/device.h"
 #include "cc/engine/cuda/kernels/kernels.h"
-#include "cc/engine/cuda/task.h"
 
 namespace ios::cuda {
 

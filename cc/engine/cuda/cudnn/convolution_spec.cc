@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cc/engine/arrays.h"
+#include "cc/engine/backend/arrays.h"
 
 namespace ios::cuda {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/data_type.h"
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 
 namespace ios::cuda {
 

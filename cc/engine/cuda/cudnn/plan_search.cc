@@ -11,11 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "cc/engine/cuda/cudnn/convolution_tensors.h"
 #include "cc/engine/cuda/cudnn/cudnn_handle.h"
 #include "cc/engine/cuda/cudnn/plan_cache.h"
 #include "cc/engine/cuda/driver/code_cache.h"
-#include "cc/engine/cuda/driver/measure_work.h"
-#include "cc/engine/shared_objects.h"
+#include "cc/engine/cuda/timing/measure_work.h"
+#include "cc/engine/host/shared_objects.h"
 
 namespace ios::cuda {
 namespace {

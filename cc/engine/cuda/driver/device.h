@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "cc/core/status.h"
-#include "cc/engine/arrays.h"
+#include "cc/engine/backend/arrays.h"
 #include "cc/engine/cuda/driver/libraries.h"
 
 namespace ios::cuda {

@@ -7,7 +7,7 @@
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/data_type.h"
 #include "cc/core/status.h"
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 #include "cc/engine/cuda/driver/device.h"
 #include "cc/engine/cuda/kernels/kernel_cache.h"
 #include "cc/engine/cuda/kernels/kernel_params.h"

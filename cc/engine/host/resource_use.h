@@ -1,7 +1,7 @@
 // Detects whether other processes disturbed this process, from counters of the
 // operating system.
-#ifndef IOS_TF_CC_ENGINE_RESOURCE_USE_H_
-#define IOS_TF_CC_ENGINE_RESOURCE_USE_H_
+#ifndef IOS_TF_CC_ENGINE_HOST_RESOURCE_USE_H_
+#define IOS_TF_CC_ENGINE_HOST_RESOURCE_USE_H_
 
 #include <cstdint>
 #include <string>
@@ -80,4 +80,4 @@ int64_t StolenNs(const std::string& stat, int64_t ticks_per_second);
 
 }  // namespace ios
 
-#endif  // IOS_TF_CC_ENGINE_RESOURCE_USE_H_
+#endif  // IOS_TF_CC_ENGINE_HOST_RESOURCE_USE_H_

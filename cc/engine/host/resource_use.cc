@@ -1,4 +1,4 @@
-#include "cc/engine/resource_use.h"
+#include "cc/engine/host/resource_use.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "cc/engine/control_groups.h"
+#include "cc/engine/host/control_groups.h"
 
 namespace ios {
 namespace {

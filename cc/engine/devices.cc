@@ -1,10 +1,8 @@
-#include "cc/engine/backend.h"
+#include "cc/engine/devices.h"
 
-#include <algorithm>
-
+#include "cc/engine/backend/backend.h"
 #include "cc/engine/cpu/cpu_backend.h"
 #include "cc/engine/cuda/cuda_backend.h"
-#include "cc/engine/devices.h"
 
 namespace ios {
 namespace {
@@ -13,34 +11,6 @@ constexpr char kGpu[] = "gpu";
 constexpr char kNoTf32[] = ",tf32=off";
 
 }  // namespace
-
-void ShiftTensors(int by, std::vector<BoundStage>* stages) {
-  for (BoundStage& stage : *stages) {
-    for (std::vector<BoundTask>& group : stage.groups) {
-      for (BoundTask& task : group) {
-        for (int& input : task.inputs) input += by;
-        task.output += by;
-      }
-    }
-  }
-}
-
-bool TaskSpec::reads_nothing() const {
-  // With `size_from_last_input`, only the size of the last input matters.
-  const auto end = inputs.end() - (op->size_from_last_input ? 1 : 0);
-  return std::any_of(inputs.begin(), end, [](const TensorView& view) {
-    return NumElements(view.shape) == 0;
-  });
-}
-
-void* TensorLocation::In(const std::vector<const void*>& inputs,
-                         const std::vector<void*>& outputs, void* arena) const {
-  void* base = arena;
-  if (kind == kInput) base = const_cast<void*>(inputs[index]);
-  if (kind == kOutput) base = outputs[index];
-  // A tensor without elements may have a null address.
-  return base ? static_cast<char*>(base) + offset : nullptr;
-}
 
 StatusOr<Backend*> GetBackend(const std::string& device,
                               DeviceAllocator* allocator) {
@@ -69,6 +39,36 @@ int64_t FailedCaptures() { return cuda::FailedCaptures(); }
 
 void AddLibraryDirectory(const std::string& directory) {
   cuda::AddLibraryDirectory(directory);
+}
+
+StatusOr<int> LaneCount(const std::string& device) {
+  IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
+  return backend->traits().lanes;
+}
+
+StatusOr<bool> LanesDivideDevice(const std::string& device) {
+  IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
+  return backend->traits().lanes_divide_device;
+}
+
+StatusOr<std::string> DeviceFingerprint(const std::string& device) {
+  IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
+  return backend->Fingerprint();
+}
+
+std::string DeviceDirectory(const std::string& fingerprint) {
+  std::string name;
+  for (char c : fingerprint) {
+    if ((c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+        (c >= '0' && c <= '9') || c == '.') {
+      name += c;
+    } else if (name.empty() || name.back() != '_') {
+      name += '_';
+    }
+  }
+  const size_t first = name.find_first_not_of("_.");
+  if (first == std::string::npos) return "device";
+  return name.substr(first, name.find_last_not_of("_.") - first + 1);
 }
 
 }  // namespace ios

@@ -1,4 +1,4 @@
-#include "cc/engine/abort_message.h"
+#include "cc/engine/host/abort_message.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "cc/engine/control_groups.h"
+#include "cc/engine/host/control_groups.h"
 
 #include <fstream>
 #include <sstream>

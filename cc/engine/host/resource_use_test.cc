@@ -1,5 +1,5 @@
 // Tests which counters show that other processes disturbed a sample.
-#include "cc/engine/resource_use.h"
+#include "cc/engine/host/resource_use.h"
 
 #include <chrono>
 #include <thread>

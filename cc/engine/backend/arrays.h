@@ -1,7 +1,7 @@
 // Non-owning arrays (weights on the host, tensors on a device), and an
 // interface to allocate device memory.
-#ifndef IOS_TF_CC_ENGINE_ARRAYS_H_
-#define IOS_TF_CC_ENGINE_ARRAYS_H_
+#ifndef IOS_TF_CC_ENGINE_BACKEND_ARRAYS_H_
+#define IOS_TF_CC_ENGINE_BACKEND_ARRAYS_H_
 
 #include <cstdint>
 #include <vector>
@@ -46,4 +46,4 @@ class DeviceAllocator {
 
 }  // namespace ios
 
-#endif  // IOS_TF_CC_ENGINE_ARRAYS_H_
+#endif  // IOS_TF_CC_ENGINE_BACKEND_ARRAYS_H_

@@ -1,17 +1,14 @@
 // Measures how long work takes on the GPU: stages for the search, and
 // alternative implementations to choose the fastest from.
-#ifndef IOS_TF_CC_ENGINE_CUDA_DRIVER_MEASURE_WORK_H_
-#define IOS_TF_CC_ENGINE_CUDA_DRIVER_MEASURE_WORK_H_
+#ifndef IOS_TF_CC_ENGINE_CUDA_TIMING_MEASURE_WORK_H_
+#define IOS_TF_CC_ENGINE_CUDA_TIMING_MEASURE_WORK_H_
 
 #include <cuda.h>
 
 #include <functional>
-#include <memory>
 #include <vector>
 
 #include "cc/core/status.h"
-#include "cc/engine/cuda/cudnn/convolution_spec.h"
-#include "cc/engine/cuda/cudnn/cudnn_graph.h"
 #include "cc/engine/cuda/driver/device.h"
 
 namespace ios::cuda {
@@ -47,33 +44,6 @@ StatusOr<std::vector<double>> MeasureCold(const Device* device,
                                           const std::vector<Enqueuer>& works,
                                           const Enqueuer& warm);
 
-// Random tensors of a spec on the device. Their values matter: they affect the
-// GPU's power, and so its speed.
-class ConvolutionTensors {
- public:
-  static StatusOr<ConvolutionTensors> Create(const Device* device,
-                                             const ConvolutionSpec& spec);
-
-  Status MakeWorkspace(int64_t bytes);
-  // Reads the input and the residual, so that they are in the GPU's cache as if
-  // preceding operators had just written them.
-  Status ReadActivations(CUstream stream) const;
-  const ConvolutionPointers& pointers() const { return pointers_; }
-
- private:
-  ConvolutionTensors(const Device* device, DataType dtype);
-
-  StatusOr<void*> Make(const TensorView& view);
-
-  const Device* device_;
-  DataType dtype_;
-  std::vector<char> pattern_;
-  std::vector<std::shared_ptr<void>> memory_;
-  ConvolutionPointers pointers_;
-  int64_t input_bytes_ = 0, residual_bytes_ = 0;
-  void* read_ = nullptr;  // destination of ReadActivations()
-};
-
 }  // namespace ios::cuda
 
-#endif  // IOS_TF_CC_ENGINE_CUDA_DRIVER_MEASURE_WORK_H_
+#endif  // IOS_TF_CC_ENGINE_CUDA_TIMING_MEASURE_WORK_H_

@@ -1,10 +1,10 @@
-#include "cc/engine/host_memory.h"
+#include "cc/engine/host/host_memory.h"
 
 #include <algorithm>
 #include <fstream>
 #include <limits>
 
-#include "cc/engine/control_groups.h"
+#include "cc/engine/host/control_groups.h"
 
 namespace ios {
 namespace {

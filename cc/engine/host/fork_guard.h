@@ -1,6 +1,6 @@
 // ForkGuard: keeps fork() from copying half-updated state of the engine.
-#ifndef IOS_TF_CC_ENGINE_FORK_GUARD_H_
-#define IOS_TF_CC_ENGINE_FORK_GUARD_H_
+#ifndef IOS_TF_CC_ENGINE_HOST_FORK_GUARD_H_
+#define IOS_TF_CC_ENGINE_HOST_FORK_GUARD_H_
 
 #include <mutex>
 #include <shared_mutex>
@@ -19,4 +19,4 @@ class ForkGuard {
 
 }  // namespace ios
 
-#endif  // IOS_TF_CC_ENGINE_FORK_GUARD_H_
+#endif  // IOS_TF_CC_ENGINE_HOST_FORK_GUARD_H_

@@ -1,5 +1,5 @@
 // Tests how much host memory is reported as free.
-#include "cc/engine/host_memory.h"
+#include "cc/engine/host/host_memory.h"
 
 #include <cstdint>
 #include <cstdlib>

@@ -1,16 +1,16 @@
-#include "cc/engine/cuda/driver/measure_work.h"
+#include "cc/engine/cuda/timing/measure_work.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
-#include <random>
 #include <utility>
 
-#include "cc/engine/cuda/driver/lane_set.h"
+#include "cc/engine/cuda/driver/graph_capture.h"
 #include "cc/engine/cuda/kernels/kernel_cache.h"
 #include "cc/engine/cuda/kernels/kernel_params.h"
 #include "cc/engine/cuda/kernels/kernel_source.h"
@@ -41,9 +41,6 @@ constexpr int kWarmupLaunchMilliseconds = 5;
 // Bounds of the time for which the GPU is kept busy while a sample is enqueued.
 constexpr double kLeastSpinMilliseconds = 0.05;
 constexpr double kMostSpinMilliseconds = 2;
-
-// Number of random values; they repeat in larger tensors.
-constexpr int64_t kPatternElements = 1 << 16;
 
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + values.size() / 2;
@@ -299,72 +296,6 @@ StatusOr<std::vector<double>> MeasureCold(const Device* device,
                                       : Median(of_work));
   }
   return medians;
-}
-
-ConvolutionTensors::ConvolutionTensors(const Device* device, DataType dtype)
-    : device_(device), dtype_(dtype) {
-  std::minstd_rand random;
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  std::vector<float> values(kPatternElements);
-  for (float& value : values) value = uniform(random);
-  pattern_.resize(kPatternElements * SizeOf(dtype));
-  ConvertFromFloat(values.data(), kPatternElements, dtype, pattern_.data());
-}
-
-StatusOr<ConvolutionTensors> ConvolutionTensors::Create(
-    const Device* device, const ConvolutionSpec& spec) {
-  ConvolutionTensors tensors(device, spec.dtype);
-  ConvolutionPointers& pointers = tensors.pointers_;
-  IOS_ASSIGN_OR_RETURN(pointers.input, tensors.Make(spec.input));
-  tensors.input_bytes_ = SpanBytes(spec.input, spec.dtype);
-  IOS_ASSIGN_OR_RETURN(pointers.filter, tensors.Make(FilterView(spec)));
-  if (spec.bias) {
-    IOS_ASSIGN_OR_RETURN(pointers.bias,
-                         tensors.Make(DenseView({spec.output.channels()})));
-  }
-  if (spec.residual) {
-    IOS_ASSIGN_OR_RETURN(pointers.residual, tensors.Make(*spec.residual));
-    tensors.residual_bytes_ = SpanBytes(*spec.residual, spec.dtype);
-  }
-  IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> read,
-                       device->Allocate(std::max(tensors.input_bytes_,
-                                                 tensors.residual_bytes_)));
-  tensors.read_ = read.get();
-  tensors.memory_.push_back(std::move(read));
-  IOS_ASSIGN_OR_RETURN(pointers.output, tensors.Make(spec.output));
-  return tensors;
-}
-
-Status ConvolutionTensors::MakeWorkspace(int64_t bytes) {
-  IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> memory, device_->Allocate(bytes));
-  pointers_.workspace = memory.get();
-  memory_.push_back(std::move(memory));
-  return Status();
-}
-
-Status ConvolutionTensors::ReadActivations(CUstream stream) const {
-  for (const auto& [from, bytes] :
-       {std::pair(pointers_.input, input_bytes_),
-        std::pair(pointers_.residual, residual_bytes_)}) {
-    if (bytes == 0) continue;
-    IOS_CUDA_RETURN_IF_ERROR(
-        device_, cuMemcpyDtoDAsync, reinterpret_cast<CUdeviceptr>(read_),
-        reinterpret_cast<CUdeviceptr>(from), bytes, stream);
-  }
-  return Status();
-}
-
-StatusOr<void*> ConvolutionTensors::Make(const TensorView& view) {
-  const int64_t bytes = SpanBytes(view, dtype_);
-  IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> memory, device_->Allocate(bytes));
-  const auto start = static_cast<char*>(memory.get());
-  const int64_t step = pattern_.size();
-  for (int64_t done = 0; done < bytes; done += step) {
-    IOS_RETURN_IF_ERROR(device_->Upload(
-        pattern_.data(), std::min(step, bytes - done), start + done));
-  }
-  memory_.push_back(memory);
-  return memory.get();
 }
 
 }  // namespace ios::cuda

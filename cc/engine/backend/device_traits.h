@@ -1,6 +1,6 @@
 // DeviceTraits: the properties of a device and its tasks that planning needs.
-#ifndef IOS_TF_CC_ENGINE_DEVICE_TRAITS_H_
-#define IOS_TF_CC_ENGINE_DEVICE_TRAITS_H_
+#ifndef IOS_TF_CC_ENGINE_BACKEND_DEVICE_TRAITS_H_
+#define IOS_TF_CC_ENGINE_BACKEND_DEVICE_TRAITS_H_
 
 #include <algorithm>
 #include <array>
@@ -49,4 +49,4 @@ struct DeviceTraits {
 
 }  // namespace ios
 
-#endif  // IOS_TF_CC_ENGINE_DEVICE_TRAITS_H_
+#endif  // IOS_TF_CC_ENGINE_BACKEND_DEVICE_TRAITS_H_

@@ -1,4 +1,4 @@
-#include "cc/engine/cuda/driver/execution.h"
+#include "cc/engine/cuda/execution.h"
 
 #include <algorithm>
 #include <atomic>
@@ -13,7 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "cc/engine/cuda/driver/lane_set.h"
+#include "cc/engine/cuda/driver/graph_capture.h"
+#include "cc/engine/cuda/lane_set.h"
 
 namespace ios::cuda {
 namespace {

@@ -1,6 +1,6 @@
 // Prints a message when a library aborts the process.
-#ifndef IOS_TF_CC_ENGINE_ABORT_MESSAGE_H_
-#define IOS_TF_CC_ENGINE_ABORT_MESSAGE_H_
+#ifndef IOS_TF_CC_ENGINE_HOST_ABORT_MESSAGE_H_
+#define IOS_TF_CC_ENGINE_HOST_ABORT_MESSAGE_H_
 
 namespace ios {
 
@@ -13,4 +13,4 @@ void ExitOnAbort(const char* message, int descriptor);
 
 }  // namespace ios
 
-#endif  // IOS_TF_CC_ENGINE_ABORT_MESSAGE_H_
+#endif  // IOS_TF_CC_ENGINE_HOST_ABORT_MESSAGE_H_

@@ -1,7 +1,7 @@
 // Host memory: how much of it the process can still use. Linux grants more
 // memory than exists and kills the process that then uses it.
-#ifndef IOS_TF_CC_ENGINE_HOST_MEMORY_H_
-#define IOS_TF_CC_ENGINE_HOST_MEMORY_H_
+#ifndef IOS_TF_CC_ENGINE_HOST_HOST_MEMORY_H_
+#define IOS_TF_CC_ENGINE_HOST_HOST_MEMORY_H_
 
 #include <cstdint>
 #include <string>
@@ -22,4 +22,4 @@ int64_t FreeHostMemory(const std::string& proc, const std::string& root);
 
 }  // namespace ios
 
-#endif  // IOS_TF_CC_ENGINE_HOST_MEMORY_H_
+#endif  // IOS_TF_CC_ENGINE_HOST_HOST_MEMORY_H_

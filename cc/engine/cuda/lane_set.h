@@ -1,7 +1,7 @@
 // Lanes of the CUDA backend: streams that fork from one stream and join it
 // again.
-#ifndef IOS_TF_CC_ENGINE_CUDA_DRIVER_LANE_SET_H_
-#define IOS_TF_CC_ENGINE_CUDA_DRIVER_LANE_SET_H_
+#ifndef IOS_TF_CC_ENGINE_CUDA_LANE_SET_H_
+#define IOS_TF_CC_ENGINE_CUDA_LANE_SET_H_
 
 #include <cuda.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cc/core/status.h"
-#include "cc/engine/backend.h"
+#include "cc/engine/backend/backend.h"
 #include "cc/engine/cuda/cudnn/cudnn_handle.h"
 #include "cc/engine/cuda/driver/device.h"
 
@@ -57,32 +57,6 @@ class LaneSet {
   std::vector<Lane> lanes_;
 };
 
-// Captures the work of `enqueue` into a graph that is ready to launch.
-// `enqueue` may use the stream that it is given, and streams that fork from
-// this stream and join it again. Nobody else may use `stream`.
-template <typename Enqueue>
-StatusOr<GraphExec> CaptureGraph(const Device* device, CUstream stream,
-                                 const Enqueue& enqueue) {
-  // Thread-local mode lets other threads allocate and synchronise during the
-  // capture.
-  IOS_CUDA_RETURN_IF_ERROR(device, cuStreamBeginCapture, stream,
-                           CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-  const Status enqueued = enqueue(stream);
-  // The capture must end even if `enqueue` failed.
-  CUgraph captured = nullptr;
-  const CUresult result =
-      device->driver().cuStreamEndCapture(stream, &captured);
-  const Graph graph(device, captured);
-  IOS_RETURN_IF_ERROR(enqueued);
-  if (result != CUDA_SUCCESS) {
-    return ToStatus(device->driver(), result, "cuStreamEndCapture");
-  }
-  CUgraphExec exec = nullptr;
-  IOS_CUDA_RETURN_IF_ERROR(device, cuGraphInstantiateWithFlags, &exec, captured,
-                           0);
-  return GraphExec(device, exec);
-}
-
 }  // namespace ios::cuda
 
-#endif  // IOS_TF_CC_ENGINE_CUDA_DRIVER_LANE_SET_H_
+#endif  // IOS_TF_CC_ENGINE_CUDA_LANE_SET_H_

@@ -1,6 +1,6 @@
 // SharedObjects: one object per key, which exists while a caller holds it.
-#ifndef IOS_TF_CC_ENGINE_SHARED_OBJECTS_H_
-#define IOS_TF_CC_ENGINE_SHARED_OBJECTS_H_
+#ifndef IOS_TF_CC_ENGINE_HOST_SHARED_OBJECTS_H_
+#define IOS_TF_CC_ENGINE_HOST_SHARED_OBJECTS_H_
 
 #include <cstddef>
 #include <iterator>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cc/engine/fork_guard.h"
+#include "cc/engine/host/fork_guard.h"
 
 namespace ios {
 
@@ -68,4 +68,4 @@ class SharedObjects {
 
 }  // namespace ios
 
-#endif  // IOS_TF_CC_ENGINE_SHARED_OBJECTS_H_
+#endif  // IOS_TF_CC_ENGINE_HOST_SHARED_OBJECTS_H_

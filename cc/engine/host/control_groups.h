@@ -1,6 +1,6 @@
 // Control groups of Linux, which limit the resources of a process.
-#ifndef IOS_TF_CC_ENGINE_CONTROL_GROUPS_H_
-#define IOS_TF_CC_ENGINE_CONTROL_GROUPS_H_
+#ifndef IOS_TF_CC_ENGINE_HOST_CONTROL_GROUPS_H_
+#define IOS_TF_CC_ENGINE_HOST_CONTROL_GROUPS_H_
 
 #include <string>
 #include <vector>
@@ -23,4 +23,4 @@ std::vector<ControlGroup> ControlGroups(const std::string& groups,
 
 }  // namespace ios
 
-#endif  // IOS_TF_CC_ENGINE_CONTROL_GROUPS_H_
+#endif  // IOS_TF_CC_ENGINE_HOST_CONTROL_GROUPS_H_

@@ -1,7 +1,7 @@
 // Backend: the interface between the engine and a device. Code above this
 // interface does not depend on the device.
-#ifndef IOS_TF_CC_ENGINE_BACKEND_H_
-#define IOS_TF_CC_ENGINE_BACKEND_H_
+#ifndef IOS_TF_CC_ENGINE_BACKEND_BACKEND_H_
+#define IOS_TF_CC_ENGINE_BACKEND_BACKEND_H_
 
 #include <memory>
 #include <string>
@@ -10,13 +10,11 @@
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/data_type.h"
 #include "cc/core/status.h"
-#include "cc/engine/arrays.h"
-#include "cc/engine/device_traits.h"
-#include "cc/engine/measurement.h"
+#include "cc/engine/backend/arrays.h"
+#include "cc/engine/backend/device_traits.h"
+#include "cc/engine/backend/measurement.h"
 
 namespace ios {
-
-class CompiledBlock;
 
 // A tensor as a kernel sees it: pixels of shape.back() elements each. All
 // dimensions but the last count pixels. `pitch` is the number of elements from
@@ -125,7 +123,7 @@ struct BoundSchedule {
   std::vector<TensorLocation> tensors;  // indexed by the tasks of `stages`
   std::vector<int64_t> input_bytes, output_bytes;  // of a call
   int64_t arena_bytes = 0;
-  std::vector<std::shared_ptr<CompiledBlock>> blocks;  // owners of the tasks
+  std::vector<std::shared_ptr<void>> owners;  // of the tasks
 };
 
 // A bound schedule that is ready to run, with its own memory.
@@ -178,15 +176,6 @@ class Backend {
       const std::vector<void*>& tensors, const Measurement& measurement) = 0;
 };
 
-// Returns the backend of `device`: "cpu", "gpu" (the first GPU) or "gpu:1" (GPU
-// 1). With ",tf32=off" after the GPU's name, float32 is computed without TF32.
-// All GPU memory comes from `allocator`, or from the driver if it is null. The
-// process has one backend for each combination of device, TF32 setting and
-// allocator. Returns NotFound for other devices, and FailedPrecondition if the
-// device's libraries are missing.
-StatusOr<Backend*> GetBackend(const std::string& device,
-                              DeviceAllocator* allocator = nullptr);
-
 }  // namespace ios
 
-#endif  // IOS_TF_CC_ENGINE_BACKEND_H_
+#endif  // IOS_TF_CC_ENGINE_BACKEND_BACKEND_H_

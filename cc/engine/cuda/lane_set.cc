@@ -1,4 +1,4 @@
-#include "cc/engine/cuda/driver/lane_set.h"
+#include "cc/engine/cuda/lane_set.h"
 
 #include <algorithm>
 #include <utility>

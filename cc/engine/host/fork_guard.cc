@@ -1,4 +1,4 @@
-#include "cc/engine/fork_guard.h"
+#include "cc/engine/host/fork_guard.h"
 
 #include <pthread.h>
 

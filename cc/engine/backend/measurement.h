@@ -1,6 +1,6 @@
 // The settings of a measurement, and its result.
-#ifndef IOS_TF_CC_ENGINE_MEASUREMENT_H_
-#define IOS_TF_CC_ENGINE_MEASUREMENT_H_
+#ifndef IOS_TF_CC_ENGINE_BACKEND_MEASUREMENT_H_
+#define IOS_TF_CC_ENGINE_BACKEND_MEASUREMENT_H_
 
 namespace ios {
 
@@ -24,4 +24,4 @@ struct Sample {
 
 }  // namespace ios
 
-#endif  // IOS_TF_CC_ENGINE_MEASUREMENT_H_
+#endif  // IOS_TF_CC_ENGINE_BACKEND_MEASUREMENT_H_
