@@ -48,23 +48,15 @@ struct alignas(8) ushort4 {
 };
 
 extern "C" {
-float expf(float) noexcept;
-float sqrtf(float) noexcept;
-float expm1f(float) noexcept;
-float logf(float) noexcept;
-float log1pf(float) noexcept;
-float sqrtf(float) noexcept;
-float fabsf(float) noexcept;
-float erff(float) noexcept;
-float erfcf(float) noexcept;
-float sinf(float) noexcept;
-float tanhf(float) noexcept;
-float fminf(float, float) noexcept;
-float fmaxf(float, float) noexcept;
-float floorf(float) noexcept;
-float ceilf(float) noexcept;
-float roundf(float) noexcept;
-float powf(float, float) noexcept;
+// CUDA's functions of one and of two numbers that the C library has, too.
+using UnaryFunction = float(float) noexcept;
+using BinaryFunction = float(float, float) noexcept;
+UnaryFunction acosf, acoshf, asinf, asinhf, atanf, atanhf, cbrtf, ceilf, cosf,
+    coshf, erff, erfcf, expf, exp2f, expm1f, fabsf, floorf, lgammaf, logf,
+    log10f, log1pf, log2f, nearbyintf, rintf, roundf, sinf, sinhf, sqrtf, tanf,
+    tanhf, tgammaf, truncf;
+BinaryFunction atan2f, copysignf, fdimf, fmaxf, fminf, fmodf, hypotf, powf,
+    remainderf;
 
 IosHostState ios_host_state;
 }
