@@ -85,6 +85,7 @@ CASES = {
     "abs": (tf.abs, "abs", {}),
     "erf": (tf.math.erf, "erf", {}),
     "sin": (tf.sin, "sin", {}),
+    "cosh": (tf.cosh, "cosh", {}),
     "expm1": (tf.math.expm1, "expm1", {}),
 }
 

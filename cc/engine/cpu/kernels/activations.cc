@@ -39,7 +39,8 @@ IOS_INLINE float AtMost(float v, float high) { return v > high ? high : v; }
 // bound in advance, and turn each clamp into a choice among three results.
 struct Limits {
   float exp_most = 89.0f, exp_least = -104.0f, exp_least_normal = -87.0f;
-  float mish_most = 30.0f, zero = 0.0f, one = 1.0f, six = 6.0f;
+  float cosh_most = 90.0f, mish_most = 30.0f, zero = 0.0f, one = 1.0f,
+        six = 6.0f;
   Limits() { asm("" : "+m"(*this)); }
 };
 
@@ -94,6 +95,15 @@ IOS_INLINE float Expm1OfSmall(float v, const Limits& limits) {
 }
 IOS_INLINE float Expm1(float v, const Limits& limits) {
   return v > 1.0f ? Exp(v, limits) - 1.0f : Expm1OfSmall(v, limits);
+}
+
+// The powers are exp(|v|) / 2, which overflows no earlier than cosh(v).
+IOS_INLINE float Cosh(float v, const Limits& limits) {
+  const Power power = Reduce(AtMost(Abs(v), limits.cosh_most));
+  const int32_t half = power.k >> 1;
+  const float large =
+      (1.0f + power.rest) * Exp2(half) * Exp2(power.k - half - 1);
+  return large + 0.25f / large;
 }
 
 // log(1 + m) for 1 + m between the roots of 1/2 and of 2.
@@ -344,6 +354,8 @@ IOS_VECTORIZED void ActivateRow(const float* x, int64_t n,
       IOS_EACH(Erfc(v, limits));
     case Activation::kSin:
       return SinRow(x, n, out);
+    case Activation::kCosh:
+      IOS_EACH(Cosh(v, limits));
   }
 }
 
