@@ -162,7 +162,11 @@ float Reduced(const Tensor& x, PoolKind kind, const Index& from,
   return static_cast<float>(kind == PoolKind::kAvg ? sum / count : sum);
 }
 
-int64_t Mirrored(PadMode mode, int64_t cell, int64_t size) {
+int64_t PaddedCell(PadMode mode, int64_t cell, int64_t size) {
+  if (mode == PadMode::kWrap) {
+    while (cell < 0) cell += size;
+    while (cell >= size) cell -= size;
+  }
   const int64_t repeated = mode == PadMode::kSymmetric ? 1 : 0;
   if (mode == PadMode::kConstant) return cell;
   if (cell < 0) return -cell - repeated;
@@ -303,10 +307,10 @@ Tensor Raw(const Operator& op, const std::vector<const Tensor*>& in,
       });
     case OperatorType::kPad:
       return Make(shape, [&](const Index& i) {
-        const float* value =
-            At(x, {i[0], Mirrored(op.pad_mode, i[1] - op.padding.top, size[1]),
-                   Mirrored(op.pad_mode, i[2] - op.padding.left, size[2]),
-                   i[3] - op.channel_padding[0]});
+        const float* value = At(
+            x, {i[0], PaddedCell(op.pad_mode, i[1] - op.padding.top, size[1]),
+                PaddedCell(op.pad_mode, i[2] - op.padding.left, size[2]),
+                i[3] - op.channel_padding[0]});
         return value ? *value : op.pad_value;
       });
     case OperatorType::kScale:

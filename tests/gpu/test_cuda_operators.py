@@ -58,6 +58,7 @@ CASES = {
     "pad": {"type": "pad", "padding": [1, 2, 0, 3]},
     "pad reflected": {"type": "pad", "padding": [1, 3, 4, 0], "pad_mode": "reflect"},
     "pad symmetric": {"type": "pad", "padding": [1, 3, 4, 0], "pad_mode": "symmetric"},
+    "pad wrapped": {"type": "pad", "padding": [13, -9, -30, 32], "pad_mode": "wrap"},
     "pad channels": {
         "type": "pad",
         "padding": [0, 1, 0, -2],

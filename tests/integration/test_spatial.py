@@ -331,6 +331,44 @@ def test_padding_with_more_than_zeros(mode):
     check(gh.anchored(function, 9), [9], [[(6, 7)], [(4, 5)]])
 
 
+@pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
+@pytest.mark.parametrize("size", [(None, None), (6, 9)])
+@pytest.mark.parametrize(
+    ("shift", "axis"), [(2, 1), ([-3, -3], [1, 2]), ([7, -20, 1], [2, -2, 2])]
+)
+def test_roll(shift, axis, size, data_format):
+    """Swin's shifted windows; also by more than the size, and twice along one axis."""
+
+    def network(data_format):
+        axes = np.array(axis) % 4
+        if data_format == "channels_first":
+            axes = axes + 1
+        shape = (*size, 3) if data_format == "channels_last" else (3, *size)
+        return gh.sequential(
+            layers.Conv2D(5, 3, padding="same", data_format=data_format),
+            layers.Lambda(lambda x: tf.roll(tf.nn.relu(x), shift, axes)),
+            layers.Conv2D(4, 1, data_format=data_format),
+            shape=shape,
+        )
+
+    check_twin(network, data_format, size, ["conv2d", "pad", "conv2d"])
+
+
+def test_rolls_that_stay_with_tensorflow():
+    """Of the batch, of channels, and by a shift that the graph computes."""
+    for shift, axis in [(1, 0), (1, 3), (tf.shape, 1)]:
+
+        def function(x, shift=shift, axis=axis):
+            by = shift(x)[1] // 2 if callable(shift) else shift
+            return tf.nn.relu(tf.roll(tf.nn.relu(x), by, axis))
+
+        graph = gh.freeze(gh.anchored(function, 5), (None, None, None, 5))
+        lowered = gh.lower(gh.rewrite(graph, batch_size=2))
+        assert lowered.ops()["Roll"] == 1
+        x = gh.random_array(3, 4, 5, 5)
+        gh.assert_equal(gh.run(lowered, x), gh.run(graph, x))
+
+
 def test_padding_of_channels():
     """A residual network's shortcut without a convolution pads channels."""
 

@@ -40,13 +40,15 @@ inline constexpr std::array<std::pair<Algorithm, const char*>, 5>
 //   kReflect: the image mirrored at its outermost cells, without repeating
 //     these cells.
 //   kSymmetric: the image mirrored at its border.
-enum class PadMode { kConstant, kReflect, kSymmetric };
+//   kWrap: the image again, from its other end.
+enum class PadMode { kConstant, kReflect, kSymmetric, kWrap };
 
-inline constexpr std::array<std::pair<PadMode, const char*>, 3> kPadModeNames =
+inline constexpr std::array<std::pair<PadMode, const char*>, 4> kPadModeNames =
     {{
         {PadMode::kConstant, "constant"},
         {PadMode::kReflect, "reflect"},
         {PadMode::kSymmetric, "symmetric"},
+        {PadMode::kWrap, "wrap"},
     }};
 
 enum class Interpolation { kNearest, kBilinear };

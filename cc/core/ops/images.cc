@@ -34,14 +34,19 @@ constexpr OperatorDefinition kPadDefinition = [] {
     const Shape& x = in[0];
     const Padding& p = op.padding;
     const int64_t less = op.pad_mode == PadMode::kReflect ? 1 : 0;
-    if (op.pad_mode != PadMode::kConstant &&
-        (std::max(p.top, p.bottom) > x[1] - less ||
-         std::max(p.left, p.right) > x[2] - less || x[0] < less)) {
+    const bool mirrors = less || op.pad_mode == PadMode::kSymmetric;
+    if (mirrors && (std::max(p.top, p.bottom) > x[1] - less ||
+                    std::max(p.left, p.right) > x[2] - less || x[0] < less)) {
       return NotAsWanted(x, "be large enough for mirror padding");
     }
-    return WithinLimits({x[0], std::max<int64_t>(x[1] + p.top + p.bottom, 0),
-                         std::max<int64_t>(x[2] + p.left + p.right, 0),
-                         x[3] + op.channel_padding[0] + op.channel_padding[1]});
+    Shape padded = {x[0], std::max<int64_t>(x[1] + p.top + p.bottom, 0),
+                    std::max<int64_t>(x[2] + p.left + p.right, 0),
+                    x[3] + op.channel_padding[0] + op.channel_padding[1]};
+    if (op.pad_mode == PadMode::kWrap && NumElements(padded) > 0 &&
+        (x[1] == 0 || x[2] == 0)) {
+      return NotAsWanted(x, "have pixels that can be repeated");
+    }
+    return WithinLimits(padded);
   };
   pad.channels = [](const Operator& op, int64_t) {
     return op.channel_padding == std::array<int64_t, 2>{0, 0}

@@ -48,11 +48,11 @@ bool KeepsLayout(const std::string& op) {
   }
   // Operations that are not element-wise in name, but keep the layout.
   static const auto* const kKept = new std::unordered_set<std::string>{
-      "AddN",   "Cast",         "ClipByValue", "ConcatV2",  "Greater",
-      "Less",   "GreaterEqual", "LessEqual",   "Identity",  "Max",
-      "Mean",   "MirrorPad",    "Neg",         "Pad",       "PadV2",
-      "Pow",    "Select",       "SelectV2",    "Slice",     "Split",
-      "SplitV", "StridedSlice", "Sum",         "ZerosLike",
+      "AddN",  "Cast",         "ClipByValue",  "ConcatV2", "Greater",
+      "Less",  "GreaterEqual", "LessEqual",    "Identity", "Max",
+      "Mean",  "MirrorPad",    "Neg",          "Pad",      "PadV2",
+      "Pow",   "Roll",         "Select",       "SelectV2", "Slice",
+      "Split", "SplitV",       "StridedSlice", "Sum",      "ZerosLike",
   };
   return kKept->count(op) > 0;
 }

@@ -1,4 +1,4 @@
-// Handlers of concats, pads, slices, reshapes, transposes and casts.
+// Handlers of concats, pads, rolls, slices, reshapes, transposes and casts.
 #include <algorithm>
 #include <cmath>
 
@@ -55,6 +55,35 @@ Result Pad(ImportContext& in, int i) {
   }
   op.op.channel_padding = {pads[6], pads[7]};
   op.op.padding = {PaddingType::kExplicit, pads[2], pads[3], pads[4], pads[5]};
+  return in.Emit(std::move(op));
+}
+
+// A roll is a padding at one end that repeats what is cut off at the other end.
+Result Roll(ImportContext& in, int i) {
+  const auto shifts = Integers(in.Constant(i, 1));
+  const auto axes = Integers(in.Constant(i, 2));
+  const Shape* x = in.InputShape(i, 0, {4});
+  if (!x || !shifts || !axes || shifts->size() != axes->size()) {
+    return Refuse("unknown shape or shift");
+  }
+  std::array<int64_t, 2> sums = {};
+  for (size_t k = 0; k < axes->size(); ++k) {
+    const int64_t axis = LogicalAxis((*axes)[k], *x, in.layout());
+    if (axis != 1 && axis != 2) {
+      return Refuse("the node rolls the batch or channels");
+    }
+    int64_t shift = (*shifts)[k];
+    if (in.graph().known(in.Input(i, 0), axis)) shift %= (*x)[axis];
+    int64_t& sum = sums[axis - 1];
+    if (std::abs(shift) > kMaxDimension - std::abs(sum)) {
+      return Refuse("the node rolls by too many cells");
+    }
+    sum += shift;
+  }
+  ImportedOperator op = in.Make(i, OperatorType::kPad, {in.Input(i, 0)});
+  op.op.pad_mode = PadMode::kWrap;
+  op.op.padding = {PaddingType::kExplicit, sums[0], -sums[0], sums[1],
+                   -sums[1]};
   return in.Emit(std::move(op));
 }
 
@@ -294,12 +323,19 @@ Result Cast(ImportContext& in, int i) {
 
 HandlerTable PartHandlers() {
   return {
-      {"ConcatV2", Concat},     {"Pad", Pad},
-      {"PadV2", Pad},           {"MirrorPad", Pad},
-      {"Split", Split},         {"SplitV", Split},
-      {"Slice", Slice},         {"StridedSlice", StridedSlice},
-      {"Transpose", Transpose}, {"Reshape", Reshape},
-      {"Squeeze", Reshape},     {"ExpandDims", Reshape},
+      {"ConcatV2", Concat},
+      {"Pad", Pad},
+      {"PadV2", Pad},
+      {"MirrorPad", Pad},
+      {"Roll", Roll},
+      {"Split", Split},
+      {"SplitV", Split},
+      {"Slice", Slice},
+      {"StridedSlice", StridedSlice},
+      {"Transpose", Transpose},
+      {"Reshape", Reshape},
+      {"Squeeze", Reshape},
+      {"ExpandDims", Reshape},
       {"Cast", Cast},
   };
 }

@@ -77,7 +77,9 @@ std::vector<int64_t> PaddedCells(PadMode mode, int64_t before, int64_t input,
   std::vector<int64_t> cells(output);
   for (int64_t i = 0; i < output; ++i) {
     int64_t cell = i - before;
-    if (mode != PadMode::kConstant) {
+    if (mode == PadMode::kWrap) {
+      cell = (cell % input + input) % input;
+    } else if (mode != PadMode::kConstant) {
       if (cell < 0) cell = -cell - repeated;
       if (cell >= input) cell = 2 * input - 2 + repeated - cell;
     }

@@ -128,8 +128,9 @@ IOS_KERNEL(Copy, CopyParams) {
 }
 
 // The cell of the image that is at `cell`; `mode`: as in ios::PadMode.
-__device__ __forceinline__ int Mirrored(int cell, int size, int mode) {
+__device__ __forceinline__ int PaddedCell(int cell, int size, int mode) {
   if (mode == 0) return cell;
+  if (mode == 3) return cell >= 0 ? cell % size : size - 1 - (-1 - cell) % size;
   const int repeated = mode == 2;
   if (cell < 0) return -cell - repeated;
   return cell < size ? cell : 2 * size - 2 + repeated - cell;
@@ -140,10 +141,10 @@ IOS_KERNEL(Pad, PadParams) {
   if (i >= p.count) return;
   const unsigned word = Split(i, p.vectors);
   const unsigned pixel = i;
-  const int w = Mirrored(static_cast<int>(Split(i, p.output_width)) - p.left,
-                         p.input_width, p.mode);
-  const int h = Mirrored(static_cast<int>(Split(i, p.output_height)) - p.top,
-                         p.input_height, p.mode);
+  const int w = PaddedCell(static_cast<int>(Split(i, p.output_width)) - p.left,
+                           p.input_width, p.mode);
+  const int h = PaddedCell(static_cast<int>(Split(i, p.output_height)) - p.top,
+                           p.input_height, p.mode);
   const unsigned input_word = word - p.first_word;
   const bool inside = h >= 0 && h < p.input_height && w >= 0 && w < p.input_width &&
                       input_word < p.input_words;
