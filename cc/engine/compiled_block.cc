@@ -68,13 +68,13 @@ StatusOr<Task*> CompiledBlock::TaskFor(int op, int lanes) {
     int64_t channel = 0;
     for (int input : description.inputs) {
       const std::vector<int> tensors = plan_.TensorsOf(block_, input);
-      TaskSpec::Source source;
-      source.tensors = tensors.size();
+      TaskSpec::Operand operand;
+      operand.tensors = tensors.size();
       if (input >= 0 && plan_.absorbed[input]) {
-        source.absorbed = &block_.operators[input];
-        source.parameters = parameters_[input];
+        operand.absorbed = &block_.operators[input];
+        operand.parameters = parameters_[input];
       }
-      spec.sources.push_back(std::move(source));
+      spec.operands.push_back(std::move(operand));
       for (int ref : tensors) {
         const TensorPlace& place = plan_.place(ref);
         spec.inputs.push_back(place.view);

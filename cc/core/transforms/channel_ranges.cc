@@ -6,16 +6,16 @@ namespace ios {
 namespace {
 
 // An element of an unpadded dimension, and the factor that it is scaled by.
-struct Source {
+struct ScaledElement {
   int64_t index;
   float factor;
 };
 
 // The source of each element of a padded dimension. If the dimension is
 // `summed` over, each of the two copies of an element has the factor 1/2.
-std::vector<Source> ElementsOf(const ChannelRanges& ranges, int64_t size,
-                               bool summed) {
-  std::vector<Source> sources;
+std::vector<ScaledElement> ElementsOf(const ChannelRanges& ranges, int64_t size,
+                                      bool summed) {
+  std::vector<ScaledElement> sources;
   if (ranges.empty()) {
     for (int64_t i = 0; i < size; ++i) sources.push_back({i, 1.0f});
     return sources;
@@ -79,16 +79,17 @@ std::vector<float> PadWeight(const float* weight, const Shape& shape,
                              const WeightPadding& padding) {
   const int64_t made = shape.back();
   const int64_t read = shape.size() > 1 ? shape[shape.size() - 2] : 1;
-  const std::vector<Source> rows = ElementsOf(padding.read, read, true);
-  const std::vector<Source> columns = ElementsOf(padding.made, made, false);
+  const std::vector<ScaledElement> rows = ElementsOf(padding.read, read, true);
+  const std::vector<ScaledElement> columns =
+      ElementsOf(padding.made, made, false);
   std::vector<float> result;
   const int64_t matrices =
       NumElements(shape) / std::max<int64_t>(read * made, 1);
   result.reserve(matrices * rows.size() * columns.size());
   for (int64_t m = 0; m < matrices; ++m) {
-    for (const Source& row : rows) {
+    for (const ScaledElement& row : rows) {
       const float* const from = weight + (m * read + row.index) * made;
-      for (const Source& column : columns) {
+      for (const ScaledElement& column : columns) {
         result.push_back(from[column.index] * row.factor);
       }
     }

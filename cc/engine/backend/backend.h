@@ -80,7 +80,7 @@ struct TaskSpec {
   DataType dtype = DataType::kFloat32;  // of every tensor
   std::vector<TensorView> inputs;
   // What one input of the operator consists of.
-  struct Source {
+  struct Operand {
     // The number of entries of `inputs`: the pieces of an absorbed concat or
     // the terms of an absorbed sum, otherwise 1.
     int tensors = 1;
@@ -89,7 +89,7 @@ struct TaskSpec {
     const Operator* absorbed = nullptr;
     std::vector<std::shared_ptr<Parameter>> parameters;  // of `absorbed`
   };
-  std::vector<Source> sources;
+  std::vector<Operand> operands;
   TensorView output;
   std::vector<std::shared_ptr<Parameter>> parameters;  // see WeightShapes()
   // Concat: whether each input already lies in its slice of the output.

@@ -269,7 +269,7 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
     }
     switch (spec.op->type) {
       case OperatorType::kConv2D:
-        if (spec.sources[0].absorbed ||
+        if (spec.operands[0].absorbed ||
             GoesByRows(*spec.op, spec.inputs[0].shape, spec.output.shape)) {
           task = MakeRowsTask(spec, engine);
         } else if (spec.op->algorithm == Algorithm::kDirect ||

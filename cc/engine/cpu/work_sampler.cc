@@ -66,7 +66,7 @@ Sample WorkSampler::Take(int number) {
   return in_pieces;
 }
 
-Sample WorkSampler::Time(Piece* piece, int number, double enough_ms) {
+Sample WorkSampler::Time(PartRange* piece, int number, double enough_ms) {
   const ResourceUse before = meter_->Read();
   if (piece->ms > 0 && piece->ms < kShortMs) run_(piece->begin, piece->end);
   const Clock::time_point start = Clock::now();
@@ -93,7 +93,7 @@ Sample WorkSampler::TakeInPieces(int number) {
   Sample sum;
   double disturbed_ms = 0;
   for (size_t i = 0; i < pieces_.size(); ++i) {
-    const Piece& previous = pieces_[(i > 0 ? i : pieces_.size()) - 1];
+    const PartRange& previous = pieces_[(i > 0 ? i : pieces_.size()) - 1];
     Sample best{std::numeric_limits<double>::infinity(), true};
     for (int tries = 0; tries < kTries && best.disturbed; ++tries) {
       std::this_thread::sleep_for(kPause);
@@ -113,7 +113,7 @@ void WorkSampler::CutIntoPieces() {
     pieces_ = {whole_};
     return;
   }
-  Piece piece;
+  PartRange piece;
   for (int part = 0; part < parts_; ++part) {
     double ms = std::numeric_limits<double>::infinity();
     for (int run = 0; run < 2; ++run) {

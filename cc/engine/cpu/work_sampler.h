@@ -51,13 +51,13 @@ class WorkSampler {
   Sample Take(int number);
 
  private:
-  struct Piece {
+  struct PartRange {
     int begin = 0, end = 0;
     double ms = 0;           // estimate
     double highest_use = 0;  // CPU time / wall time, highest of all samples
   };
 
-  Sample Time(Piece* piece, int number, double enough_ms);
+  Sample Time(PartRange* piece, int number, double enough_ms);
   Sample TakeInPieces(int number);
   void CutIntoPieces();
 
@@ -66,8 +66,8 @@ class WorkSampler {
   int warmup_;  // unmeasured runs that are left to do
   ResourceMeter* const meter_;
   History* const history_;
-  Piece whole_{0, parts_, 0, 0};
-  std::vector<Piece> pieces_;
+  PartRange whole_{0, parts_, 0, 0};
+  std::vector<PartRange> pieces_;
   int rounds_in_pieces_ = 0;
   double best_ms_in_pieces_ = 0;
 };

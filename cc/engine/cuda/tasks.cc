@@ -49,31 +49,31 @@ TaskOr CompilePool(Device* device, const TaskSpec& spec) {
 }
 
 TaskOr CompileConcat(Device* device, const TaskSpec& spec) {
-  struct Source {
-    size_t input;
+  struct CopiedInput {
+    size_t index;
     int64_t channel;  // first one in the output
   };
-  std::vector<Source> sources;
-  std::vector<CopyKernel::Piece> pieces;
+  std::vector<CopiedInput> copied;
+  std::vector<CopyKernel::Views> copies;
   int64_t channel = 0;
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
     const TensorView& input = spec.inputs[i];
     if (!spec.in_place[i]) {
-      sources.push_back({i, channel});
-      pieces.push_back({input, ChannelsOf(spec.output, channel, input.shape)});
+      copied.push_back({i, channel});
+      copies.push_back({input, ChannelsOf(spec.output, channel, input.shape)});
     }
     channel += input.channels();
   }
   IOS_ASSIGN_OR_RETURN(const CopyKernel kernel,
-                       CopyKernel::Create(device, spec.dtype, pieces));
+                       CopyKernel::Create(device, spec.dtype, copies));
   return MakeTask(
-      [kernel, sources, dtype = spec.dtype](
+      [kernel, copied, dtype = spec.dtype](
           const void* const* inputs, void* output, const LaneResources& lane) {
         std::vector<const void*> from;
         std::vector<void*> to;
-        for (const Source& source : sources) {
-          from.push_back(inputs[source.input]);
-          to.push_back(Advance(output, source.channel, dtype));
+        for (const CopiedInput& input : copied) {
+          from.push_back(inputs[input.index]);
+          to.push_back(Advance(output, input.channel, dtype));
         }
         return kernel.Enqueue(from.data(), to.data(), lane.stream);
       });

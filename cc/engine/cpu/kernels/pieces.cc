@@ -23,9 +23,9 @@ std::vector<Range> RangesOf(const TaskSpec& spec) {
   };
   std::vector<Position> positions;
   size_t first = 0;
-  for (const TaskSpec::Source& source : spec.sources) {
+  for (const TaskSpec::Operand& operand : spec.operands) {
     positions.push_back({first, 0});
-    first += source.tensors;
+    first += operand.tensors;
   }
   std::vector<Range> ranges;
   for (int64_t channel = 0; channel < spec.output.channels();) {

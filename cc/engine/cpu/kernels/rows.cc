@@ -40,7 +40,7 @@ class RowsTask : public CpuTask {
       const dnnl::memory::desc flat = FlatDesc(op_.groups);
       bias_ = AsCpu(spec.parameters[1])->Packed(engine, flat, flat);
     }
-    const auto& [tensors, product, weights] = spec.sources[0];
+    const auto& [tensors, product, weights] = spec.operands[0];
     if (product) {
       product_.emplace(engine, input_.channels(), *product, AsCpu(weights[0]),
                        product->bias ? AsCpu(weights[1]) : nullptr);

@@ -48,7 +48,7 @@ class SepConvTask : public CpuTask {
  protected:
   explicit SepConvTask(const TaskSpec& spec)
       : terms_(spec.inputs.begin(),
-               spec.inputs.begin() + spec.sources[0].tensors),
+               spec.inputs.begin() + spec.operands[0].tensors),
         residual_(spec.inputs.back(), &scratch_),
         output_(spec.output, &scratch_),
         has_residual_(spec.op->residual) {}
@@ -268,7 +268,7 @@ class GemmSepConvTask : public CpuTask {
  public:
   GemmSepConvTask(const TaskSpec& spec, const dnnl::engine& engine)
       : terms_(spec.inputs.begin(),
-               spec.inputs.begin() + spec.sources[0].tensors),
+               spec.inputs.begin() + spec.operands[0].tensors),
         residual_(spec.inputs.back()),
         output_(spec.output),
         has_residual_(spec.op->residual),

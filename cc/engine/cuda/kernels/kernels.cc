@@ -202,7 +202,7 @@ Status ScaleKernel::Enqueue(const void* x, const void* scale, const void* shift,
 }
 
 StatusOr<CopyKernel> CopyKernel::Create(const Device* device, DataType dtype,
-                                        const std::vector<Piece>& pieces) {
+                                        const std::vector<Views>& copies) {
   CopyKernel kernel;
   struct Open {  // a launch that has room for more pieces
     int launch = -1;
@@ -210,11 +210,10 @@ StatusOr<CopyKernel> CopyKernel::Create(const Device* device, DataType dtype,
     int64_t most = 0;  // vectors of its largest piece
   };
   std::map<int64_t, Open> open;  // by width in bytes
-  kernel.places_.reserve(pieces.size());
-  for (const Piece& piece : pieces) {
-    IOS_ASSIGN_OR_RETURN(const Walk walk,
-                         MakeWalk(dtype, {piece.from, piece.to},
-                                  /*flatten=*/true));
+  kernel.indices_.reserve(copies.size());
+  for (const Views& copy : copies) {
+    IOS_ASSIGN_OR_RETURN(const Walk walk, MakeWalk(dtype, {copy.from, copy.to},
+                                                   /*flatten=*/true));
     const int64_t width = walk.vector * SizeOf(dtype);
     Open& current = open[width];
     if (current.launch < 0 || current.pieces == kMaxPieces) {
@@ -233,7 +232,7 @@ StatusOr<CopyKernel> CopyKernel::Create(const Device* device, DataType dtype,
     params.to_pitch = walk.views[1].pitch / walk.vector;
     params.count = walk.count();
     params.vectors = MakeDivisor(walk.vectors());
-    kernel.places_.push_back({current.launch, current.pieces++});
+    kernel.indices_.push_back({current.launch, current.pieces++});
   }
   return kernel;
 }
@@ -242,10 +241,10 @@ Status CopyKernel::Enqueue(const void* const* from, void* const* to,
                            CUstream stream) const {
   for (size_t i = 0; i < launches_.size(); ++i) {
     CopyParams params = launches_[i].params;
-    for (size_t k = 0; k < places_.size(); ++k) {
-      if (places_[k].launch != static_cast<int>(i)) continue;
-      params.pieces[places_[k].piece].from = from[k];
-      params.pieces[places_[k].piece].to = to[k];
+    for (size_t k = 0; k < indices_.size(); ++k) {
+      if (indices_[k].launch != static_cast<int>(i)) continue;
+      params.pieces[indices_[k].piece].from = from[k];
+      params.pieces[indices_[k].piece].to = to[k];
     }
     IOS_RETURN_IF_ERROR(launches_[i].Enqueue(params, stream));
   }

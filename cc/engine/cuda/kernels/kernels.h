@@ -86,20 +86,20 @@ class ScaleKernel {
 // Copies views to views of equal shapes, in as few launches as possible.
 class CopyKernel {
  public:
-  struct Piece {
+  struct Views {
     TensorView from, to;
   };
   static StatusOr<CopyKernel> Create(const Device* device, DataType dtype,
-                                     const std::vector<Piece>& pieces);
+                                     const std::vector<Views>& copies);
   Status Enqueue(const void* const* from, void* const* to,
                  CUstream stream) const;
 
  private:
-  struct Place {
+  struct CopyIndex {
     int launch, piece;
   };
   std::vector<Launch<CopyParams>> launches_;
-  std::vector<Place> places_;  // one per piece
+  std::vector<CopyIndex> indices_;  // one per copy
 };
 
 // Copies an image to an offset in a larger or smaller image: output[n, h, w] =
