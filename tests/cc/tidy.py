@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.native_build import ENGINE, LANES_TEST, ROOT, reading_flags
+from tests.support.native_build import ENGINE_SOURCES, LANES_TEST, ROOT, reading_flags
 
 
 def main() -> int:
@@ -43,7 +43,7 @@ def main() -> int:
 
 def sources() -> list[Path]:
     """Those of the engine without its GPU's backend, and their tests."""
-    return sorted(file for pattern in ENGINE for file in ROOT.glob(pattern))
+    return sorted(file for pattern in ENGINE_SOURCES for file in ROOT.glob(pattern))
 
 
 if __name__ == "__main__":

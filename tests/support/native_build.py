@@ -50,7 +50,7 @@ FUZZERS = {
 _UNCHECKED = (ROOT / "tests/fuzz/reference.cc",)
 GRAPH_FUZZER = {"graph": ["tests/fuzz/graph_fuzzer.cc"]}
 # These patterns include the tests.
-ENGINE = (
+ENGINE_SOURCES = (
     "cc/core/**/*.cc",
     *(f"cc/engine/{folder}*.cc" for folder in ("", "backend/", "host/", "cpu/**/")),
 )
@@ -87,7 +87,7 @@ class NativeBuild:
         ]
         # oneDNN must find our OpenMP entry points before its own library.
         libraries = [onednn]
-        patterns = ENGINE
+        patterns = ENGINE_SOURCES
         if tensorflow:
             package = _tensorflow()
             self._compile += [f"-isystem{package}/include", *_TENSORFLOW_FLAGS]
