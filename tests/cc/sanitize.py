@@ -31,8 +31,6 @@ def check(kind: str, jobs: int) -> bool:
     flags = [f"-fsanitize={kind}"]
     if "undefined" in kind:
         flags.append("-fno-sanitize-recover=all")
-    # Clones of a function are chosen before a sanitizer has begun.
-    flags.append("-DIOS_TF_ONE_INSTRUCTION_SET")
     directory = ROOT / "build" / "sanitize" / kind.replace(",", "-")
     compiler = shlex.split(os.environ.get("CXX", "g++"))
     sources = {"engine_tests": [*ENGINE_TESTS.values(), "tests/cc/main.cc"]}

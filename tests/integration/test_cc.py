@@ -51,12 +51,10 @@ def test_engine(name, engine_tests):
     run(engine_tests, ENGINE_TESTS[name])
 
 
+@pytest.mark.parametrize("name", ["depthwise", "dispatch"])
 @pytest.mark.parametrize("isa", ["AVX2", "SSE41"])
-def test_depthwise_convolutions_of_other_instruction_sets(
-    isa, engine_tests, monkeypatch
-):
+def test_other_instruction_sets(isa, name, engine_tests, monkeypatch):
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", isa)
-    (name,) = [test for test in ENGINE_TESTS if "depthwise" in test]
     run(engine_tests, ENGINE_TESTS[name])
 
 

@@ -23,7 +23,7 @@ namespace ios::cpu {
 namespace {
 
 // See Backend::Fingerprint.
-constexpr int kRevision = 10;
+constexpr int kRevision = 11;
 
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");

@@ -5,9 +5,12 @@
 #include <cstring>
 #include <limits>
 
-#include "cc/engine/cpu/kernels/vectorized.h"
+#define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/activations.cc"
+#include "cc/engine/cpu/kernels/foreach_target.h"
 
-namespace ios::cpu {
+#ifdef IOS_TARGET  // compiled for each instruction set
+
+namespace ios::cpu::IOS_TARGET {
 namespace {
 
 // Elementary functions without branches, so that loops over them vectorise.
@@ -244,8 +247,7 @@ IOS_INLINE float Sin(float v) {
 
 // Like pow(), exponents of 0.5 and -0.5 treat -0 as 0 and -infinity as
 // infinity.
-IOS_VECTORIZED void PowerRow(const float* x, int64_t n, float exponent,
-                             float* out) {
+void PowerRow(const float* x, int64_t n, float exponent, float* out) {
   if (exponent == 0.5f) {
     IOS_EACH((v == -kInfinity ? kInfinity : std::sqrt(v + 0.0f)));
   }
@@ -272,7 +274,7 @@ IOS_VECTORIZED void PowerRow(const float* x, int64_t n, float exponent,
   }
 }
 
-IOS_VECTORIZED void SinRow(const float* x, int64_t n, float* out) {
+void SinRow(const float* x, int64_t n, float* out) {
   float largest = 0.0f;
   for (int64_t i = 0; i < n; ++i) {
     largest = Abs(x[i]) > largest ? Abs(x[i]) : largest;
@@ -283,10 +285,8 @@ IOS_VECTORIZED void SinRow(const float* x, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = std::sin(x[i]);
 }
 
-}  // namespace
-
-IOS_VECTORIZED void ActivateRow(const float* x, int64_t n,
-                                const Activation& activation, float* out) {
+void ActivateRow(const float* x, int64_t n, const Activation& activation,
+                 float* out) {
   const Limits limits;
   const float alpha = activation.alpha, beta = activation.beta;
   switch (activation.kind) {
@@ -361,4 +361,18 @@ IOS_VECTORIZED void ActivateRow(const float* x, int64_t n,
 
 #undef IOS_EACH
 
+}  // namespace
+}  // namespace ios::cpu::IOS_TARGET
+
+#else  // compiled once
+
+namespace ios::cpu {
+
+void ActivateRow(const float* x, int64_t n, const Activation& activation,
+                 float* out) {
+  IOS_DISPATCH(ActivateRow)(x, n, activation, out);
+}
+
 }  // namespace ios::cpu
+
+#endif  // IOS_TARGET

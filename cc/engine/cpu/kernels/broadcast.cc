@@ -1,8 +1,11 @@
 #include "cc/engine/cpu/kernels/broadcast.h"
 
-#include "cc/engine/cpu/kernels/vectorized.h"
+#define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/broadcast.cc"
+#include "cc/engine/cpu/kernels/foreach_target.h"
 
-namespace ios::cpu {
+#ifdef IOS_TARGET  // compiled for each instruction set
+
+namespace ios::cpu::IOS_TARGET {
 namespace {
 
 // Like TensorFlow's kernels, these functions keep a NaN of either operand.
@@ -11,27 +14,27 @@ inline float Minimum(float a, float b) { return a < b || a != a ? a : b; }
 
 // Computes VALUE of a and b for a row. Each form has its own loop with constant
 // steps, so that it vectorises.
-#define IOS_BINARY_ROW(NAME, VALUE)                                        \
-  IOS_VECTORIZED void NAME(const float* x, int64_t x_step, const float* y, \
-                           int64_t y_step, int64_t n, float* out) {        \
-    if (x_step != 0 && y_step != 0) {                                      \
-      for (int64_t i = 0; i < n; ++i) {                                    \
-        const float a = x[i], b = y[i];                                    \
-        out[i] = VALUE;                                                    \
-      }                                                                    \
-    } else if (x_step != 0) {                                              \
-      const float b = *y;                                                  \
-      for (int64_t i = 0; i < n; ++i) {                                    \
-        const float a = x[i];                                              \
-        out[i] = VALUE;                                                    \
-      }                                                                    \
-    } else {                                                               \
-      const float a = *x;                                                  \
-      for (int64_t i = 0; i < n; ++i) {                                    \
-        const float b = y[i * y_step];                                     \
-        out[i] = VALUE;                                                    \
-      }                                                                    \
-    }                                                                      \
+#define IOS_BINARY_ROW(NAME, VALUE)                                         \
+  void NAME(const float* x, int64_t x_step, const float* y, int64_t y_step, \
+            int64_t n, float* out) {                                        \
+    if (x_step != 0 && y_step != 0) {                                       \
+      for (int64_t i = 0; i < n; ++i) {                                     \
+        const float a = x[i], b = y[i];                                     \
+        out[i] = VALUE;                                                     \
+      }                                                                     \
+    } else if (x_step != 0) {                                               \
+      const float b = *y;                                                   \
+      for (int64_t i = 0; i < n; ++i) {                                     \
+        const float a = x[i];                                               \
+        out[i] = VALUE;                                                     \
+      }                                                                     \
+    } else {                                                                \
+      const float a = *x;                                                   \
+      for (int64_t i = 0; i < n; ++i) {                                     \
+        const float b = y[i * y_step];                                      \
+        out[i] = VALUE;                                                     \
+      }                                                                     \
+    }                                                                       \
   }
 
 IOS_BINARY_ROW(MultiplyRow, a* b)
@@ -44,6 +47,36 @@ IOS_BINARY_ROW(SquaredDifferenceRow, (a - b) * (a - b))
 IOS_BINARY_ROW(PReluRow, a > 0 ? a : a * b)
 
 #undef IOS_BINARY_ROW
+
+void ComputeBinaryRow(BinaryFunction function, const RowOperand& x,
+                      const RowOperand& y, int64_t n, float* out) {
+  switch (function) {
+    case BinaryFunction::kMultiply:
+      return MultiplyRow(x.data, x.step, y.data, y.step, n, out);
+    case BinaryFunction::kAdd:
+      return AddRow(x.data, x.step, y.data, y.step, n, out);
+    case BinaryFunction::kSubtract:
+      return SubtractRow(x.data, x.step, y.data, y.step, n, out);
+    case BinaryFunction::kDivide:
+      return DivideRow(x.data, x.step, y.data, y.step, n, out);
+    case BinaryFunction::kMaximum:
+      return MaximumRow(x.data, x.step, y.data, y.step, n, out);
+    case BinaryFunction::kMinimum:
+      return MinimumRow(x.data, x.step, y.data, y.step, n, out);
+    case BinaryFunction::kSquaredDifference:
+      return SquaredDifferenceRow(x.data, x.step, y.data, y.step, n, out);
+    case BinaryFunction::kPRelu:
+      return PReluRow(x.data, x.step, y.data, y.step, n, out);
+  }
+}
+
+}  // namespace
+}  // namespace ios::cpu::IOS_TARGET
+
+#else  // compiled once
+
+namespace ios::cpu {
+namespace {
 
 // Returns the sizes [N,H,W,C] of a shape [N,H,W,C] or [N,C].
 std::array<int64_t, 4> Sizes(const Shape& shape) {
@@ -128,24 +161,9 @@ void BroadcastRows::Advance(Row* row) const {
 
 void BinaryRow(BinaryFunction function, const RowOperand& x,
                const RowOperand& y, int64_t n, float* out) {
-  switch (function) {
-    case BinaryFunction::kMultiply:
-      return MultiplyRow(x.data, x.step, y.data, y.step, n, out);
-    case BinaryFunction::kAdd:
-      return AddRow(x.data, x.step, y.data, y.step, n, out);
-    case BinaryFunction::kSubtract:
-      return SubtractRow(x.data, x.step, y.data, y.step, n, out);
-    case BinaryFunction::kDivide:
-      return DivideRow(x.data, x.step, y.data, y.step, n, out);
-    case BinaryFunction::kMaximum:
-      return MaximumRow(x.data, x.step, y.data, y.step, n, out);
-    case BinaryFunction::kMinimum:
-      return MinimumRow(x.data, x.step, y.data, y.step, n, out);
-    case BinaryFunction::kSquaredDifference:
-      return SquaredDifferenceRow(x.data, x.step, y.data, y.step, n, out);
-    case BinaryFunction::kPRelu:
-      return PReluRow(x.data, x.step, y.data, y.step, n, out);
-  }
+  IOS_DISPATCH(ComputeBinaryRow)(function, x, y, n, out);
 }
 
 }  // namespace ios::cpu
+
+#endif  // IOS_TARGET

@@ -6,10 +6,14 @@
 
 #include "cc/engine/cpu/kernels/activations.h"
 #include "cc/engine/cpu/kernels/broadcast.h"
-#include "cc/engine/cpu/kernels/vectorized.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
-namespace ios::cpu {
+#define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/elementwise.cc"
+#include "cc/engine/cpu/kernels/foreach_target.h"
+
+#ifdef IOS_TARGET  // compiled for each instruction set
+
+namespace ios::cpu::IOS_TARGET {
 namespace {
 
 // out[i] = activation(VALUE) for i in [0, n). Relu is part of the loop because
@@ -27,15 +31,25 @@ namespace {
     ActivateRow(out, n, activation, out);         \
   }
 
-IOS_VECTORIZED void AddRow(const float* a, const float* b, int64_t n,
-                           Activation activation,
-                           float* out){IOS_ROW(a[i] + b[i])} IOS_VECTORIZED
-    void ScaleRow(const float* __restrict x, const float* __restrict scale,
-                  const float* __restrict shift, int64_t n,
-                  Activation activation, float* __restrict out) {
+void AddRow(const float* a, const float* b, int64_t n, Activation activation,
+            float* out) {
+  IOS_ROW(a[i] + b[i])
+}
+
+void ScaleRow(const float* __restrict x, const float* __restrict scale,
+              const float* __restrict shift, int64_t n, Activation activation,
+              float* __restrict out) {
   IOS_ROW(x[i] * scale[i] + shift[i])
 }
 #undef IOS_ROW
+
+}  // namespace
+}  // namespace ios::cpu::IOS_TARGET
+
+#else  // compiled once
+
+namespace ios::cpu {
+namespace {
 
 // Repeats per-channel values for several pixels, so that loops over few
 // channels become long.
@@ -170,8 +184,9 @@ void Add(const std::vector<Source>& terms, Activation activation,
       float first[kBlockFloats], scratch[kBlockFloats];
       const float* sum = Gather(terms[0], p, pixels, channels, first);
       for (size_t t = 1; t < terms.size(); ++t) {
-        AddRow(sum, Gather(terms[t], p, pixels, channels, scratch),
-               pixels * channels, activation_after(t), out);
+        IOS_DISPATCH(AddRow)(sum,
+                             Gather(terms[t], p, pixels, channels, scratch),
+                             pixels * channels, activation_after(t), out);
         sum = out;
       }
     });
@@ -181,7 +196,8 @@ void Add(const std::vector<Source>& terms, Activation activation,
             const float* sum = At(terms[0], p, c);
             float* out = At(to, p, c);
             for (size_t t = 1; t < terms.size(); ++t) {
-              AddRow(sum, At(terms[t], p, c), n, activation_after(t), out);
+              IOS_DISPATCH(AddRow)(sum, At(terms[t], p, c), n,
+                                   activation_after(t), out);
               sum = out;
             }
           });
@@ -296,8 +312,9 @@ void Scale(const Source& x, const float* scale, const float* shift,
                   for (; begin < end; begin += scales.times()) {
                     const int64_t pixels =
                         std::min(scales.times(), end - begin);
-                    ScaleRow(At(x, begin, 0), scales.data(), shifts.data(),
-                             pixels * channels, activation, At(to, begin, 0));
+                    IOS_DISPATCH(ScaleRow)(At(x, begin, 0), scales.data(),
+                                           shifts.data(), pixels * channels,
+                                           activation, At(to, begin, 0));
                   }
                 });
     return;
@@ -306,14 +323,18 @@ void Scale(const Source& x, const float* scale, const float* shift,
     const Repeated scales(scale, channels), shifts(shift, channels);
     return ForBlocks(to, [&](int64_t p, int64_t pixels, float* out) {
       float scratch[kBlockFloats];
-      ScaleRow(Gather(x, p, pixels, channels, scratch), scales.data(),
-               shifts.data(), pixels * channels, activation, out);
+      IOS_DISPATCH(ScaleRow)(Gather(x, p, pixels, channels, scratch),
+                             scales.data(), shifts.data(), pixels * channels,
+                             activation, out);
     });
   }
   ForRows(to.view.pixels(), channels, /*dense=*/false,
           [&](int64_t p, int64_t c, int64_t n) {
-            ScaleRow(At(x, p, c), scale, shift, n, activation, At(to, p, c));
+            IOS_DISPATCH(ScaleRow)(At(x, p, c), scale, shift, n, activation,
+                                   At(to, p, c));
           });
 }
 
 }  // namespace ios::cpu
+
+#endif  // IOS_TARGET

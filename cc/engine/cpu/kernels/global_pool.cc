@@ -5,20 +5,18 @@
 #include <cstring>
 #include <vector>
 
-#include "cc/engine/cpu/kernels/vectorized.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
-namespace ios::cpu {
+#define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/global_pool.cc"
+#include "cc/engine/cpu/kernels/foreach_target.h"
+
+#ifdef IOS_TARGET  // compiled for each instruction set
+
+namespace ios::cpu::IOS_TARGET {
 namespace {
 
-// Channels that are summed together: four cache lines.
-constexpr int64_t kChunk = 64;
-// Pixels of one sum in float32. With more pixels, a large map with values far
-// from 0 would lose digits.
-constexpr int64_t kPartialPixels = 32;
-
 // Sets each out[i] to the larger of out[i] and x[i]. Keeps NaN.
-IOS_VECTORIZED void MaxRow(const float* x, int64_t n, float* out) {
+void MaxRow(const float* x, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) {
     out[i] = x[i] > out[i] || x[i] != x[i] ? x[i] : out[i];
   }
@@ -51,8 +49,8 @@ IOS_INLINE void SumVectors(const float* x, int64_t pitch, int64_t pixels,
 }
 
 // Adds the first `n` channels of each of `pixels` pixels to `out`.
-IOS_VECTORIZED void SumPixels(const float* x, int64_t pitch, int64_t pixels,
-                              int64_t n, float* out) {
+void SumPixels(const float* x, int64_t pitch, int64_t pixels, int64_t n,
+               float* out) {
   int64_t c = 0;
   for (; c + 8 * kWidth <= n; c += 8 * kWidth) {
     SumVectors<8>(x + c, pitch, pixels, out + c);
@@ -68,6 +66,20 @@ IOS_VECTORIZED void SumPixels(const float* x, int64_t pitch, int64_t pixels,
     for (int64_t i = c; i < n; ++i) out[i] += x[p * pitch + i];
   }
 }
+
+}  // namespace
+}  // namespace ios::cpu::IOS_TARGET
+
+#else  // compiled once
+
+namespace ios::cpu {
+namespace {
+
+// Channels that are summed together: four cache lines.
+constexpr int64_t kChunk = 64;
+// Pixels of one sum in float32. With more pixels, a large map with values far
+// from 0 would lose digits.
+constexpr int64_t kPartialPixels = 32;
 
 // Adds `x` to `out`. For a max pool, sets `out` to the larger values instead.
 // Keeps NaN.
@@ -130,10 +142,11 @@ class ImagePool {
       const int64_t more = std::min(kPartialPixels, last - p) - 1;
       std::memcpy(row, At(x_, before + p, c), n * sizeof(float));
       if (kind_ != PoolKind::kMax) {
-        SumPixels(At(x_, before + p + 1, c), x_.view.pitch, more, n, row);
+        IOS_DISPATCH(SumPixels)(At(x_, before + p + 1, c), x_.view.pitch, more,
+                                n, row);
       } else {
         for (int64_t k = 1; k <= more; ++k) {
-          MaxRow(At(x_, before + p + k, c), n, row);
+          IOS_DISPATCH(MaxRow)(At(x_, before + p + k, c), n, row);
         }
       }
       if (p == first) {
@@ -191,3 +204,5 @@ void GlobalPool(const Source& x, PoolKind kind, const Target& to) {
 }
 
 }  // namespace ios::cpu
+
+#endif  // IOS_TARGET

@@ -4,10 +4,14 @@
 #include <cmath>
 
 #include "cc/engine/cpu/kernels/activations.h"
-#include "cc/engine/cpu/kernels/vectorized.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
-namespace ios::cpu {
+#define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/normalization.cc"
+#include "cc/engine/cpu/kernels/foreach_target.h"
+
+#ifdef IOS_TARGET  // compiled for each instruction set
+
+namespace ios::cpu::IOS_TARGET {
 namespace {
 
 // A sum is made of this many partial sums, so that loops vectorise.
@@ -19,15 +23,17 @@ float Total(const float* partial) {
   return sum;
 }
 
-IOS_VECTORIZED void AddTo(const float* x, int64_t n, float* partial) {
+float Sum(const float* x, int64_t n) {
+  float partial[kPartial] = {};
   int64_t i = 0;
   for (; i + kPartial <= n; i += kPartial) {
     for (int k = 0; k < kPartial; ++k) partial[k] += x[i + k];
   }
   for (; i < n; ++i) partial[0] += x[i];
+  return Total(partial);
 }
 
-IOS_VECTORIZED float SumOfSquares(const float* x, float mean, int64_t n) {
+float SumOfSquares(const float* x, float mean, int64_t n) {
   float partial[kPartial] = {};
   int64_t i = 0;
   for (; i + kPartial <= n; i += kPartial) {
@@ -40,26 +46,23 @@ IOS_VECTORIZED float SumOfSquares(const float* x, float mean, int64_t n) {
   return Total(partial);
 }
 
-IOS_VECTORIZED void NormalizeRow(const float* x, float mean, float factor,
-                                 const float* scale, const float* shift,
-                                 int64_t n, float* out) {
+void NormalizeRow(const float* x, float mean, float factor, const float* scale,
+                  const float* shift, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) {
     out[i] = (x[i] - mean) * factor * scale[i] + shift[i];
   }
 }
 
 // sums[c] += x[c] for all rows.
-IOS_VECTORIZED void SumRows(const float* x, int64_t pitch, int64_t rows,
-                            int64_t n, float* __restrict sums) {
+void SumRows(const float* x, int64_t pitch, int64_t rows, int64_t n,
+             float* __restrict sums) {
   for (int64_t row = 0; row < rows; ++row, x += pitch) {
     for (int64_t c = 0; c < n; ++c) sums[c] += x[c];
   }
 }
 
-IOS_VECTORIZED void SumSquaresOfRows(const float* x, int64_t pitch,
-                                     int64_t rows, int64_t n,
-                                     const float* __restrict means,
-                                     float* __restrict sums) {
+void SumSquaresOfRows(const float* x, int64_t pitch, int64_t rows, int64_t n,
+                      const float* __restrict means, float* __restrict sums) {
   for (int64_t row = 0; row < rows; ++row, x += pitch) {
     for (int64_t c = 0; c < n; ++c) {
       sums[c] += (x[c] - means[c]) * (x[c] - means[c]);
@@ -67,11 +70,11 @@ IOS_VECTORIZED void SumSquaresOfRows(const float* x, int64_t pitch,
   }
 }
 
-IOS_VECTORIZED void NormalizeRows(const float* x, int64_t pitch, int64_t rows,
-                                  int64_t n, const float* __restrict means,
-                                  const float* __restrict factors,
-                                  const float* __restrict shifts, float* out,
-                                  int64_t out_pitch) {
+void NormalizeRows(const float* x, int64_t pitch, int64_t rows, int64_t n,
+                   const float* __restrict means,
+                   const float* __restrict factors,
+                   const float* __restrict shifts, float* out,
+                   int64_t out_pitch) {
   for (int64_t row = 0; row < rows; ++row, x += pitch, out += out_pitch) {
     for (int64_t c = 0; c < n; ++c) {
       out[c] = (x[c] - means[c]) * factors[c] + shifts[c];
@@ -80,8 +83,8 @@ IOS_VECTORIZED void NormalizeRows(const float* x, int64_t pitch, int64_t rows,
 }
 
 // Subtracts the largest element of each row.
-IOS_VECTORIZED void SubtractLargest(const float* x, int64_t pitch, int64_t rows,
-                                    int64_t n, float* out, int64_t out_pitch) {
+void SubtractLargest(const float* x, int64_t pitch, int64_t rows, int64_t n,
+                     float* out, int64_t out_pitch) {
   for (int64_t row = 0; row < rows; ++row, x += pitch, out += out_pitch) {
     float largest[kPartial];
     std::fill(largest, largest + kPartial, -INFINITY);
@@ -99,15 +102,20 @@ IOS_VECTORIZED void SubtractLargest(const float* x, int64_t pitch, int64_t rows,
   }
 }
 
-IOS_VECTORIZED void DivideBySum(float* x, int64_t pitch, int64_t rows,
-                                int64_t n) {
+void DivideBySum(float* x, int64_t pitch, int64_t rows, int64_t n) {
   for (int64_t row = 0; row < rows; ++row, x += pitch) {
-    float partial[kPartial] = {};
-    AddTo(x, n, partial);
-    const float factor = 1.0f / Total(partial);
+    const float factor = 1.0f / Sum(x, n);
     for (int64_t i = 0; i < n; ++i) x[i] *= factor;
   }
 }
+
+}  // namespace
+}  // namespace ios::cpu::IOS_TARGET
+
+#else  // compiled once
+
+namespace ios::cpu {
+namespace {
 
 // Keeps a NaN, as TensorFlow's maximum does.
 float Maximum(const float* x, int64_t n) {
@@ -136,9 +144,7 @@ void ReduceChannels(const Source& x, PoolKind kind, const Target& to) {
                     out = Maximum(row, channels);
                     continue;
                   }
-                  float partial[kPartial] = {};
-                  AddTo(row, channels, partial);
-                  out = Total(partial);
+                  out = IOS_DISPATCH(Sum)(row, channels);
                   if (kind == PoolKind::kAvg) out /= channels;
                 }
               });
@@ -155,10 +161,10 @@ void Softmax(const Source& x, const Target& to) {
     for (int64_t p = begin; p < end; p += most) {
       const int64_t rows = std::min(most, end - p);
       float* const out = to.data + p * pitch;
-      SubtractLargest(x.data + p * x.view.pitch, x.view.pitch, rows, n, out,
-                      pitch);
+      IOS_DISPATCH(SubtractLargest)(x.data + p * x.view.pitch, x.view.pitch,
+                                    rows, n, out, pitch);
       ActivateRow(out, (rows - 1) * pitch + n, Activation::kExp, out);
-      DivideBySum(out, pitch, rows, n);
+      IOS_DISPATCH(DivideBySum)(out, pitch, rows, n);
     }
   });
 }
@@ -171,13 +177,12 @@ void NormalizePixels(const Source& x, int64_t groups,
     for (int64_t part = begin; part < end; ++part) {
       const int64_t pixel = part / groups, c = part % groups * n;
       const float* in = At(x, pixel, c);
-      float partial[kPartial] = {};
-      AddTo(in, n, partial);
-      const float mean = Total(partial) / n;
-      const float variance = SumOfSquares(in, mean, n) / n;
-      NormalizeRow(in, mean, 1.0 / std::sqrt(variance + normalization.epsilon),
-                   normalization.scale + c, normalization.shift + c, n,
-                   At(to, pixel, c));
+      const float mean = IOS_DISPATCH(Sum)(in, n) / n;
+      const float variance = IOS_DISPATCH(SumOfSquares)(in, mean, n) / n;
+      IOS_DISPATCH(NormalizeRow)(
+          in, mean, 1.0 / std::sqrt(variance + normalization.epsilon),
+          normalization.scale + c, normalization.shift + c, n,
+          At(to, pixel, c));
     }
   });
 }
@@ -253,7 +258,8 @@ void ImageNorm::Run(const Source& x, const Normalization& normalization,
     float* const out = to.data + image * pixels_ * to.view.pitch;
     ForChunks([&](int64_t chunk, int64_t first, int64_t count) {
       std::fill_n(sums + chunk * n, n, 0.0f);
-      SumRows(in + first * pitch, pitch, count, n, sums + chunk * n);
+      IOS_DISPATCH(SumRows)(in + first * pitch, pitch, count, n,
+                            sums + chunk * n);
     });
     for (int64_t group = 0; group < groups_; ++group) {
       const float mean = MeanOf(sums, group);
@@ -261,8 +267,8 @@ void ImageNorm::Run(const Source& x, const Normalization& normalization,
     }
     ForChunks([&](int64_t chunk, int64_t first, int64_t count) {
       std::fill_n(sums + chunk * n, n, 0.0f);
-      SumSquaresOfRows(in + first * pitch, pitch, count, n, means,
-                       sums + chunk * n);
+      IOS_DISPATCH(SumSquaresOfRows)(in + first * pitch, pitch, count, n, means,
+                                     sums + chunk * n);
     });
     for (int64_t group = 0; group < groups_; ++group) {
       const double factor =
@@ -272,8 +278,9 @@ void ImageNorm::Run(const Source& x, const Normalization& normalization,
       });
     }
     ForChunks([&](int64_t, int64_t first, int64_t count) {
-      NormalizeRows(in + first * pitch, pitch, count, n, means, factors, shifts,
-                    out + first * out_pitch, out_pitch);
+      IOS_DISPATCH(NormalizeRows)(in + first * pitch, pitch, count, n, means,
+                                  factors, shifts, out + first * out_pitch,
+                                  out_pitch);
     });
   }
 }
@@ -295,3 +302,5 @@ void ShuffleChannels(const Source& x, int64_t groups, const Target& to) {
 }
 
 }  // namespace ios::cpu
+
+#endif  // IOS_TARGET

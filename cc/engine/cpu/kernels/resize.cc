@@ -5,10 +5,10 @@
 #include <cstring>
 #include <vector>
 
-#include "cc/engine/cpu/kernels/vectorized.h"
 #include "cc/engine/cpu/kernels/views.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
+#ifndef IOS_TARGET
 namespace ios::cpu {
 namespace {
 
@@ -17,6 +17,48 @@ struct Cells {
   int64_t lower, upper;
   float weight;  // of the upper one
 };
+
+}  // namespace
+}  // namespace ios::cpu
+#endif
+
+#define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/resize.cc"
+#include "cc/engine/cpu/kernels/foreach_target.h"
+
+#ifdef IOS_TARGET  // compiled for each instruction set
+
+namespace ios::cpu::IOS_TARGET {
+namespace {
+
+// Computes a row of the output from two rows of the input. Pixels of `to` are
+// `pitch` floats apart. `columns` gives offsets in floats.
+void InterpolateRow(const float* top, const float* bottom, float weight,
+                    const Cells* columns, int64_t width, int64_t channels,
+                    float* to, int64_t pitch) {
+  for (int64_t w = 0; w < width; ++w) {
+    const Cells& column = columns[w];
+    const float* top_left = top + column.lower;
+    const float* top_right = top + column.upper;
+    const float* bottom_left = bottom + column.lower;
+    const float* bottom_right = bottom + column.upper;
+    float* __restrict out = to + w * pitch;
+    for (int64_t c = 0; c < channels; ++c) {
+      const float above =
+          top_left[c] + (top_right[c] - top_left[c]) * column.weight;
+      const float below =
+          bottom_left[c] + (bottom_right[c] - bottom_left[c]) * column.weight;
+      out[c] = above + (below - above) * weight;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ios::cpu::IOS_TARGET
+
+#else  // compiled once
+
+namespace ios::cpu {
+namespace {
 
 // Returns the input cells of each output cell. Uses TensorFlow's arithmetic, so
 // that rounding selects the same nearest cells.
@@ -43,29 +85,6 @@ std::vector<Cells> CellsOf(const Operator& op, int64_t input, int64_t output) {
     }
   }
   return cells;
-}
-
-// Computes a row of the output from two rows of the input. Pixels of `to` are
-// `pitch` floats apart. `columns` gives offsets in floats.
-IOS_VECTORIZED void InterpolateRow(const float* top, const float* bottom,
-                                   float weight, const Cells* columns,
-                                   int64_t width, int64_t channels, float* to,
-                                   int64_t pitch) {
-  for (int64_t w = 0; w < width; ++w) {
-    const Cells& column = columns[w];
-    const float* top_left = top + column.lower;
-    const float* top_right = top + column.upper;
-    const float* bottom_left = bottom + column.lower;
-    const float* bottom_right = bottom + column.upper;
-    float* __restrict out = to + w * pitch;
-    for (int64_t c = 0; c < channels; ++c) {
-      const float above =
-          top_left[c] + (top_right[c] - top_left[c]) * column.weight;
-      const float below =
-          bottom_left[c] + (bottom_right[c] - bottom_left[c]) * column.weight;
-      out[c] = above + (below - above) * weight;
-    }
-  }
 }
 
 // Returns true if cells are copied, not interpolated. TensorFlow's CPU kernel
@@ -106,9 +125,9 @@ class ResizeTask : public CpuTask {
                     const float* top = image + cells.lower * input_row;
                     float* to = output + row * width * output_.pitch;
                     if (!copies_) {
-                      InterpolateRow(top, image + cells.upper * input_row,
-                                     cells.weight, columns_.data(), width,
-                                     channels, to, output_.pitch);
+                      IOS_DISPATCH(InterpolateRow)(
+                          top, image + cells.upper * input_row, cells.weight,
+                          columns_.data(), width, channels, to, output_.pitch);
                       continue;
                     }
                     for (int64_t w = 0; w < width; ++w) {
@@ -134,3 +153,5 @@ std::unique_ptr<Task> MakeResizeTask(const TaskSpec& spec) {
 }
 
 }  // namespace ios::cpu
+
+#endif  // IOS_TARGET

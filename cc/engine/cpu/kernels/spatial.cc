@@ -5,8 +5,45 @@
 #include <cstring>
 #include <vector>
 
-#include "cc/engine/cpu/kernels/vectorized.h"
 #include "cc/engine/cpu/threads/lanes.h"
+
+#define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/spatial.cc"
+#include "cc/engine/cpu/kernels/foreach_target.h"
+
+#ifdef IOS_TARGET  // compiled for each instruction set
+
+namespace ios::cpu::IOS_TARGET {
+namespace {
+
+// x[c] * (bias + alpha * the sum of squares[c, c + window))^-beta.
+void LocalResponseRow(const float* __restrict x,
+                      const float* __restrict squares, int64_t n,
+                      int64_t window, const float* parameters,
+                      float* __restrict sums, float* __restrict out) {
+  const float bias = parameters[0], alpha = parameters[1], beta = parameters[2];
+  for (int64_t c = 0; c < n; ++c) sums[c] = 0.0f;
+  for (int64_t k = 0; k < window; ++k) {
+    for (int64_t c = 0; c < n; ++c) sums[c] += squares[c + k];
+  }
+  for (int64_t c = 0; c < n; ++c) sums[c] = bias + alpha * sums[c];
+  if (beta == 0.75f) {
+    for (int64_t c = 0; c < n; ++c) {
+      const float root = std::sqrt(sums[c]);
+      out[c] = x[c] / (root * std::sqrt(root));
+    }
+  } else if (beta == 0.5f) {
+    for (int64_t c = 0; c < n; ++c) out[c] = x[c] / std::sqrt(sums[c]);
+  } else if (beta == 1.0f) {
+    for (int64_t c = 0; c < n; ++c) out[c] = x[c] / sums[c];
+  } else {
+    for (int64_t c = 0; c < n; ++c) out[c] = x[c] * std::pow(sums[c], -beta);
+  }
+}
+
+}  // namespace
+}  // namespace ios::cpu::IOS_TARGET
+
+#else  // compiled once
 
 namespace ios::cpu {
 namespace {
@@ -41,32 +78,6 @@ void ForBlocks(const TensorView& deep, const TensorView& wide,
           }
         }
       });
-}
-
-// x[c] * (bias + alpha * the sum of squares[c, c + window))^-beta.
-IOS_VECTORIZED void LocalResponseRow(const float* __restrict x,
-                                     const float* __restrict squares, int64_t n,
-                                     int64_t window, const float* parameters,
-                                     float* __restrict sums,
-                                     float* __restrict out) {
-  const float bias = parameters[0], alpha = parameters[1], beta = parameters[2];
-  for (int64_t c = 0; c < n; ++c) sums[c] = 0.0f;
-  for (int64_t k = 0; k < window; ++k) {
-    for (int64_t c = 0; c < n; ++c) sums[c] += squares[c + k];
-  }
-  for (int64_t c = 0; c < n; ++c) sums[c] = bias + alpha * sums[c];
-  if (beta == 0.75f) {
-    for (int64_t c = 0; c < n; ++c) {
-      const float root = std::sqrt(sums[c]);
-      out[c] = x[c] / (root * std::sqrt(root));
-    }
-  } else if (beta == 0.5f) {
-    for (int64_t c = 0; c < n; ++c) out[c] = x[c] / std::sqrt(sums[c]);
-  } else if (beta == 1.0f) {
-    for (int64_t c = 0; c < n; ++c) out[c] = x[c] / sums[c];
-  } else {
-    for (int64_t c = 0; c < n; ++c) out[c] = x[c] * std::pow(sums[c], -beta);
-  }
 }
 
 // Returns, for each output cell in one dimension, the input cell that is copied
@@ -151,11 +162,14 @@ void LocalResponseNormalization(const Source& x, const Operator& op,
                   for (int64_t c = 0; c < channels; ++c) {
                     squares[radius + c] = from[c] * from[c];
                   }
-                  LocalResponseRow(from, squares.data(), channels,
-                                   2 * radius + 1, op.normalization.data(),
-                                   sums.data(), to.data + p * to.view.pitch);
+                  IOS_DISPATCH(LocalResponseRow)(
+                      from, squares.data(), channels, 2 * radius + 1,
+                      op.normalization.data(), sums.data(),
+                      to.data + p * to.view.pitch);
                 }
               });
 }
 
 }  // namespace ios::cpu
+
+#endif  // IOS_TARGET

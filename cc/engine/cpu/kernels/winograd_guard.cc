@@ -1,13 +1,18 @@
 #include "cc/engine/cpu/kernels/winograd_guard.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
-namespace ios::cpu {
+#define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/winograd_guard.cc"
+#include "cc/engine/cpu/kernels/foreach_target.h"
+
+#ifdef IOS_TARGET  // compiled for each instruction set
+
+namespace ios::cpu::IOS_TARGET {
 namespace {
 
-constexpr int64_t kMostPoints = 8 * 8;
-
-IOS_VECTORIZED float LargestMagnitude(const float* x, int64_t n) {
+float LargestMagnitude(const float* x, int64_t n) {
   int32_t largest = 0;
   for (int64_t i = 0; i < n; ++i) {
     int32_t bits;
@@ -21,6 +26,16 @@ IOS_VECTORIZED float LargestMagnitude(const float* x, int64_t n) {
 }
 
 }  // namespace
+}  // namespace ios::cpu::IOS_TARGET
+
+#else  // compiled once
+
+namespace ios::cpu {
+namespace {
+
+constexpr int64_t kMostPoints = 8 * 8;
+
+}  // namespace
 
 bool IsEvenTile(const WinogradPlan& plan, const Place& place,
                 uint32_t common_cells, const float* const* cells) {
@@ -28,7 +43,7 @@ bool IsEvenTile(const WinogradPlan& plan, const Place& place,
   const int64_t wide = plan.points[1];
   float magnitudes[kMostPoints], tile = 0.0f;
   for (int64_t i = 0; i < plan.planes(); ++i) {
-    magnitudes[i] = LargestMagnitude(cells[i], plan.channels);
+    magnitudes[i] = IOS_DISPATCH(LargestMagnitude)(cells[i], plan.channels);
     if (std::isnan(magnitudes[i])) return false;
     tile = std::max(tile, magnitudes[i]);
   }
@@ -48,3 +63,5 @@ bool IsEvenTile(const WinogradPlan& plan, const Place& place,
 }
 
 }  // namespace ios::cpu
+
+#endif  // IOS_TARGET

@@ -1,0 +1,61 @@
+// Calls of functions that foreach_target.h compiles for several instruction
+// sets.
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_DISPATCH_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNELS_DISPATCH_H_
+
+#include <atomic>
+
+#include "cc/engine/cpu/kernels/instruction_set.h"
+
+// Marks a function that is always inlined into its callers.
+#define IOS_INLINE inline __attribute__((always_inline))
+
+namespace ios::cpu {
+
+// The forms of one function. `selected` is the form that IOS_DISPATCH calls.
+// Its first value finds out which form that is.
+template <auto baseline, auto avx2, auto avx512>
+struct Forms;
+
+template <typename Result, typename... Arguments,
+          Result (*baseline)(Arguments...), Result (*avx2)(Arguments...),
+          Result (*avx512)(Arguments...)>
+struct Forms<baseline, avx2, avx512> {
+  using Function = Result (*)(Arguments...);
+
+  static Function ForBestInstructionSet() noexcept {
+    switch (BestInstructionSet()) {
+      case InstructionSet::kAvx512:
+        return avx512;
+      case InstructionSet::kAvx2:
+        return avx2;
+      case InstructionSet::kBaseline:
+        break;
+    }
+    return baseline;
+  }
+
+  // Selects the form for this and all later calls.
+  static Result SelectAndCall(Arguments... arguments) {
+    const Function best = ForBestInstructionSet();
+    selected.store(best, std::memory_order_relaxed);
+    return best(arguments...);
+  }
+
+  static inline std::atomic<Function> selected = SelectAndCall;
+};
+
+}  // namespace ios::cpu
+
+// IOS_DISPATCH(Function)(arguments) calls the form of `Function` for
+// BestInstructionSet(). It costs as much as a call by a pointer.
+#ifdef __x86_64__
+#define IOS_DISPATCH(FUNCTION)                             \
+  (::ios::cpu::Forms<&baseline::FUNCTION, &avx2::FUNCTION, \
+                     &avx512::FUNCTION>::selected          \
+       .load(std::memory_order_relaxed))
+#else
+#define IOS_DISPATCH(FUNCTION) (&baseline::FUNCTION)
+#endif
+
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_DISPATCH_H_

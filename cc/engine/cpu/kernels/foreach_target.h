@@ -1,0 +1,96 @@
+// Compiles the kernels of a source once for each instruction set, as Highway's
+// foreach_target.h does. A source with kernels has this form:
+//
+//   #include "all headers that the source needs"
+//
+//   #define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/name_of_this_source.cc"
+//   #include "cc/engine/cpu/kernels/foreach_target.h"
+//
+//   #ifdef IOS_TARGET  // compiled for each instruction set
+//
+//   namespace ios::cpu::IOS_TARGET {
+//   namespace {
+//   void Kernel(...) {...}
+//   }  // namespace
+//   }  // namespace ios::cpu::IOS_TARGET
+//
+//   #else  // compiled once
+//
+//   namespace ios::cpu {
+//   ... IOS_DISPATCH(Kernel)(...) ...
+//   }  // namespace ios::cpu
+//
+//   #endif  // IOS_TARGET
+//
+// This file includes the source again for each instruction set. It then defines
+//   IOS_TARGET        the namespace: baseline, avx2 or avx512
+//   IOS_VECTOR_BYTES  the size of a register
+// The first part may use the instruction set. Two rules follow:
+// * It includes no header with an include guard. The linker might choose the
+//   functions that such a header defines for the whole program, and processors
+//   without the instruction set could not run them.
+// * Functions that take or return registers are defined in this part, or in a
+//   header without a guard ("-inl.h") that this part includes.
+//
+// This file does not have an include guard either: several sources may be
+// compiled as one, if they do not include the same "-inl.h".
+
+#ifndef IOS_TARGET  // false where the source is repeated
+
+#include "cc/engine/cpu/kernels/dispatch.h"
+
+#ifdef __x86_64__
+
+// GCC gets the same names as with -march. Clang gets the features that these
+// names stand for: clang's command line may otherwise take features away again.
+#define IOS_TARGET avx512
+#define IOS_VECTOR_BYTES 64
+#ifdef __clang__
+#pragma clang attribute push(                                            \
+    __attribute__((target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl," \
+                          "avx2,bmi,bmi2,f16c,fma,lzcnt,movbe"))),       \
+    apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("arch=x86-64-v4")
+#endif
+#include IOS_KERNEL_SOURCE
+#ifdef __clang__
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#undef IOS_VECTOR_BYTES
+#undef IOS_TARGET
+
+#define IOS_TARGET avx2
+#define IOS_VECTOR_BYTES 32
+#ifdef __clang__
+#pragma clang attribute push(                                      \
+    __attribute__((target("avx2,bmi,bmi2,f16c,fma,lzcnt,movbe"))), \
+    apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("arch=x86-64-v3")
+#endif
+#include IOS_KERNEL_SOURCE
+#ifdef __clang__
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#undef IOS_VECTOR_BYTES
+#undef IOS_TARGET
+
+#endif  // __x86_64__
+
+// The instruction set that the command line allows. On x86 that is SSE2.
+#define IOS_TARGET baseline
+#define IOS_VECTOR_BYTES 16
+#include IOS_KERNEL_SOURCE
+#undef IOS_VECTOR_BYTES
+#undef IOS_TARGET
+
+#undef IOS_KERNEL_SOURCE
+
+#endif  // IOS_TARGET
