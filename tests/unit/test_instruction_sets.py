@@ -3,14 +3,19 @@
 tests/integration/test_cc.py runs dispatch_test.cc, which checks the choice itself.
 """
 
+import re
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
+from activation_cases import CASES, IDS, numbers
 from instruction_sets import run_with
 
 from ios_tf.native import engine
 
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS = ROOT / "cc" / "engine" / "cpu" / "kernels"
 # Numbers of the ELF format.
 SYMBOL_TABLES, RELOCATIONS = (2, 11), 4  # types of sections
 INDIRECT_FUNCTION, INDIRECT_RELOCATION = 10, 37  # types of their entries
@@ -51,11 +56,15 @@ OPERATORS = {
 
 
 def results():
-    """The results of all operators in this process."""
+    """The results of all operators and activations in this process."""
     rng = np.random.default_rng(5)
     image = rng.normal(size=IMAGE).astype(np.float32)
     found = {}
-    for name, (operator, shapes, algorithm) in OPERATORS.items():
+    cases = {
+        name: ({"type": "activation", **case}, [], None)
+        for name, case in zip(IDS, CASES, strict=True)
+    }
+    for name, (operator, shapes, algorithm) in {**OPERATORS, **cases}.items():
         block = {
             "version": 1,
             "inputs": [IMAGE],
@@ -67,7 +76,8 @@ def results():
         if algorithm:
             schedule["algorithms"] = {algorithm: [0]}
         weights = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
-        (found[name],) = engine.Program(block, schedule, weights).run([image])
+        x = numbers(*IMAGE) if name in cases else image
+        (found[name],) = engine.Program(block, schedule, weights).run([x])
     return found
 
 
@@ -87,8 +97,9 @@ def test_kernels_obey_the_limit(tmp_path):
     if "AVX2" not in (tmp_path / "AVX2.npz.device").read_text():
         pytest.skip("this processor has no AVX2")
     narrow, wide = by_isa["SSE41"], by_isa["AVX2"]
-    for name in OPERATORS:
-        np.testing.assert_allclose(narrow[name], wide[name], rtol=1e-3, atol=1e-3)
+    assert {*narrow} == {*OPERATORS, *IDS}
+    for name in narrow:
+        np.testing.assert_allclose(narrow[name], wide[name], rtol=1e-5, atol=1e-5)
     same = [name for name in OPERATORS if np.array_equal(narrow[name], wide[name])]
     assert not same
 
@@ -117,3 +128,26 @@ def test_the_loader_selects_no_code():
                 assert info & 0xFFFFFFFF != INDIRECT_RELOCATION
                 relocations += 1
     assert symbols and relocations
+
+
+def test_only_one_file_names_instruction_sets():
+    pattern = r"target_clones|\btarget\s*\(\s*\(?\"|arch=|__AVX|__FMA__|cpu_supports"
+    files = [*KERNELS.rglob("*.h"), *KERNELS.rglob("*.cc")]
+    named = [f.name for f in files if re.search(pattern, f.read_text())]
+    assert named == ["foreach_target.h"]
+
+
+def test_sources_that_are_compiled_for_each_instruction_set():
+    """Each names itself, and includes no ordinary header in the part with kernels."""
+    sources = {
+        path: text
+        for path in KERNELS.glob("*.cc")
+        if "IOS_KERNEL_SOURCE" in (text := path.read_text())
+    }
+    assert {path.stem for path in sources} >= set(OPERATORS)
+    for path, text in sources.items():
+        (name,) = re.findall(r'^#define IOS_KERNEL_SOURCE "(.*)"$', text, re.M)
+        assert ROOT / name == path
+        kernels = text.split("#ifdef IOS_TARGET")[1].split("#else  // compiled once")[0]
+        includes = re.findall(r'#include ["<](.*)[">]', kernels)
+        assert all(file.endswith("-inl.h") for file in includes), path

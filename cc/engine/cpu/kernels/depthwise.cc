@@ -228,8 +228,9 @@ class Depthwise::Walk {
       output_.filter = filter_ + channel;
       output_.bias = Vector{};
       if (arguments_.bias) {
-        output_.bias =
-            Load<Vector>(arguments_.bias + channel, channels - channel);
+        std::memcpy(
+            &output_.bias, arguments_.bias + channel,
+            std::min(kVectorFloats, channels - channel) * sizeof(float));
       }
       output_.out = (at_once_ ? to : row_apart_) + channel;
       ComputeRow(output_);

@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 
 #include "cc/engine/cpu/kernels/registers.h"
-#include "cc/engine/cpu/kernels/vectorized.h"
 
-namespace ios::cpu {
+#define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/depthwise_rows.cc"
+#include "cc/engine/cpu/kernels/foreach_target.h"
+
+#ifdef IOS_TARGET  // compiled for each instruction set
+
+#include "cc/engine/cpu/kernels/registers-inl.h"
+
+namespace ios::cpu::IOS_TARGET {
 namespace {
 
 // Returns the sum of kTerms terms (all `count` terms if kTerms is 0) for one
@@ -28,10 +33,10 @@ IOS_INLINE V SumAt(const Term* terms, int64_t count, int64_t pixel,
 }
 
 // Copies kVectorFloats channels of the sum, with the activation applied.
-template <typename Isa, Activation::Kind kActivation, int kTerms>
+template <Activation::Kind kActivation, int kTerms>
 IOS_INLINE void CopyChannels(const Term* terms, int64_t count, int64_t pixel,
                              int64_t channel, float* to) {
-  using V = typename Isa::Vector;
+  using V = Native::Vector;
 #pragma GCC unroll 4
   for (int64_t part = 0; part < kVectorFloats; part += Width<V>()) {
     V sum = SumAt<V, kTerms>(terms, count, pixel, channel + part);
@@ -40,7 +45,7 @@ IOS_INLINE void CopyChannels(const Term* terms, int64_t count, int64_t pixel,
   }
 }
 
-template <typename Isa, Activation::Kind kActivation, int kTerms>
+template <Activation::Kind kActivation, int kTerms>
 IOS_INLINE void CopyRow(const InputRow& row) {
   const Term* terms = row.terms->data();
   const int64_t count = row.terms->size(), channels = row.channels;
@@ -55,8 +60,8 @@ IOS_INLINE void CopyRow(const InputRow& row) {
       const Term* from = kTerms > 0 ? here : terms;
       for (int64_t c = 0; c < channels;
            c += kVectorFloats, to += row.vector_step) {
-        CopyChannels<Isa, kActivation, kTerms>(from, count, pixel,
-                                               FirstChannel(c, channels), to);
+        CopyChannels<kActivation, kTerms>(from, count, pixel,
+                                          FirstChannel(c, channels), to);
       }
     }
     return;
@@ -66,7 +71,7 @@ IOS_INLINE void CopyRow(const InputRow& row) {
   float* to = row.to;
   int64_t i = 0;
   for (; i < std::min(row.whole, row.columns); ++i, to += kVectorFloats) {
-    CopyChannels<Isa, kActivation, kTerms>(terms, count, row.pixel + i, 0, to);
+    CopyChannels<kActivation, kTerms>(terms, count, row.pixel + i, 0, to);
   }
   for (; i < row.columns; ++i, to += kVectorFloats) {
     float sums[kVectorFloats] = {};
@@ -75,37 +80,35 @@ IOS_INLINE void CopyRow(const InputRow& row) {
       for (int64_t c = 0; c < channels; ++c) sums[c] += x[c];
     }
     const Term sum = {sums, 0};
-    CopyChannels<Isa, kActivation, 1>(&sum, 1, 0, 0, to);
+    CopyChannels<kActivation, 1>(&sum, 1, 0, 0, to);
   }
 }
 
-template <typename Isa, Activation::Kind kActivation>
+template <Activation::Kind kActivation>
 IOS_INLINE void CopyAnyRow(const InputRow& row) {
   switch (row.terms->size()) {
     case 1:
-      return CopyRow<Isa, kActivation, 1>(row);
+      return CopyRow<kActivation, 1>(row);
     case 2:
-      return CopyRow<Isa, kActivation, 2>(row);
+      return CopyRow<kActivation, 2>(row);
     case 3:
-      return CopyRow<Isa, kActivation, 3>(row);
+      return CopyRow<kActivation, 3>(row);
     case 4:
-      return CopyRow<Isa, kActivation, 4>(row);
+      return CopyRow<kActivation, 4>(row);
     default:
-      return CopyRow<Isa, kActivation, 0>(row);
+      return CopyRow<kActivation, 0>(row);
   }
 }
 
-template <typename Isa>
-IOS_INLINE void Copy(const InputRow& row) {
-  row.relu ? CopyAnyRow<Isa, Activation::kRelu>(row)
-           : CopyAnyRow<Isa, Activation::kNone>(row);
+void Copy(const InputRow& row) {
+  row.relu ? CopyAnyRow<Activation::kRelu>(row)
+           : CopyAnyRow<Activation::kNone>(row);
 }
 
 // The number of windows that are computed together. Their sums, their factors
 // and a pixel fit into the registers.
-template <typename Isa, int kFactors>
-constexpr int kWindows =
-    std::min(8, (sizeof(typename Isa::Vector) == 64 ? 32 : 16) - 2 - kFactors);
+template <int kFactors>
+constexpr int kWindows = std::min(8, Native::kRegisters - 2 - kFactors);
 
 // Adds the products of an image row to kCount windows that are kWidth wide and
 // kStride pixels apart. Each pixel is loaded once for all windows.
@@ -185,10 +188,10 @@ IOS_INLINE void Write(const OutputRow& row, int64_t column, int64_t part,
 // `part` of the vector. kWidth and kStride are 0 for windows of any shape. If
 // kRows is not 0, the factors of kRows rows stay in registers, and all these
 // rows must be in the image.
-template <typename Isa, typename V, int kRows, int kWidth, int kStride>
+template <typename V, int kRows, int kWidth, int kStride>
 struct Columns {
   static constexpr int kFactors = std::max(kRows, 1) * std::max(kWidth, 1);
-  static constexpr int kMost = kWindows<Isa, kFactors>;
+  static constexpr int kMost = kWindows<kFactors>;
 
   const OutputRow& row;
   const int64_t part;
@@ -256,26 +259,26 @@ struct Columns {
   }
 };
 
-template <typename Isa, int kStride>
+template <int kStride>
 IOS_INLINE bool ComputeAdjacent(const OutputRow& row, int64_t part) {
-  using V = typename Isa::Vector;
+  using V = Native::Vector;
   if (row.step != row.pixel || row.stride != kStride * row.pixel) return false;
   switch (row.width) {
     case 3:
       if (row.first == 0 && row.count == 3) {
-        Columns<Isa, V, 3, 3, kStride>(row, part).ComputeAll();
+        Columns<V, 3, 3, kStride>(row, part).ComputeAll();
       } else {
-        Columns<Isa, V, 0, 3, kStride>(row, part).ComputeAll();
+        Columns<V, 0, 3, kStride>(row, part).ComputeAll();
       }
       return true;
     case 5:
-      Columns<Isa, V, 0, 5, kStride>(row, part).ComputeAll();
+      Columns<V, 0, 5, kStride>(row, part).ComputeAll();
       return true;
   }
   // Networks such as ConvNeXt have these windows.
   if constexpr (kStride == 1) {
     if (row.width == 7) {
-      Columns<Isa, V, 0, 7, kStride>(row, part).ComputeAll();
+      Columns<V, 0, 7, kStride>(row, part).ComputeAll();
       return true;
     }
   }
@@ -285,47 +288,37 @@ IOS_INLINE bool ComputeAdjacent(const OutputRow& row, int64_t part) {
 // Code for the usual windows takes long to compile. x86 processors without
 // AVX2, made before 2013, use the general code.
 #ifdef __x86_64__
-template <typename Isa>
-constexpr bool kHasAdjacent = !std::is_same_v<Isa, Baseline>;
+constexpr bool kHasAdjacent = IOS_VECTOR_BYTES > 16;
 #else
-template <typename Isa>
 constexpr bool kHasAdjacent = true;
 #endif
 
-template <typename Isa>
-IOS_INLINE void Compute(const OutputRow& row) {
-  constexpr int64_t kWidth = Width<typename Isa::Vector>();
+void Compute(const OutputRow& row) {
+  constexpr int64_t kWidth = Width<Native::Vector>();
   const int64_t channels = std::min(row.channels, kVectorFloats);
   // Start with the last channels: the floats that they write beyond a pixel are
   // the first channels of the next pixel, which are written later.
   for (int64_t part = (channels - 1) / kWidth * kWidth; part >= 0;
        part -= kWidth) {
-    if constexpr (kHasAdjacent<Isa>) {
-      if (ComputeAdjacent<Isa, 1>(row, part)) continue;
-      if (ComputeAdjacent<Isa, 2>(row, part)) continue;
+    if constexpr (kHasAdjacent) {
+      if (ComputeAdjacent<1>(row, part)) continue;
+      if (ComputeAdjacent<2>(row, part)) continue;
     }
-    Columns<Isa, typename Isa::Vector, 0, 0, 0>(row, part).ComputeAll();
+    Columns<Native::Vector, 0, 0, 0>(row, part).ComputeAll();
   }
 }
 
-// The code of rows, once for each instruction set.
-void Run(Baseline, const InputRow& row) { Copy<Baseline>(row); }
-void Run(Baseline, const OutputRow& row) { Compute<Baseline>(row); }
-#ifdef __x86_64__
-IOS_AVX2 void Run(Avx2, const InputRow& row) { Copy<Avx2>(row); }
-IOS_AVX2 void Run(Avx2, const OutputRow& row) { Compute<Avx2>(row); }
-IOS_AVX512 void Run(Avx512, const InputRow& row) { Copy<Avx512>(row); }
-IOS_AVX512 void Run(Avx512, const OutputRow& row) { Compute<Avx512>(row); }
-#endif
-
 }  // namespace
+}  // namespace ios::cpu::IOS_TARGET
 
-void CopyInputRow(const InputRow& row) {
-  ForBestInstructionSet([&](auto isa) { Run(isa, row); });
-}
+#else  // compiled once
 
-void ComputeRow(const OutputRow& row) {
-  ForBestInstructionSet([&](auto isa) { Run(isa, row); });
-}
+namespace ios::cpu {
+
+void CopyInputRow(const InputRow& row) { IOS_DISPATCH(Copy)(row); }
+
+void ComputeRow(const OutputRow& row) { IOS_DISPATCH(Compute)(row); }
 
 }  // namespace ios::cpu
+
+#endif  // IOS_TARGET

@@ -5,13 +5,19 @@
 
 #include "cc/engine/cpu/kernels/activations.h"
 #include "cc/engine/cpu/kernels/registers.h"
-#include "cc/engine/cpu/kernels/vectorized.h"
 
-namespace ios::cpu {
+#define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/gemm.cc"
+#include "cc/engine/cpu/kernels/foreach_target.h"
+
+#ifdef IOS_TARGET  // compiled for each instruction set
+
+#include "cc/engine/cpu/kernels/registers-inl.h"
+
+namespace ios::cpu::IOS_TARGET {
 namespace {
 
-template <typename Isa>
-constexpr int64_t kPanelOf = Isa::kVectors * Width<typename Isa::Vector>();
+// Filters of a panel.
+constexpr int64_t kPanel = Native::kVectors * Width<Native::Vector>();
 
 // Channels that a tile walks through before the next tile starts. Their part of
 // a panel may be larger than a core's L1 cache, because it is read in order.
@@ -62,32 +68,27 @@ IOS_INLINE void AddRows(const float* from, int64_t pitch,
 }
 
 // Computes a tile of whole vectors.
-template <typename Isa, int kRows, int kVectors>
+template <int kRows, int kVectors>
 IOS_INLINE void Multiply(const Tile& tile) {
-  using V = typename Isa::Vector;
+  using V = Native::Vector;
   V sums[kRows][kVectors] = {};
   if (!tile.first) AddRows(tile.output, tile.output_pitch, sums);
   const float* panel = tile.panel;
   const float* ahead = tile.ahead;
   for (int64_t c = 0; c < tile.depth;) {
 #pragma GCC unroll 4
-    for (int64_t i = 0; i < kPanelOf<Isa>; i += kLine) {
+    for (int64_t i = 0; i < kPanel; i += kLine) {
       __builtin_prefetch(ahead + i, /*rw=*/0, /*locality=*/2);
     }
-    ahead += kPanelOf<Isa>;
+    ahead += kPanel;
     const int64_t end = std::min(c + tile.interval, tile.depth);
-    for (; c < end; ++c, panel += kPanelOf<Isa>) {
+    for (; c < end; ++c, panel += kPanel) {
       V factors[kVectors];
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         std::memcpy(&factors[v], panel + v * Width<V>(), sizeof(V));
       }
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        const float x = tile.input[r * tile.input_pitch + c];
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) sums[r][v] += x * factors[v];
-      }
+      AddOuterProduct(tile.input + c, tile.input_pitch, factors, sums);
     }
   }
   if (tile.last) {
@@ -114,22 +115,22 @@ IOS_INLINE void Multiply(const Tile& tile) {
 }
 
 // Computes the vectors of a panel that hold filters.
-template <typename Isa, int kRows, int kVectors = Isa::kVectors>
+template <int kRows, int kVectors = Native::kVectors>
 IOS_INLINE void MultiplyVectors(const Tile& tile) {
   if constexpr (kVectors > 1) {
-    if (tile.filters <= (kVectors - 1) * Width<typename Isa::Vector>()) {
-      return MultiplyVectors<Isa, kRows, kVectors - 1>(tile);
+    if (tile.filters <= (kVectors - 1) * Width<Native::Vector>()) {
+      return MultiplyVectors<kRows, kVectors - 1>(tile);
     }
   }
-  Multiply<Isa, kRows, kVectors>(tile);
+  Multiply<kRows, kVectors>(tile);
 }
 
-template <typename Isa, int kRows = Isa::kRows>
+template <int kRows = Native::kRows>
 IOS_INLINE void MultiplyRows(int64_t rows, const Tile& tile) {
   if constexpr (kRows > 1) {
-    if (rows < kRows) return MultiplyRows<Isa, kRows - 1>(rows, tile);
+    if (rows < kRows) return MultiplyRows<kRows - 1>(rows, tile);
   }
-  MultiplyVectors<Isa, kRows>(tile);
+  MultiplyVectors<kRows>(tile);
 }
 
 // Copies `count` floats of each row.
@@ -142,12 +143,10 @@ inline void CopyRows(int64_t rows, int64_t count, const float* from,
 
 // Computes any tile. A tile whose last vector is not whole is computed in a
 // copy.
-template <typename Isa>
 IOS_INLINE void MultiplyAny(int64_t rows, const Tile& tile) {
-  constexpr int64_t kPanel = kPanelOf<Isa>;
-  const bool whole = tile.filters % Width<typename Isa::Vector>() == 0;
-  float bias[kPanel], residual[Isa::kRows * kPanel];
-  float output[Isa::kRows * kPanel];
+  const bool whole = tile.filters % Width<Native::Vector>() == 0;
+  float bias[kPanel], residual[Native::kRows * kPanel];
+  float output[Native::kRows * kPanel];
   Tile copied;
   const Tile* here = &tile;
   if (!whole) {
@@ -169,19 +168,17 @@ IOS_INLINE void MultiplyAny(int64_t rows, const Tile& tile) {
     copied.output = output;
     copied.output_pitch = kPanel;
   }
-  MultiplyRows<Isa>(rows, *here);
+  MultiplyRows(rows, *here);
   if (!whole) {
     CopyRows(rows, tile.filters, output, kPanel, tile.output,
              tile.output_pitch);
   }
 }
 
-template <typename Isa>
-IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
-                         int64_t begin, int64_t end) {
+void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
+              int64_t begin, int64_t end) {
   const Activation& activation = arguments.activation;
   const bool at_once = IsInRegisters(activation);
-  constexpr int64_t kPanel = kPanelOf<Isa>;
   const int64_t panels = CeilDiv(plan.filters, kPanel);
   Tile tile;
   tile.input_pitch = arguments.input_pitch;
@@ -204,7 +201,7 @@ IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
       const int64_t count = std::min(at_a_time, end_pixel - p);
       // The tiles have about equal heights. A low tile has too few sums to keep
       // the processor busy while one of them is computed.
-      const int64_t tiles = CeilDiv(count, Isa::kRows);
+      const int64_t tiles = CeilDiv(count, Native::kRows);
       const int64_t low = count / tiles, higher = count % tiles;
       tile.interval = tiles;
       for (int64_t step = 0; step < steps; ++step) {
@@ -235,7 +232,7 @@ IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
                 arguments.residual
                     ? arguments.residual + pixel * arguments.residual_pitch + f
                     : nullptr;
-            MultiplyAny<Isa>(rows, tile);
+            MultiplyAny(rows, tile);
             pixel += rows;
           }
         }
@@ -250,24 +247,14 @@ IOS_INLINE void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
   }
 }
 
-// The code of units, once for each instruction set.
-void Run(Baseline, const GemmPlan& plan, const GemmArguments& arguments,
-         int64_t begin, int64_t end) {
-  RunUnits<Baseline>(plan, arguments, begin, end);
-}
-#ifdef __x86_64__
-IOS_AVX2 void Run(Avx2, const GemmPlan& plan, const GemmArguments& arguments,
-                  int64_t begin, int64_t end) {
-  RunUnits<Avx2>(plan, arguments, begin, end);
-}
-IOS_AVX512 void Run(Avx512, const GemmPlan& plan,
-                    const GemmArguments& arguments, int64_t begin,
-                    int64_t end) {
-  RunUnits<Avx512>(plan, arguments, begin, end);
-}
-#endif
+int64_t FiltersOfPanel() { return kPanel; }
 
 }  // namespace
+}  // namespace ios::cpu::IOS_TARGET
+
+#else  // compiled once
+
+namespace ios::cpu {
 
 GemmPlan::GemmPlan(int64_t pixels, int64_t channels, int64_t filters,
                    int threads)
@@ -282,15 +269,13 @@ GemmPlan::GemmPlan(int64_t pixels, int64_t channels, int64_t filters,
                    CeilDiv(filters, GemmPanel()));
 }
 
-int64_t GemmPanel() {
-  return ForBestInstructionSet(
-      [](auto isa) { return kPanelOf<decltype(isa)>; });
-}
+int64_t GemmPanel() { return IOS_DISPATCH(FiltersOfPanel)(); }
 
 void RunGemm(const GemmPlan& plan, const GemmArguments& arguments,
              int64_t begin, int64_t end) {
-  ForBestInstructionSet(
-      [&](auto isa) { Run(isa, plan, arguments, begin, end); });
+  IOS_DISPATCH(RunUnits)(plan, arguments, begin, end);
 }
 
 }  // namespace ios::cpu
+
+#endif  // IOS_TARGET

@@ -4,13 +4,21 @@
 #include <cstring>
 
 #include "cc/engine/cpu/kernels/registers.h"
-#include "cc/engine/cpu/kernels/vectorized.h"
 #include "cc/engine/cpu/kernels/winograd_direct.h"
 #include "cc/engine/cpu/kernels/winograd_guard.h"
 #include "cc/engine/cpu/kernels/winograd_transforms.h"
 #include "cc/engine/cpu/kernels/winograd_units.h"
 
-namespace ios::cpu {
+#define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/winograd.cc"
+#include "cc/engine/cpu/kernels/foreach_target.h"
+
+#ifdef IOS_TARGET  // compiled for each instruction set
+
+#include "cc/engine/cpu/kernels/registers-inl.h"
+#include "cc/engine/cpu/kernels/winograd_guard-inl.h"
+#include "cc/engine/cpu/kernels/winograd_transforms-inl.h"
+
+namespace ios::cpu::IOS_TARGET {
 namespace {
 
 // Points and sides of tiles, in height and width.
@@ -57,12 +65,12 @@ IOS_INLINE V TransformCells(
 }
 
 // Transforms a tile. Returns true if the tile is even.
-template <typename Isa, typename Tiling>
+template <typename Tiling>
 IOS_INLINE bool TransformTile(const WinogradPlan& plan,
                               const WinogradArguments& arguments,
                               const float* zeros, const Unit& unit,
                               const Place& place, float* to) {
-  using V = typename Isa::Vector;
+  using V = Native::Vector;
   constexpr int kHigh = Tiling::kPoints[0], kWide = Tiling::kPoints[1];
   const float* cells[kHigh][kWide];
   for (int r = 0; r < kHigh; ++r) {
@@ -104,14 +112,14 @@ IOS_INLINE bool TransformTile(const WinogradPlan& plan,
   return IsEvenTile(plan, place, arguments.common_cells, &cells[0][0]);
 }
 
-template <typename Isa, typename Tiling>
+template <typename Tiling>
 IOS_INLINE void TransformTiles(const WinogradPlan& plan,
                                const WinogradArguments& arguments,
                                const float* zeros, const Unit& unit) {
   for (int64_t block = 0; block < unit.blocks; ++block) {
     const int64_t begin = unit.BlockBegin(block);
     for (int64_t i = begin; i < unit.BlockBegin(block + 1); ++i) {
-      const bool even = TransformTile<Isa, Tiling>(
+      const bool even = TransformTile<Tiling>(
           plan, arguments, zeros, unit, Place(plan, unit.first + i),
           unit.tiles + block * unit.block_floats + (i - begin) * kGroup);
       unit.by_definition[i] = even ? 0.0f : 1.0f;
@@ -133,9 +141,9 @@ struct Factors {
 };
 
 // Computes the products of kRows tiles.
-template <typename Isa, int kRows, int kVectors>
+template <int kRows, int kVectors>
 IOS_INLINE void Multiply(const Factors& of) {
-  using V = typename Isa::Vector;
+  using V = Native::Vector;
   constexpr int64_t kPerGroup = kGroup / Width<V>();
   V sums[kRows][kVectors] = {};
   const float *tiles = of.tiles, *filter = of.filter, *ahead = of.ahead;
@@ -157,12 +165,7 @@ IOS_INLINE void Multiply(const Factors& of) {
                         v % kPerGroup * Width<V>(),
                     sizeof(V));
       }
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        const float x = tiles[r * kGroup + i];
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) sums[r][v] += x * factors[v];
-      }
+      AddOuterProduct(tiles + i, kGroup, factors, sums);
     }
   }
 #pragma GCC unroll 16
@@ -175,23 +178,22 @@ IOS_INLINE void Multiply(const Factors& of) {
   }
 }
 
-template <typename Isa, int kVectors, int kRows = Isa::kRows>
+template <int kVectors, int kRows = Native::kRows>
 IOS_INLINE void MultiplyRows(int64_t rows, const Factors& factors) {
   if constexpr (kRows > 1) {
     if (rows < kRows) {
-      return MultiplyRows<Isa, kVectors, kRows - 1>(rows, factors);
+      return MultiplyRows<kVectors, kRows - 1>(rows, factors);
     }
   }
-  Multiply<Isa, kRows, kVectors>(factors);
+  Multiply<kRows, kVectors>(factors);
 }
 
 // Multiplies all planes of the unit, for a block of filters or the remaining
 // ones.
-template <typename Isa>
-IOS_INLINE void MultiplyPlanes(const WinogradPlan& plan,
-                               const WinogradArguments& arguments,
-                               const Unit& unit, int64_t first_filter) {
-  constexpr int64_t kAtOnce = Isa::kVectors * Width<typename Isa::Vector>();
+void MultiplyPlanes(const WinogradPlan& plan,
+                    const WinogradArguments& arguments, const Unit& unit,
+                    int64_t first_filter) {
+  constexpr int64_t kAtOnce = Native::kVectors * Width<Native::Vector>();
   const int64_t end = std::min(first_filter + kBlock, unit.filter_end);
   const int64_t filter_plane = plan.channels * kGroup;
   Factors factors;
@@ -219,10 +221,9 @@ IOS_INLINE void MultiplyPlanes(const WinogradPlan& plan,
         const int64_t rows =
             unit.BlockBegin(block + 1) - unit.BlockBegin(block);
         if (kAtOnce == kGroup || end - k > kGroup) {
-          MultiplyRows<Isa, Isa::kVectors>(rows, factors);
+          MultiplyRows<Native::kVectors>(rows, factors);
         } else {
-          MultiplyRows<Isa, kGroup / Width<typename Isa::Vector>()>(rows,
-                                                                    factors);
+          MultiplyRows<kGroup / Width<Native::Vector>()>(rows, factors);
         }
         factors.tiles += unit.block_floats;
         factors.products += rows * kBlock;
@@ -232,11 +233,11 @@ IOS_INLINE void MultiplyPlanes(const WinogradPlan& plan,
   }
 }
 
-template <typename Isa, typename Tiling>
+template <typename Tiling>
 IOS_INLINE void TransformProducts(const WinogradPlan& plan,
                                   const WinogradArguments& arguments,
                                   const Unit& unit, int64_t first_filter) {
-  using V = typename Isa::Vector;
+  using V = Native::Vector;
   constexpr int kHigh = Tiling::kPoints[0], kWide = Tiling::kPoints[1];
   constexpr int kHighSide = Tiling::kSide[0], kWideSide = Tiling::kSide[1];
   const int64_t end = std::min(first_filter + kBlock, unit.filter_end);
@@ -296,82 +297,32 @@ IOS_INLINE void TransformProducts(const WinogradPlan& plan,
   }
 }
 
-using MultiplyFunction = void (*)(const WinogradPlan&, const WinogradArguments&,
-                                  const Unit&, int64_t);
-
-template <typename Isa, typename Tiling>
-IOS_INLINE void RunUnits(const WinogradPlan& plan,
-                         const WinogradArguments& arguments, int64_t begin,
-                         int64_t end, float* scratch,
-                         MultiplyFunction multiply) {
+template <typename Tiling>
+void RunUnits(const WinogradPlan& plan, const WinogradArguments& arguments,
+              int64_t begin, int64_t end, float* scratch) {
   const int64_t zeros = CeilDiv(plan.channels, kGroup) * kGroup;
   std::memset(scratch, 0, zeros * sizeof(float));
   for (int64_t number = begin; number < end; ++number) {
     const Unit unit(plan, number, scratch + zeros);
-    TransformTiles<Isa, Tiling>(plan, arguments, scratch, unit);
+    TransformTiles<Tiling>(plan, arguments, scratch, unit);
     for (int64_t f = unit.filter_begin; f < unit.filter_end; f += kBlock) {
-      multiply(plan, arguments, unit, f);
-      TransformProducts<Isa, Tiling>(plan, arguments, unit, f);
+      MultiplyPlanes(plan, arguments, unit, f);
+      TransformProducts<Tiling>(plan, arguments, unit, f);
     }
   }
 }
-
-// The code of units, once for each instruction set.
-template <typename Isa, typename Tiling>
-struct Units;
-
-template <typename Tiling>
-struct Units<Baseline, Tiling> {
-  static void Run(const WinogradPlan& plan, const WinogradArguments& arguments,
-                  int64_t begin, int64_t end, float* scratch) {
-    RunUnits<Baseline, Tiling>(plan, arguments, begin, end, scratch,
-                               MultiplyPlanes<Baseline>);
-  }
-};
-
-#ifdef __x86_64__
-IOS_AVX2 void MultiplyAvx2(const WinogradPlan& plan,
-                           const WinogradArguments& arguments, const Unit& unit,
-                           int64_t first_filter) {
-  MultiplyPlanes<Avx2>(plan, arguments, unit, first_filter);
-}
-IOS_AVX512 void MultiplyAvx512(const WinogradPlan& plan,
-                               const WinogradArguments& arguments,
-                               const Unit& unit, int64_t first_filter) {
-  MultiplyPlanes<Avx512>(plan, arguments, unit, first_filter);
-}
-
-template <typename Tiling>
-struct Units<Avx2, Tiling> {
-  IOS_AVX2 static void Run(const WinogradPlan& plan,
-                           const WinogradArguments& arguments, int64_t begin,
-                           int64_t end, float* scratch) {
-    RunUnits<Avx2, Tiling>(plan, arguments, begin, end, scratch, MultiplyAvx2);
-  }
-};
-template <typename Tiling>
-struct Units<Avx512, Tiling> {
-  IOS_AVX512 static void Run(const WinogradPlan& plan,
-                             const WinogradArguments& arguments, int64_t begin,
-                             int64_t end, float* scratch) {
-    RunUnits<Avx512, Tiling>(plan, arguments, begin, end, scratch,
-                             MultiplyAvx512);
-  }
-};
-#endif
 
 using RunFunction = void (*)(const WinogradPlan&, const WinogradArguments&,
                              int64_t, int64_t, float*);
 
 // Returns the function for tiles of the plan's points and sides, or null.
-template <typename Isa>
 RunFunction Find(const WinogradPlan& plan) {
   RunFunction found = nullptr;
   const auto consider = [&](auto tiling) {
     using T = decltype(tiling);
     if (plan.points[0] == T::kPoints[0] && plan.points[1] == T::kPoints[1] &&
         plan.side[0] == T::kSide[0] && plan.side[1] == T::kSide[1]) {
-      found = Units<Isa, T>::Run;
+      found = RunUnits<T>;
     }
   };
   consider(Tiling<4, 2, 4, 2>());
@@ -388,13 +339,27 @@ RunFunction Find(const WinogradPlan& plan) {
   return found;
 }
 
+void RunAnyUnits(const WinogradPlan& plan, const WinogradArguments& arguments,
+                 int64_t begin, int64_t end, float* scratch) {
+  Find(plan)(plan, arguments, begin, end, scratch);
+}
+
+int64_t RowsInRegisters() { return Native::kRows; }
+
 }  // namespace
+}  // namespace ios::cpu::IOS_TARGET
+
+#else  // compiled once
+
+namespace ios::cpu {
+
+int64_t MaxRows() { return IOS_DISPATCH(RowsInRegisters)(); }
 
 void RunWinograd(const WinogradPlan& plan, const WinogradArguments& arguments,
                  int64_t begin, int64_t end, float* scratch) {
-  const RunFunction run = ForBestInstructionSet(
-      [&](auto isa) { return Find<decltype(isa)>(plan); });
-  run(plan, arguments, begin, end, scratch);
+  IOS_DISPATCH(RunAnyUnits)(plan, arguments, begin, end, scratch);
 }
 
 }  // namespace ios::cpu
+
+#endif  // IOS_TARGET

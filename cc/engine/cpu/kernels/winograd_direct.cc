@@ -4,9 +4,15 @@
 #include <cstring>
 
 #include "cc/engine/cpu/kernels/registers.h"
-#include "cc/engine/cpu/kernels/vectorized.h"
 
-namespace ios::cpu {
+#define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/winograd_direct.cc"
+#include "cc/engine/cpu/kernels/foreach_target.h"
+
+#ifdef IOS_TARGET  // compiled for each instruction set
+
+#include "cc/engine/cpu/kernels/registers-inl.h"
+
+namespace ios::cpu::IOS_TARGET {
 namespace {
 
 // Outputs of a tile that are computed together.
@@ -138,12 +144,9 @@ IOS_INLINE bool ComputePart(const WinogradPlan& plan,
   return sum == 0.0f;
 }
 
-template <typename Isa>
-IOS_INLINE void ComputeTile(const WinogradPlan& plan,
-                            const WinogradArguments& arguments,
-                            const Place& place, int64_t first_filter,
-                            int64_t count) {
-  using V = typename Isa::Vector;
+void ComputeTile(const WinogradPlan& plan, const WinogradArguments& arguments,
+                 const Place& place, int64_t first_filter, int64_t count) {
+  using V = Native::Vector;
   using Doubles = typename Wide<V>::Vector;
   Part part;
   for (part.first = 0; part.first < place.high * place.wide;
@@ -176,32 +179,19 @@ IOS_INLINE void ComputeTile(const WinogradPlan& plan,
   }
 }
 
-void Compute(Baseline, const WinogradPlan& plan,
-             const WinogradArguments& arguments, const Place& place,
-             int64_t first_filter, int64_t count) {
-  ComputeTile<Baseline>(plan, arguments, place, first_filter, count);
-}
-#ifdef __x86_64__
-IOS_AVX2 void Compute(Avx2, const WinogradPlan& plan,
-                      const WinogradArguments& arguments, const Place& place,
-                      int64_t first_filter, int64_t count) {
-  ComputeTile<Avx2>(plan, arguments, place, first_filter, count);
-}
-IOS_AVX512 void Compute(Avx512, const WinogradPlan& plan,
-                        const WinogradArguments& arguments, const Place& place,
-                        int64_t first_filter, int64_t count) {
-  ComputeTile<Avx512>(plan, arguments, place, first_filter, count);
-}
-#endif
-
 }  // namespace
+}  // namespace ios::cpu::IOS_TARGET
+
+#else  // compiled once
+
+namespace ios::cpu {
 
 void ComputeDirectly(const WinogradPlan& plan,
                      const WinogradArguments& arguments, const Place& place,
                      int64_t first_filter, int64_t count) {
-  ForBestInstructionSet([&](auto isa) {
-    Compute(isa, plan, arguments, place, first_filter, count);
-  });
+  IOS_DISPATCH(ComputeTile)(plan, arguments, place, first_filter, count);
 }
 
 }  // namespace ios::cpu
+
+#endif  // IOS_TARGET

@@ -17,10 +17,8 @@ inline constexpr int64_t kGroup = 16;
 // Filters whose products are computed together.
 inline constexpr int64_t kBlock = 2 * kGroup;
 
-inline int64_t MaxRows() {
-  return ForBestInstructionSet(
-      [](auto isa) -> int64_t { return decltype(isa)::kRows; });
-}
+// Returns the number of tiles that a matrix product keeps in registers.
+int64_t MaxRows();
 
 // Rounds up to an odd number of cache lines. Planes at a distance of a power of
 // two would share few sets of a cache.

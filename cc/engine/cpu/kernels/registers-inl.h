@@ -1,0 +1,73 @@
+// The registers of an instruction set, and how they are loaded and stored.
+//
+// A source includes registers.h first, and this file in the part that
+// foreach_target.h repeats for each instruction set. So this file does not have
+// an include guard.
+
+namespace ios::cpu::IOS_TARGET {
+namespace {
+
+// A matrix product keeps kRows rows by kVectors vectors in registers.
+struct Native {
+  typedef float Vector __attribute__((vector_size(IOS_VECTOR_BYTES)));
+#if IOS_VECTOR_BYTES == 64
+  static constexpr int kRegisters = 32, kRows = 14, kVectors = 2;
+#elif IOS_VECTOR_BYTES == 32
+  static constexpr int kRegisters = 16, kRows = 6, kVectors = 2;
+#else
+  static constexpr int kRegisters = 16, kRows = 2, kVectors = 4;
+#endif
+};
+
+// Loads `count` floats, at most one vector, and fills up with zeros. Here and
+// below, partial vectors go through a copy in memory, so that whole vectors
+// stay in registers.
+template <typename V>
+IOS_INLINE V Load(const float* from, int64_t count) {
+  V v;
+  if (count >= Width<V>()) {
+    std::memcpy(&v, from, sizeof(V));
+  } else {
+    float padded[Width<V>()] = {};
+    CopyPart(from, count, padded);
+    std::memcpy(&v, padded, sizeof(V));
+  }
+  return v;
+}
+
+template <typename V>
+IOS_INLINE void Store(V v, int64_t count, float* to) {
+  if (count >= Width<V>()) {
+    std::memcpy(to, &v, sizeof(V));
+  } else {
+    float all[Width<V>()];
+    std::memcpy(all, &v, sizeof(V));
+    CopyPart(all, count, to);
+  }
+}
+
+// Adds the products of one number of each row with a vector of factors. This is
+// one step over the channels of a matrix product. Numbers are `pitch` floats
+// apart.
+template <int kRows, int kVectors, typename V>
+IOS_INLINE void AddOuterProduct(const float* numbers, int64_t pitch,
+                                const V (&factors)[kVectors],
+                                V (&sums)[kRows][kVectors]) {
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    const float x = numbers[r * pitch];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) sums[r][v] += x * factors[v];
+  }
+}
+
+// Applies an activation for which IsInRegisters() is true. Keeps NaN.
+template <typename V>
+IOS_INLINE void ActivateInRegisters(Activation::Kind activation, V* v) {
+  if (activation == Activation::kNone) return;
+  *v = *v < 0.0f ? V{} : *v;
+  if (activation == Activation::kRelu6) *v = *v > 6.0f ? V{} + 6.0f : *v;
+}
+
+}  // namespace
+}  // namespace ios::cpu::IOS_TARGET
