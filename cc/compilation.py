@@ -25,6 +25,10 @@ FLAGS = ["-std=c++17", "-fPIC", "-DNDEBUG", "-D_GLIBCXX_USE_CXX11_ABI=1"]
 # Nobody reads errno or floating-point exceptions: loops vectorise without them.
 FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
 
+# Without these flags, the addresses of a kernel's loops depend on all functions before
+# it. SSE2 code of matrix products took up to 17 % longer at unlucky addresses (Zen 5).
+ALIGNMENT = ["-falign-functions=64", "-falign-loops=32"]
+
 # Precompiling pays for more units than these.
 FEW_UNITS = 2
 
@@ -70,7 +74,7 @@ class Compiler:
     def compile(self, unit: Unit, directory: Path, flags: list[str]) -> None:
         target = unit.object(directory)
         print(f"compiling {unit.name}", flush=True)
-        outputs = [unit.level, "-MMD", "-MF", str(target.with_suffix(".d"))]
+        outputs = [*unit.optimization, "-MMD", "-MF", str(target.with_suffix(".d"))]
         outputs += ["-o", str(target), "-c", unit.written(directory)]
         self.run([*FLAGS, *flags, *self.flags, *outputs], f"compiling {unit.name}")
 
@@ -105,9 +109,10 @@ class Unit:
         return sorted(units, key=lambda unit: -unit.size())
 
     @property
-    def level(self) -> str:
+    def optimization(self) -> list[str]:
         """Kernels are optimised; the rest would take longer than it ever saves."""
-        return "-O3" if KERNELS in self.sources[0].parents else "-O1"
+        is_kernel = KERNELS in self.sources[0].parents
+        return ["-O3", *ALIGNMENT] if is_kernel else ["-O1"]
 
     def size(self) -> int:
         return sum(source.stat().st_size for source in self.sources)
