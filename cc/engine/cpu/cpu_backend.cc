@@ -11,12 +11,12 @@
 
 #include "cc/engine/cpu/exit_guard.h"
 #include "cc/engine/cpu/kernels/instruction_set.h"
-#include "cc/engine/cpu/kernels/rows.h"
-#include "cc/engine/cpu/memory.h"
 #include "cc/engine/cpu/onednn/parameter.h"
-#include "cc/engine/cpu/tasks.h"
+#include "cc/engine/cpu/tasks/rows.h"
+#include "cc/engine/cpu/tasks/tasks.h"
 #include "cc/engine/cpu/threads/lanes.h"
 #include "cc/engine/cpu/work_sampler.h"
+#include "cc/engine/host/float_memory.h"
 #include "cc/engine/host/fork_guard.h"
 
 namespace ios::cpu {

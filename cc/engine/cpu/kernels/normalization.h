@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "cc/core/ir/block.h"
+#include "cc/engine/cpu/kernels/scratch_layout.h"
 #include "cc/engine/cpu/kernels/views.h"
-#include "cc/engine/cpu/scratch.h"
 
 namespace ios::cpu {
 

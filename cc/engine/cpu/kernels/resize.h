@@ -1,14 +1,34 @@
-// The task that resizes images, by nearest-neighbour or bilinear interpolation.
+// Resizes images, by nearest-neighbour or bilinear interpolation.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_RESIZE_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_RESIZE_H_
 
-#include <memory>
+#include <cstdint>
+#include <vector>
 
-#include "cc/engine/cpu/tasks.h"
+#include "cc/core/ir/block.h"
+#include "cc/engine/cpu/kernels/views.h"
 
 namespace ios::cpu {
 
-std::unique_ptr<Task> MakeResizeTask(const TaskSpec& spec);
+// Computes OperatorType::kResize from views of these shapes and pitches.
+class ImageResize {
+ public:
+  ImageResize() = default;
+  ImageResize(const Operator& op, const TensorView& x, const TensorView& to);
+
+  void Run(const Source& x, const Target& to) const;
+
+  // The input cells that one output cell is computed from, in one dimension.
+  struct Cells {
+    int64_t lower, upper;
+    float weight;  // of the upper one
+  };
+
+ private:
+  bool copies_ = false;  // cells are not interpolated
+  std::vector<Cells> rows_;
+  std::vector<Cells> columns_;  // in floats
+};
 
 }  // namespace ios::cpu
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cc/engine/backend/backend.h"
-#include "cc/engine/cpu/memory.h"
+#include "cc/engine/host/float_memory.h"
 
 namespace ios::cpu {
 

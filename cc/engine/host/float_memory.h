@@ -1,14 +1,14 @@
 // Memory allocation of the CPU backend. It uses huge pages where the system has
 // them: a network that reads its weights from 4 KiB pages is several percent
 // slower.
-#ifndef IOS_TF_CC_ENGINE_CPU_MEMORY_H_
-#define IOS_TF_CC_ENGINE_CPU_MEMORY_H_
+#ifndef IOS_TF_CC_ENGINE_HOST_FLOAT_MEMORY_H_
+#define IOS_TF_CC_ENGINE_HOST_FLOAT_MEMORY_H_
 
 #include <cstdint>
 #include <memory>
 #include <mutex>
 
-namespace ios::cpu {
+namespace ios {
 
 // Allocates uninitialised memory, aligned to at least a cache line. Returns
 // null if there is not enough memory.
@@ -27,6 +27,6 @@ class FloatPool {
   int64_t used_ = 0, size_ = 0;  // of slab_, in floats
 };
 
-}  // namespace ios::cpu
+}  // namespace ios
 
-#endif  // IOS_TF_CC_ENGINE_CPU_MEMORY_H_
+#endif  // IOS_TF_CC_ENGINE_HOST_FLOAT_MEMORY_H_

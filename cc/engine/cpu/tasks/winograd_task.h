@@ -1,6 +1,6 @@
 // The task of a convolution by Winograd's minimal filtering.
-#ifndef IOS_TF_CC_ENGINE_CPU_WINOGRAD_TASK_H_
-#define IOS_TF_CC_ENGINE_CPU_WINOGRAD_TASK_H_
+#ifndef IOS_TF_CC_ENGINE_CPU_TASKS_WINOGRAD_TASK_H_
+#define IOS_TF_CC_ENGINE_CPU_TASKS_WINOGRAD_TASK_H_
 
 #include <dnnl.hpp>
 #include <memory>
@@ -16,4 +16,4 @@ std::unique_ptr<Task> MakeWinogradTask(const TaskSpec& spec,
 
 }  // namespace ios::cpu
 
-#endif  // IOS_TF_CC_ENGINE_CPU_WINOGRAD_TASK_H_
+#endif  // IOS_TF_CC_ENGINE_CPU_TASKS_WINOGRAD_TASK_H_

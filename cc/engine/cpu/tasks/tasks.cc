@@ -1,4 +1,4 @@
-#include "cc/engine/cpu/tasks.h"
+#include "cc/engine/cpu/tasks/tasks.h"
 
 #include <algorithm>
 #include <array>
@@ -6,17 +6,16 @@
 #include <new>
 #include <string>
 
-#include "cc/engine/cpu/kernel_task.h"
 #include "cc/engine/cpu/kernels/activations.h"
-#include "cc/engine/cpu/kernels/pointwise.h"
-#include "cc/engine/cpu/kernels/resize.h"
-#include "cc/engine/cpu/kernels/rows.h"
-#include "cc/engine/cpu/kernels/separable.h"
 #include "cc/engine/cpu/onednn/convolution.h"
 #include "cc/engine/cpu/onednn/parameter.h"
 #include "cc/engine/cpu/onednn/primitive.h"
-#include "cc/engine/cpu/scratch.h"
-#include "cc/engine/cpu/winograd_task.h"
+#include "cc/engine/cpu/tasks/kernel_task.h"
+#include "cc/engine/cpu/tasks/pointwise.h"
+#include "cc/engine/cpu/tasks/rows.h"
+#include "cc/engine/cpu/tasks/scratch.h"
+#include "cc/engine/cpu/tasks/separable.h"
+#include "cc/engine/cpu/tasks/winograd_task.h"
 
 namespace ios::cpu {
 namespace {
@@ -286,9 +285,6 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
         break;
       case OperatorType::kSepConv:
         task = MakeSepConvTask(spec, engine);
-        break;
-      case OperatorType::kResize:
-        task = MakeResizeTask(spec);
         break;
       case OperatorType::kMatMul:
         if (spec.op->algorithm == Algorithm::kGemm && spec.inputs[0].dense() &&

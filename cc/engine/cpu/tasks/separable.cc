@@ -1,4 +1,4 @@
-#include "cc/engine/cpu/kernels/separable.h"
+#include "cc/engine/cpu/tasks/separable.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -9,11 +9,11 @@
 #include "cc/engine/cpu/kernels/activations.h"
 #include "cc/engine/cpu/kernels/depthwise.h"
 #include "cc/engine/cpu/kernels/elementwise.h"
-#include "cc/engine/cpu/kernels/pointwise.h"
 #include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/onednn/convolution.h"
 #include "cc/engine/cpu/onednn/parameter.h"
-#include "cc/engine/cpu/scratch.h"
+#include "cc/engine/cpu/tasks/pointwise.h"
+#include "cc/engine/cpu/tasks/scratch.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
 namespace ios::cpu {

@@ -1,4 +1,4 @@
-#include "cc/engine/cpu/memory.h"
+#include "cc/engine/host/float_memory.h"
 
 #include <sys/mman.h>
 
@@ -7,7 +7,7 @@
 
 #include "cc/engine/host/host_memory.h"
 
-namespace ios::cpu {
+namespace ios {
 namespace {
 
 constexpr size_t kCacheLine = 64;
@@ -49,4 +49,4 @@ std::shared_ptr<float> FloatPool::Allocate(int64_t floats) {
   return piece;
 }
 
-}  // namespace ios::cpu
+}  // namespace ios

@@ -1,4 +1,4 @@
-#include "cc/engine/cpu/kernels/rows.h"
+#include "cc/engine/cpu/tasks/rows.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 #include "cc/engine/cpu/kernels/activations.h"
 #include "cc/engine/cpu/kernels/depthwise.h"
-#include "cc/engine/cpu/kernels/pointwise.h"
 #include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/onednn/convolution.h"
 #include "cc/engine/cpu/onednn/parameter.h"
-#include "cc/engine/cpu/scratch.h"
-#include "cc/engine/cpu/tasks.h"
+#include "cc/engine/cpu/tasks/pointwise.h"
+#include "cc/engine/cpu/tasks/scratch.h"
+#include "cc/engine/cpu/tasks/tasks.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
 namespace ios::cpu {

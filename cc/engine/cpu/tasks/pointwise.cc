@@ -1,4 +1,4 @@
-#include "cc/engine/cpu/kernels/pointwise.h"
+#include "cc/engine/cpu/tasks/pointwise.h"
 
 #include <array>
 #include <cstring>

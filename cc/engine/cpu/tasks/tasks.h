@@ -1,6 +1,6 @@
 // Tasks of the CPU backend. Each task is one compiled operator.
-#ifndef IOS_TF_CC_ENGINE_CPU_TASKS_H_
-#define IOS_TF_CC_ENGINE_CPU_TASKS_H_
+#ifndef IOS_TF_CC_ENGINE_CPU_TASKS_TASKS_H_
+#define IOS_TF_CC_ENGINE_CPU_TASKS_TASKS_H_
 
 #include <cstdint>
 #include <dnnl.hpp>
@@ -58,4 +58,4 @@ bool TaskAbsorbs(const Operator& producer, const Operator& reader,
 
 }  // namespace ios::cpu
 
-#endif  // IOS_TF_CC_ENGINE_CPU_TASKS_H_
+#endif  // IOS_TF_CC_ENGINE_CPU_TASKS_TASKS_H_

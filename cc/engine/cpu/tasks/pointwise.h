@@ -1,6 +1,6 @@
 // The task of a 1x1 convolution as a matrix product, and its weights.
-#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_POINTWISE_H_
-#define IOS_TF_CC_ENGINE_CPU_KERNELS_POINTWISE_H_
+#ifndef IOS_TF_CC_ENGINE_CPU_TASKS_POINTWISE_H_
+#define IOS_TF_CC_ENGINE_CPU_TASKS_POINTWISE_H_
 
 #include <cstdint>
 #include <dnnl.hpp>
@@ -8,7 +8,7 @@
 
 #include "cc/engine/cpu/kernels/gemm.h"
 #include "cc/engine/cpu/onednn/parameter.h"
-#include "cc/engine/cpu/tasks.h"
+#include "cc/engine/cpu/tasks/tasks.h"
 
 namespace ios::cpu {
 
@@ -32,4 +32,4 @@ std::unique_ptr<Task> MakePointwiseTask(const TaskSpec& spec,
 
 }  // namespace ios::cpu
 
-#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_POINTWISE_H_
+#endif  // IOS_TF_CC_ENGINE_CPU_TASKS_POINTWISE_H_

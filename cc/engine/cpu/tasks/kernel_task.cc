@@ -1,14 +1,15 @@
-#include "cc/engine/cpu/kernel_task.h"
+#include "cc/engine/cpu/tasks/kernel_task.h"
 
 #include <vector>
 
 #include "cc/engine/cpu/kernels/elementwise.h"
 #include "cc/engine/cpu/kernels/global_pool.h"
 #include "cc/engine/cpu/kernels/normalization.h"
-#include "cc/engine/cpu/kernels/pieces.h"
+#include "cc/engine/cpu/kernels/resize.h"
 #include "cc/engine/cpu/kernels/spatial.h"
 #include "cc/engine/cpu/onednn/parameter.h"
-#include "cc/engine/cpu/tasks.h"
+#include "cc/engine/cpu/tasks/pieces.h"
+#include "cc/engine/cpu/tasks/tasks.h"
 
 namespace ios::cpu {
 namespace {
@@ -24,6 +25,9 @@ class KernelTask : public CpuTask {
     if (TaskReadsPieces(op_)) ranges_ = RangesOf(spec);
     if (op_.type == OperatorType::kNormalize && op_.per_image) {
       image_norm_ = ImageNorm(inputs_[0], output_, op_.groups);
+    }
+    if (op_.type == OperatorType::kResize) {
+      resize_ = ImageResize(op_, inputs_[0], output_);
     }
   }
 
@@ -73,6 +77,9 @@ class KernelTask : public CpuTask {
         break;
       case OperatorType::kPad:
         Pad(source(0), op_, target);
+        break;
+      case OperatorType::kResize:
+        resize_.Run(source(0), target);
         break;
       case OperatorType::kDepthToSpace:
         DepthToSpace(source(0), op_.block_size, target);
@@ -136,6 +143,7 @@ class KernelTask : public CpuTask {
   const std::vector<std::shared_ptr<Parameter>> parameters_;
   std::vector<Range> ranges_;  // for tasks that read pieces
   ImageNorm image_norm_;
+  ImageResize resize_;
 };
 
 }  // namespace

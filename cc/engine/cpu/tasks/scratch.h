@@ -1,36 +1,14 @@
-// Scratch memory of one task: its intermediate results, and dense copies of
-// pitched tensors.
-#ifndef IOS_TF_CC_ENGINE_CPU_SCRATCH_H_
-#define IOS_TF_CC_ENGINE_CPU_SCRATCH_H_
+// Dense copies of pitched tensors, in the scratch memory of a task.
+#ifndef IOS_TF_CC_ENGINE_CPU_TASKS_SCRATCH_H_
+#define IOS_TF_CC_ENGINE_CPU_TASKS_SCRATCH_H_
 
 #include <cstdint>
 
 #include "cc/engine/backend/backend.h"
 #include "cc/engine/cpu/kernels/elementwise.h"
+#include "cc/engine/cpu/kernels/scratch_layout.h"
 
 namespace ios::cpu {
-
-// Distance, in floats, between areas that different threads write again and
-// again. At less than 8 KiB, a core that prefetches takes cache lines away from
-// the other core. That cost a third of the time when it was measured.
-constexpr int64_t kApart = 2048;
-
-// Rounds up to whole cache lines.
-inline int64_t WholeLines(int64_t floats) { return (floats + 15) / 16 * 16; }
-
-// Hands out pieces of a task's scratch memory, as offsets in floats.
-class ScratchLayout {
- public:
-  int64_t Take(int64_t floats) {
-    const int64_t offset = floats_;
-    floats_ += WholeLines(floats);
-    return offset;
-  }
-  int64_t floats() const { return floats_; }
-
- private:
-  int64_t floats_ = 0;
-};
 
 // Gives dense access to an input that may be pitched, through scratch memory.
 class DenseInput {
@@ -75,4 +53,4 @@ class DenseOutput {
 };
 }  // namespace ios::cpu
 
-#endif  // IOS_TF_CC_ENGINE_CPU_SCRATCH_H_
+#endif  // IOS_TF_CC_ENGINE_CPU_TASKS_SCRATCH_H_

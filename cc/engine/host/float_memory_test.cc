@@ -1,11 +1,11 @@
 // Tests of FloatPool: a slab lives as long as its pieces.
-#include "cc/engine/cpu/memory.h"
+#include "cc/engine/host/float_memory.h"
 
 #include <memory>
 
 #include "tests/cc/testing.h"
 
-namespace ios::cpu {
+namespace ios {
 namespace {
 
 TEST(SlabGoesWithTheLastOfItsPieces) {
@@ -22,4 +22,4 @@ TEST(SlabGoesWithTheLastOfItsPieces) {
 }
 
 }  // namespace
-}  // namespace ios::cpu
+}  // namespace ios

@@ -1,7 +1,7 @@
 // Inputs in pieces: finds the tensors and their channels from which each range
 // of output channels is computed.
-#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_PIECES_H_
-#define IOS_TF_CC_ENGINE_CPU_KERNELS_PIECES_H_
+#ifndef IOS_TF_CC_ENGINE_CPU_TASKS_PIECES_H_
+#define IOS_TF_CC_ENGINE_CPU_TASKS_PIECES_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -37,4 +37,4 @@ std::vector<Range> RangesOf(const TaskSpec& spec);
 
 }  // namespace ios::cpu
 
-#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_PIECES_H_
+#endif  // IOS_TF_CC_ENGINE_CPU_TASKS_PIECES_H_

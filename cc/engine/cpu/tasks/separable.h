@@ -1,11 +1,11 @@
 // The task of a separable convolution.
-#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_SEPARABLE_H_
-#define IOS_TF_CC_ENGINE_CPU_KERNELS_SEPARABLE_H_
+#ifndef IOS_TF_CC_ENGINE_CPU_TASKS_SEPARABLE_H_
+#define IOS_TF_CC_ENGINE_CPU_TASKS_SEPARABLE_H_
 
 #include <dnnl.hpp>
 #include <memory>
 
-#include "cc/engine/cpu/tasks.h"
+#include "cc/engine/cpu/tasks/tasks.h"
 
 namespace ios::cpu {
 
@@ -14,4 +14,4 @@ std::unique_ptr<Task> MakeSepConvTask(const TaskSpec& spec,
 
 }  // namespace ios::cpu
 
-#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_SEPARABLE_H_
+#endif  // IOS_TF_CC_ENGINE_CPU_TASKS_SEPARABLE_H_

@@ -1,4 +1,4 @@
-#include "cc/engine/cpu/winograd_task.h"
+#include "cc/engine/cpu/tasks/winograd_task.h"
 
 #include "cc/engine/cpu/kernels/activations.h"
 #include "cc/engine/cpu/kernels/elementwise.h"
@@ -7,7 +7,7 @@
 #include "cc/engine/cpu/onednn/convolution.h"
 #include "cc/engine/cpu/onednn/parameter.h"
 #include "cc/engine/cpu/onednn/primitive.h"
-#include "cc/engine/cpu/tasks.h"
+#include "cc/engine/cpu/tasks/tasks.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
 namespace ios::cpu {

@@ -1,6 +1,6 @@
 // The task of an operator that our own kernels (kernels/) compute directly.
-#ifndef IOS_TF_CC_ENGINE_CPU_KERNEL_TASK_H_
-#define IOS_TF_CC_ENGINE_CPU_KERNEL_TASK_H_
+#ifndef IOS_TF_CC_ENGINE_CPU_TASKS_KERNEL_TASK_H_
+#define IOS_TF_CC_ENGINE_CPU_TASKS_KERNEL_TASK_H_
 
 #include <memory>
 
@@ -12,4 +12,4 @@ std::unique_ptr<Task> MakeKernelTask(const TaskSpec& spec);
 
 }  // namespace ios::cpu
 
-#endif  // IOS_TF_CC_ENGINE_CPU_KERNEL_TASK_H_
+#endif  // IOS_TF_CC_ENGINE_CPU_TASKS_KERNEL_TASK_H_

@@ -1,4 +1,4 @@
-#include "cc/engine/cpu/kernels/pieces.h"
+#include "cc/engine/cpu/tasks/pieces.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,8 +1,8 @@
 // The task of a depthwise convolution that goes through its image row by row.
 // If a 1x1 convolution makes the image, the task can compute the image's rows
 // itself.
-#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_ROWS_H_
-#define IOS_TF_CC_ENGINE_CPU_KERNELS_ROWS_H_
+#ifndef IOS_TF_CC_ENGINE_CPU_TASKS_ROWS_H_
+#define IOS_TF_CC_ENGINE_CPU_TASKS_ROWS_H_
 
 #include <dnnl.hpp>
 #include <memory>
@@ -23,4 +23,4 @@ std::unique_ptr<Task> MakeRowsTask(const TaskSpec& spec,
 
 }  // namespace ios::cpu
 
-#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_ROWS_H_
+#endif  // IOS_TF_CC_ENGINE_CPU_TASKS_ROWS_H_
