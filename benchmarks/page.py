@@ -26,9 +26,10 @@ This page is made by `python -m benchmarks page` from the JSON files in
 * Whatever is compared was measured in one run, in turn, every other round in reverse
   order. Medians, with the 10th and the 90th percentile; speedups and ratios are
   medians of the rounds' own ratios.
-* ONNX Runtime, OpenVINO, TensorRT and PyTorch run the blocks of the engine, with the
-  same random weights and inputs, and batch norms folded. TensorFlow, XLA and LiteRT run
-  the network's SavedModel. (Until 2026-11-28, TensorFlow ran the blocks, too.)
+* PyTorch runs the blocks of the engine, with the same random weights and inputs, and
+  batch norms folded. TensorFlow, XLA and LiteRT run the network's SavedModel; ONNX
+  Runtime, OpenVINO and TensorRT run its ONNX export by tf2onnx. (Until 2026-11-28, all
+  of them except LiteRT ran the blocks.)
 * Outputs are compared before anything is timed: those of the blocks with the engine's,
   those of the SavedModel with TensorFlow's.
 * Each peer has a process of its own and the same threads. Only one process runs at a

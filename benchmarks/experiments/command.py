@@ -22,7 +22,6 @@ from benchmarks.experiments.batch import Batch
 from benchmarks.experiments.blocks import Blocks
 from benchmarks.experiments.experiment import Context, Experiment, Record, Table
 from benchmarks.experiments.frameworks import Frameworks
-from benchmarks.experiments.operators import Operators
 from benchmarks.experiments.pruning import PruningExperiment
 from benchmarks.experiments.roofline import Roofline
 from benchmarks.experiments.schedules import Schedules
@@ -45,7 +44,6 @@ EXPERIMENTS: Sequence[Experiment] = (
     Blocks(),
     Utilization(),
     Roofline(),
-    Operators(),
 )
 _ROUNDS, _QUICK_ROUNDS = 20, 6
 _TIME_LIMIT, _QUICK_TIME_LIMIT = 300.0, 20.0  # seconds per search

@@ -1,6 +1,6 @@
 """One interpreter from a block's JSON to a framework's operators.
 
-A set of operators, such as `OnnxOps`, is a class with a method for each operator. Its
+A set of operators, such as `TorchOps`, is a class with a method for each operator. Its
 images have the channels first or last. Arrays have the channels last; `tensor`,
 `weight` and `array` convert. Operators that are missing in `_OPERATORS` call the method
 of their type with the `Call` itself.

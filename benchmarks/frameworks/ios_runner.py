@@ -28,19 +28,15 @@ class IosRunner(Runner):
         if strategy == "auto":
             stats = found.stats
             self.notes = f"search {stats.seconds:.0f} s, {stats.measured} measurements"
-        self._schedules = [
-            schedule_json(region.schedule(found.schedules))
-            for region in network.regions
-        ]
         regions = data_of(network, target.dtype)
         self._programs = [
             engine.Program(
                 data.block,
-                schedule,
+                schedule_json(region.schedule(found.schedules)),
                 [w for ws in data.weights for w in ws],
                 target.device,
             )
-            for data, schedule in zip(regions, self._schedules, strict=True)
+            for region, data in zip(network.regions, regions, strict=True)
         ]
         inputs = [
             [arrays.aligned(arrays.encoded(x, target.dtype)) for x in data.inputs]
@@ -78,10 +74,6 @@ class IosRunner(Runner):
             return program.bind(inputs, outputs)
         given = [(self._gpu.upload(x), x.shape) for x in inputs]
         return program.bind_device(given, addresses, self._gpu.stream)
-
-    def algorithms(self) -> list[str]:
-        """Returns the distinct algorithms of convolutions that are not direct."""
-        return sorted({a for s in self._schedules for a in s.get("algorithms", ())})
 
     def run(self) -> None:
         for call in self._calls:

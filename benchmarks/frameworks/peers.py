@@ -7,17 +7,15 @@ import importlib.util
 from collections.abc import Callable, Mapping
 
 from benchmarks.frameworks.ios_runner import IosRunner
-from benchmarks.frameworks.onnx_runners import (
-    OnnxRuntimeParallelRunner,
-    OnnxRuntimeRunner,
-    OpenVinoRunner,
-    TensorRtRunner,
-)
 from benchmarks.frameworks.runner import Runner, Target
 from benchmarks.frameworks.saved_model_runners import (
     LiteRtRunner,
+    OnnxRuntimeParallelRunner,
+    OnnxRuntimeRunner,
+    OpenVinoRunner,
     TensorFlowRunner,
     TensorFlowXlaRunner,
+    TensorRtRunner,
 )
 from benchmarks.frameworks.torch_runners import (
     TorchChannelsLastRunner,
@@ -36,7 +34,8 @@ class Peer:
       make: makes the runner of a network.
       modules: modules that must be installed.
       devices: kinds of devices that the peer runs on.
-      runs_saved_model: whether the peer runs the network's SavedModel, not its blocks.
+      runs_saved_model: whether the peer runs the network's SavedModel or its ONNX
+        export, not its blocks.
     """
 
     name: str
@@ -59,6 +58,16 @@ class Peer:
         }
 
 
+def _of_model(
+    name: str,
+    make: Callable[[Network, Target], Runner],
+    modules: str = "",
+    devices: tuple[str, ...] = ("cpu", "gpu"),
+) -> Peer:
+    """Returns a peer that runs the SavedModel, which TensorFlow reads."""
+    return Peer(name, make, (*modules.split(), "tensorflow"), devices, True)
+
+
 OURS = "IOS, best schedule"
 PEERS: Mapping[str, Peer] = {
     "ios": Peer(OURS, IosRunner),
@@ -70,24 +79,18 @@ PEERS: Mapping[str, Peer] = {
         "PyTorch channels_last", TorchChannelsLastRunner, ("torch",), ("gpu",)
     ),
     "torch_compile": Peer("torch.compile", TorchCompileRunner, ("torch",), ("gpu",)),
-    "onnxruntime": Peer("ONNX Runtime", OnnxRuntimeRunner, ("onnxruntime", "onnx")),
-    "onnxruntime_parallel": Peer(
+    "tensorflow": _of_model("TensorFlow", TensorFlowRunner),
+    "tensorflow_xla": _of_model("TensorFlow XLA", TensorFlowXlaRunner),
+    "litert": _of_model("LiteRT", LiteRtRunner, "ai_edge_litert", ("cpu",)),
+    "onnxruntime": _of_model("ONNX Runtime", OnnxRuntimeRunner, "tf2onnx onnxruntime"),
+    "onnxruntime_parallel": _of_model(
         "ONNX Runtime, parallel",
         OnnxRuntimeParallelRunner,
-        ("onnxruntime", "onnx"),
+        "tf2onnx onnxruntime",
         ("cpu",),
     ),
-    "openvino": Peer("OpenVINO", OpenVinoRunner, ("openvino", "onnx"), ("cpu",)),
-    "tensorflow": Peer(
-        "TensorFlow", TensorFlowRunner, ("tensorflow",), runs_saved_model=True
-    ),
-    "tensorflow_xla": Peer(
-        "TensorFlow XLA", TensorFlowXlaRunner, ("tensorflow",), runs_saved_model=True
-    ),
-    "litert": Peer(
-        "LiteRT", LiteRtRunner, ("ai_edge_litert", "tensorflow"), ("cpu",), True
-    ),
-    "tensorrt": Peer(
-        "TensorRT", TensorRtRunner, ("tensorrt", "torch", "onnx"), ("gpu",)
+    "openvino": _of_model("OpenVINO", OpenVinoRunner, "tf2onnx openvino", ("cpu",)),
+    "tensorrt": _of_model(
+        "TensorRT", TensorRtRunner, "tf2onnx tensorrt torch", ("gpu",)
     ),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -163,37 +163,3 @@ class Runner(abc.ABC):
             self.run()
         self.synchronize()
         return (time.perf_counter() - start) * 1e3 / calls
-
-
-class FunctionRunner(Runner):
-    """A peer that makes one function of each region."""
-
-    def __init__(self, network: Network, target: Target) -> None:
-        self.target = target
-        self.start()
-        self._functions = []
-        regions = data_of(network, target.dtype)
-        while regions:  # weights are large, so free each region's after use
-            self._functions.append(self.function(regions.pop(0)))
-        self._results: list[Any] = []
-        self.run()
-        self.synchronize()
-
-    def start(self) -> None:
-        """Sets the framework up."""
-        return
-
-    @abc.abstractmethod
-    def function(self, data: Data) -> Callable[[], Sequence[Any]]:
-        """Returns a function that runs a region on its inputs."""
-
-    @abc.abstractmethod
-    def array(self, tensor: Any) -> np.ndarray:
-        """Converts an output of a function to an array, channels last."""
-
-    def run(self) -> None:
-        self._results = [function() for function in self._functions]
-
-    def outputs(self) -> list[np.ndarray]:
-        self.synchronize()
-        return [self.array(y) for results in self._results for y in results]

@@ -8,29 +8,35 @@ from typing import Any
 import numpy as np
 
 from benchmarks.frameworks import interpreter
-from benchmarks.frameworks.runner import Data, FunctionRunner
+from benchmarks.frameworks.runner import Data, Runner, Target, data_of
+from ios_tf.model.network import Network
 
 
-class TorchRunner(FunctionRunner):
-    """PyTorch with its default settings."""
+class TorchRunner(Runner):
+    """PyTorch with its default settings; each region is a function."""
 
     channels_last = False
 
-    def start(self) -> None:
+    def __init__(self, network: Network, target: Target) -> None:
         import torch
 
         from benchmarks.frameworks.torch_ops import TorchOps
 
         self._torch = torch
         torch.set_grad_enabled(False)
-        torch.backends.cuda.matmul.allow_tf32 = self.target.tf32
-        torch.backends.cudnn.allow_tf32 = self.target.tf32
-        torch.cuda.set_device(self.target.ordinal)
-        self.ops = TorchOps(self.target.platform, self.target.dtype, self.channels_last)
-
-    def function(self, data: Data) -> Callable[[], Sequence[Any]]:
-        inputs = [self.ops.tensor(x) for x in data.inputs]
-        return self.prepared(self.module(data), inputs)
+        torch.backends.cuda.matmul.allow_tf32 = target.tf32
+        torch.backends.cudnn.allow_tf32 = target.tf32
+        torch.cuda.set_device(target.ordinal)
+        self.ops = TorchOps(target.platform, target.dtype, self.channels_last)
+        self._functions = []
+        regions = data_of(network, target.dtype)
+        while regions:  # weights are large, so free each region's after use
+            data = regions.pop(0)
+            inputs = [self.ops.tensor(x) for x in data.inputs]
+            self._functions.append(self.prepared(self.module(data), inputs))
+        self._results: list[Any] = []
+        self.run()
+        self.synchronize()
 
     def module(self, data: Data) -> Any:
         """Returns a graph module: straight-line code with the weights as constants."""
@@ -44,13 +50,18 @@ class TorchRunner(FunctionRunner):
         return self._torch.fx.symbolic_trace(Region()).eval()
 
     def prepared(self, module: Any, inputs: list[Any]) -> Callable[[], Sequence[Any]]:
+        """Returns a function that runs a module on its inputs."""
         return lambda: module(*inputs)
+
+    def run(self) -> None:
+        self._results = [function() for function in self._functions]
 
     def synchronize(self) -> None:
         self._torch.cuda.synchronize()
 
-    def array(self, tensor: Any) -> np.ndarray:
-        return self.ops.array(tensor)
+    def outputs(self) -> list[np.ndarray]:
+        self.synchronize()
+        return [self.ops.array(y) for results in self._results for y in results]
 
 
 class TorchChannelsLastRunner(TorchRunner):
