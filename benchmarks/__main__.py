@@ -8,8 +8,6 @@ from collections.abc import Sequence
 
 # Commands that are modules with a function `main`.
 _PROGRAMS = {
-    "bystanders": "measure what the plugin costs for graphs without regions",
-    "busy_conversions": "convert models beside busy processes",
     "checks": "compare operators and networks with float64",
     "complexity": "count the schedules of all blocks of a model",
     "contention": "measure latencies beside other processes",
