@@ -1,13 +1,18 @@
-"""python -m benchmarks COMMAND: lists the commands, and runs one."""
+"""python -m benchmarks COMMAND: lists the commands, and runs one.
+
+A command is an experiment, or a module with `add_arguments(parser)` and `run(options)`.
+"""
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
 from collections.abc import Sequence
 
-# Commands that are modules with a function `main`.
-_PROGRAMS = {
+from benchmarks.standalone import exit_code
+
+_MODULES = {
     "checks": "compare operators and networks with float64",
     "complexity": "count the schedules of all blocks of a model",
     "contention": "measure latencies beside other processes",
@@ -15,25 +20,21 @@ _PROGRAMS = {
     "cudnn_plans": "find the fastest cuDNN plans on a GPU",
     "explore": "compare strategies on a device that is not present",
     "export_blocks": "write a model's blocks for machines without TensorFlow",
+    "gpu_day": "run all GPU measurements, the most important first",
     "page": "make docs/benchmarks.md from the results",
     "streams": "call one program from many threads, each on a CUDA stream",
     "table1": "count the schedules of the paper's largest blocks (its Table 1)",
-}
-_CHILDREN = ("worker", "zoo.measure")  # started by other commands
-_OTHERS = {
-    "gpu_day": "run all GPU measurements, the most important first",
     "zoo": "convert and measure the networks of the zoo",
 }
+_CHILDREN = ("worker", "zoo.measure")  # started by other commands
+# Options that do not change what is measured.
+_DESTINATIONS = ("--output", "--json", "--paper")
 
 
 def _usage() -> str:
-    from benchmarks.experiments import command
+    from benchmarks.experiments.command import EXPERIMENTS
 
-    commands = {
-        **{one.name: one.help for one in command.EXPERIMENTS},
-        **_PROGRAMS,
-        **_OTHERS,
-    }
+    commands = {**{one.name: one.help for one in EXPERIMENTS.values()}, **_MODULES}
     width = max(map(len, commands))
     lines = [f"  {name:<{width}}  {commands[name]}" for name in sorted(commands)]
     return "\n".join(
@@ -47,27 +48,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name in ("", "-h", "--help"):
         print(_usage())
         return 0 if name else 2
-    if name in _PROGRAMS or name in _CHILDREN:
-        return _run_module(name, words)
-    if name == "zoo":
-        from benchmarks.zoo.command import main as zoo
+    if name in _CHILDREN:
+        return importlib.import_module(f"benchmarks.{name}").main(words)
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks {name}")
+    parser.set_defaults(command=_command(name, words))
+    if name in _MODULES:
+        module = importlib.import_module(f"benchmarks.{name}")
+        module.add_arguments(parser)
+    else:
+        from benchmarks.experiments import command as module
 
-        return zoo(words)
-    from benchmarks.experiments import command
-
-    return command.main([name, *words])
-
-
-def _run_module(name: str, words: Sequence[str]) -> int:
-    """Runs a module of this package as a program."""
-    before = sys.argv
-    sys.argv = [f"python -m benchmarks {name}", *words]
+        if name not in module.EXPERIMENTS:
+            print(f"error: there is no command {name!r}\n{_usage()}", file=sys.stderr)
+            return 2
+        module.add_arguments(parser, module.EXPERIMENTS[name])
     try:
-        return importlib.import_module(f"benchmarks.{name}").main() or 0
-    except SystemExit as end:  # raised by a parser
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
-    finally:
-        sys.argv = before
+        options = parser.parse_args(words)
+    except SystemExit as end:
+        return int(end.code or 0)
+    return exit_code(module.run, options)
+
+
+def _command(name: str, words: Sequence[str]) -> str:
+    """Returns the command line that repeats a measurement."""
+    kept = ["python -m benchmarks", name]
+    before = ""
+    for word in words:
+        if before not in _DESTINATIONS and word.partition("=")[0] not in _DESTINATIONS:
+            kept.append(word)
+        before = word
+    return " ".join(kept)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,10 +20,10 @@ from benchmarks.frameworks import interpreter
 from benchmarks.frameworks.weights import random_weights
 from benchmarks.network_search import schedule_json
 from benchmarks.operator_samples import sample_blocks
-from benchmarks.results import write_results
+from benchmarks.results import write_measured
+from benchmarks.standalone import add_engine_device
 from ios_tf.differences import relative_difference, relative_norm
 from ios_tf.errors import UserError
-from ios_tf.files import utc_now
 from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import (
@@ -38,7 +37,6 @@ from ios_tf.scheduler import (
     sequential_schedule,
 )
 from ios_tf.tuning.parts import joined, parts_of
-from ios_tf.validation import add_engine_device
 
 # Limits for the relative difference from float64, by dtype; "tf32" is float32 with
 # TF32. The first limits are for an operator, the second for a network, where each layer
@@ -167,19 +165,9 @@ def _differences(
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns 0, 1 for failure, or 2 for wrong usage."""
-    options = _parser().parse_args(arguments)
-    try:
-        return _run(options)
-    except (UserError, engine.EngineError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-
-
-def _run(options: argparse.Namespace) -> int:
-    fingerprint = engine.device_fingerprint(options.device)
-    print(fingerprint)
+def run(options: argparse.Namespace) -> int:
+    """Prints failed checks; returns 1 if any check failed."""
+    print(engine.device_fingerprint(options.device))
     networks = [Network.read(path) for path in options.networks]
     if importlib.util.find_spec("torch") is None:
         raise UserError("PyTorch, the float64 reference, is not installed")
@@ -191,7 +179,8 @@ def _run(options: argparse.Namespace) -> int:
                 print(_failure(check), flush=True)
         # Write after each step, in case the time limit ends the process.
         if options.json:
-            _write(options.json, fingerprint, checks)
+            records = [dataclasses.asdict(check) for check in checks]
+            write_measured(options.json, options, checks=records)
     failed = sum(not check.passed for check in checks)
     print(f"{len(checks) - failed} of {len(checks)} checks passed")
     return int(failed > 0)
@@ -216,18 +205,11 @@ def _failure(check: Check) -> str:
     )
 
 
-def _write(path: str, device: str, checks: Sequence[Check]) -> None:
-    result = {
-        "command": "python -m benchmarks checks " + " ".join(sys.argv[1:]),
-        "date": utc_now(),
-        "device": device,
-        "checks": [dataclasses.asdict(check) for check in checks],
-    }
-    write_results(path, result)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds --device and --dtypes."""
+    parser.add_argument("networks", metavar="NETWORK", nargs="*")
+    parser.add_argument(
+        "--only_networks", action="store_true", help="skip the single operators"
+    )
     add_engine_device(parser)
     parser.add_argument(
         "--dtypes",
@@ -236,6 +218,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="float32, float16, bfloat16; default: float32",
     )
+    parser.add_argument("--json", metavar="FILE", help="write the results to this file")
 
 
 def _dtypes(text: str) -> list[str]:
@@ -246,17 +229,3 @@ def _dtypes(text: str) -> list[str]:
                 f"{name!r} is not one of float32, float16, bfloat16"
             )
     return names
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks checks",
-        description="Compares the engine with a float64 reference.",
-    )
-    parser.add_argument("networks", metavar="NETWORK", nargs="*")
-    parser.add_argument(
-        "--only_networks", action="store_true", help="skip the single operators"
-    )
-    add_arguments(parser)
-    parser.add_argument("--json", metavar="FILE", help="write the results to this file")
-    return parser

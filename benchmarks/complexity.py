@@ -11,20 +11,11 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import model_blocks
-from benchmarks.standalone import add_block_options, blocks_of_options, exit_code
+from benchmarks.standalone import add_block_options, blocks_of_options
 from ios_tf.scheduler import Pruning
 
 
-def _run(options: argparse.Namespace) -> int:
-    pruning = Pruning(options.max_group_size, options.max_groups, options.single_source)
-    blocks, patterns = blocks_of_options(options, pruning, count_only=True)
-    print(model_blocks.complexity_table(blocks, pruning, patterns))
-    return 0
-
-
-def main() -> int:
-    """Runs the command line; returns its exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_block_options(parser, max_groups=0, max_group_size=0)
     parser.add_argument(
         "--single_source",
@@ -32,4 +23,10 @@ def main() -> int:
         help="count only groups that hold one operator and all its successors in the "
         "state, as the paper's Table 1 (python -m benchmarks table1) does",
     )
-    return exit_code(_run, parser.parse_args())
+
+
+def run(options: argparse.Namespace) -> int:
+    pruning = Pruning(options.max_group_size, options.max_groups, options.single_source)
+    blocks, patterns = blocks_of_options(options, pruning, count_only=True)
+    print(model_blocks.complexity_table(blocks, pruning, patterns))
+    return 0

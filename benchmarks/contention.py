@@ -23,9 +23,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results import write_results
-from benchmarks.standalone import exit_code, saved_model_of
+from benchmarks.results import write_measured
+from benchmarks.standalone import saved_model_of
 from ios_tf.files import check_writable
+from ios_tf.tables import table
 
 VARIANTS = ("TensorFlow", "converted")
 PERCENTILES = (50, 90, 99)
@@ -76,7 +77,7 @@ while time.perf_counter() < end or len(times[0]) < given["least"]:
 print(json.dumps(times))
 """
 # Ends when its parent process has ended for any reason.
-BUSY = """
+_BUSY = """
 import os
 parent = os.getppid()
 input()
@@ -95,9 +96,9 @@ while os.getppid() == parent:
     subprocess.run([sys.executable, "-c", job], stdin=subprocess.DEVNULL)
 """
 _OTHERS = {
-    "beside 1 busy process": [BUSY],
-    "beside 2 busy processes": [BUSY] * 2,
-    "beside 4 busy processes": [BUSY] * 4,
+    "beside 1 busy process": [_BUSY],
+    "beside 2 busy processes": [_BUSY] * 2,
+    "beside 4 busy processes": [_BUSY] * 4,
     "beside 3 builds": [_BUILDS] * 3,
 }
 ROWS = ("alone", *_OTHERS, _SERVED, _ONE_CORE, _QUOTA)
@@ -130,7 +131,7 @@ def bench_contention(
     found = {}
     with contextlib.ExitStack() as models:
         directory = models.enter_context(tempfile.TemporaryDirectory(prefix="ios_tf_"))
-        source, inputs = prepare(name, batch_size, models)
+        source, inputs = _prepare(name, batch_size, models)
         converted = os.path.join(directory, "converted")
         ios_tf.convert(source, converted, batch_size=batch_size, keep_slower=True)
         np.savez(os.path.join(directory, "inputs.npz"), **inputs)
@@ -166,7 +167,7 @@ def bench_contention(
     return found
 
 
-def prepare(name: str, batch_size: int, stack: contextlib.ExitStack) -> tuple:
+def _prepare(name: str, batch_size: int, stack: contextlib.ExitStack) -> tuple:
     """Returns a SavedModel's path, valid until `stack` closes, and inputs for it."""
     from ios_tf.model import saved_models
     from ios_tf.model.inputs import example_inputs
@@ -186,8 +187,8 @@ def _measure(
     """Returns percentiles of a process beside others that run Python programs."""
     import numpy as np
 
-    processes = [start(stack, arguments) for arguments in others]
-    processes.append(child := start(stack, [_CHILD, json.dumps(given)]))
+    processes = [_start(stack, arguments) for arguments in others]
+    processes.append(child := _start(stack, [_CHILD, json.dumps(given)]))
     for process, (program, *_) in zip(processes, [*others, [_CHILD]], strict=True):
         if program == _CHILD and process.stdout.readline() != "ready\n":
             raise RuntimeError(f"a process ended with {process.wait()}")
@@ -202,7 +203,7 @@ def _measure(
     }
 
 
-def start(
+def _start(
     stack: contextlib.ExitStack, arguments: Sequence[str]
 ) -> subprocess.Popen[str]:
     process = stack.enter_context(
@@ -256,23 +257,16 @@ def _group_of_quota() -> Iterator[str | None]:
     yield None
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description="Measures original and converted models beside other processes."
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("models", metavar="MODEL", nargs="+")
     parser.add_argument("--batch_size", type=int, default=1)
     parser.add_argument(
         "--seconds", type=float, default=10, help="minimum seconds of each row"
     )
     parser.add_argument("--json", metavar="FILE")
-    return exit_code(_run, parser.parse_args())
 
 
-def _run(options: argparse.Namespace) -> int:
-    from ios_tf.native import engine
-    from ios_tf.tables import table
-
+def run(options: argparse.Namespace) -> int:
     if options.json:
         check_writable(options.json)
     found = {}
@@ -298,12 +292,5 @@ def _run(options: argparse.Namespace) -> int:
             flush=True,
         )
         if options.json:
-            content = {
-                "command": "python -m benchmarks contention "
-                f"{' '.join(options.models)} --batch_size={options.batch_size} "
-                f"--seconds={options.seconds:g}",
-                "device": engine.device_fingerprint("cpu"),
-                "models": found,
-            }
-            write_results(options.json, content)
+            write_measured(options.json, options, models=found)
     return 0

@@ -23,7 +23,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.standalone import exit_code
 from ios_tf.errors import UserError
 from ios_tf.tables import table
 
@@ -75,7 +74,7 @@ _CASES = {
 }
 
 
-def run(case: Case) -> tuple[float, float]:
+def run_case(case: Case) -> tuple[float, float]:
     """Returns a case's seconds and its peak of resident memory in MB.
 
     Raises:
@@ -128,7 +127,7 @@ def _figures(name: str, rounds: int) -> Iterator[Figure]:
             yield from _loading(network, rounds)
         return
     case = _CASES[name]
-    seconds, megabytes = run(case)
+    seconds, megabytes = run_case(case)
     yield Figure(name, "seconds", seconds, case.seconds)
     if case.megabytes:
         yield Figure(name, "MB at most", megabytes, case.megabytes)
@@ -149,7 +148,14 @@ def _loading(network: str, rounds: int) -> Iterator[Figure]:
         yield Figure(case, "resident memory, ratio", resident, _RESIDENT, 2)
 
 
-def _run(options: argparse.Namespace) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cases", nargs="*", choices=[*_CASES, _LOAD])
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="number of processes that load a model"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
     """Prints a table of all cases; returns 1 and names the goals if any is missed."""
     figures: list[Figure] = []
     for name in options.cases or [*_CASES, _LOAD]:
@@ -163,17 +169,3 @@ def _run(options: argparse.Namespace) -> int:
             f"missed: {one.case}: {one.what}: {measured}, goal {goal}", file=sys.stderr
         )
     return 1 if missed else 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks costs")
-    parser.add_argument("--cases", nargs="*", choices=[*_CASES, _LOAD])
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="number of processes that load a model"
-    )
-    return parser
-
-
-def main() -> int:
-    """Runs the command line; returns its exit code."""
-    return exit_code(_run, _parser().parse_args())

@@ -12,9 +12,8 @@ import collections
 import json
 import os
 import re
-import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,11 @@ import numpy as np
 
 from benchmarks import gpu_data
 from benchmarks.frameworks.weights import random_weights
+from benchmarks.results import write_measured
+from benchmarks.standalone import add_engine_device
 from ios_tf.errors import UserError
-from ios_tf.files import utc_now, write_json
 from ios_tf.native import engine
 from ios_tf.scheduler import document
-from ios_tf.validation import add_engine_device
 
 _CASES = (("float32", 1), ("float16", 1), ("float32", 32), ("float16", 32))
 
@@ -34,19 +33,17 @@ _CASES = (("float32", 1), ("float16", 1), ("float32", 32), ("float16", 32))
 Convolutions = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
 
 
-def measure(
-    networks: Convolutions, device: str, output: str = ""
-) -> dict[str, list[str]]:
-    """Returns the fastest plans of all convolutions, by "NETWORK DTYPE BATCH".
+def measure(networks: Convolutions, device: str) -> Iterator[tuple[str, list[str]]]:
+    """Yields the fastest plans of the convolutions of all networks.
 
     Args:
       networks: the content of gpu_data.CONVOLUTIONS.
       device: the engine's name of the device; without TF32 "float32" is called "exact".
-      output: a file for the results so far, written after each network; "" for none.
 
-    Returns:
-      Names of cuDNN's engines with their knobs, in the convolutions' order. A name is
-      "" if our engine computes the convolution by its own kernel, or cannot compute it.
+    Yields:
+      "NETWORK DTYPE BATCH", and the names of cuDNN's engines with their knobs, in the
+      convolutions' order. A name is "" if our engine computes the convolution by its
+      own kernel, or cannot compute it.
     """
     exact = device.endswith(",tf32=off")
     # cuDNN compiles for seconds if tensors are pitched, so these cases come last.
@@ -54,18 +51,17 @@ def measure(
         ((network, dtype, batch) for dtype, batch in _CASES for network in networks),
         key=lambda case: case[0] == gpu_data.IN_CONCATS,
     )
-    found: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         os.environ["IOS_TF_PLAN_CACHE"] = directory  # read once by the engine
         for network, dtype, batch in order:
             dtype = "exact" if exact and dtype == "float32" else dtype
-            found[f"{network} {dtype} {batch}"] = [
-                _fastest(gpu_data.block(one, batch, dtype), device, Path(directory))
-                for one in networks[network][gpu_data.PADDED_FOR[dtype]]
-            ]
-            if output:
-                _write(output, device, found)
-    return found
+            yield (
+                f"{network} {dtype} {batch}",
+                [
+                    _fastest(gpu_data.block(one, batch, dtype), device, Path(directory))
+                    for one in networks[network][gpu_data.PADDED_FOR[dtype]]
+                ],
+            )
 
 
 def _fastest(block: Mapping[str, Any], device: str, directory: Path) -> str:
@@ -115,16 +111,6 @@ def compare(
     return result
 
 
-def _write(path: str, device: str, found: Mapping[str, Sequence[str]]) -> None:
-    result = {
-        "command": "python -m benchmarks cudnn_plans " + " ".join(sys.argv[1:]),
-        "date": utc_now(),
-        "device": engine.device_fingerprint(device),
-        "plans": found,
-    }
-    write_json(path, result)
-
-
 def _read(path: str) -> Any:
     try:
         return document.read(path)
@@ -143,7 +129,7 @@ def _agreement(found: Mapping[str, Sequence[str]], recordings: str, device: str)
     return f"{good} of {of} plans use the engines expected for {path.stem}"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_inputs(parser: argparse.ArgumentParser) -> None:
     """Adds all options except the output file."""
     add_engine_device(parser, "gpu")
     parser.add_argument(
@@ -157,26 +143,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns 0, 1 for failure, or 2 for wrong usage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks cudnn_plans",
-        description="Finds the fastest of cuDNN's plans for convolutions.",
-    )
-    add_arguments(parser)
-    parser.add_argument(
-        "--json", metavar="FILE", default="", help="write the plans to this file"
-    )
-    options = parser.parse_args(arguments)
-    try:
-        device = engine.device_fingerprint(options.device)
-        print(device, flush=True)
-        found = measure(_read(options.convolutions), options.device, options.json)
-        for key, plans in found.items():
-            counts = collections.Counter(p.split("_")[0] or "none" for p in plans)
-            print(f"{key}: {' '.join(f'{n}*{k}' for n, k in counts.items())}")
-        print(_agreement(found, options.recordings, device))
-    except (UserError, engine.EngineError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_inputs(parser)
+    parser.add_argument("--json", metavar="FILE", help="write the plans to this file")
+
+
+def run(options: argparse.Namespace) -> int:
+    device = engine.device_fingerprint(options.device)
+    print(device, flush=True)
+    found: dict[str, list[str]] = {}
+    for case, plans in measure(_read(options.convolutions), options.device):
+        found[case] = plans
+        if options.json:
+            write_measured(options.json, options, plans=found)
+    for key, plans in found.items():
+        counts = collections.Counter(p.split("_")[0] or "none" for p in plans)
+        print(f"{key}: {' '.join(f'{n}*{k}' for n, k in counts.items())}")
+    print(_agreement(found, options.recordings, device))
     return 0

@@ -11,13 +11,25 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import model_blocks
-from benchmarks.standalone import add_block_options, blocks_of_options, exit_code
+from benchmarks.standalone import add_block_options, blocks_of_options
 from ios_tf.cli import arguments
 from ios_tf.options import ConvertOptions
 from ios_tf.scheduler import Pruning
 
 
-def _run(options: argparse.Namespace) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_block_options(parser, max_groups=8, max_group_size=3)
+    parser.add_argument(
+        "--device",
+        default="simulated:h200",
+        metavar="DEVICE",
+        help="simulated:NAME or measured:NAME; default: simulated:h200",
+    )
+    arguments.add_options(parser, ConvertOptions, "cache_dir")
+    arguments.add_strategies(parser)
+
+
+def run(options: argparse.Namespace) -> int:
     # Make the cost model first, so that a wrong device fails before the model is read.
     cost_model = model_blocks.cost_model_of(options.device, options.cache_dir)
     pruning = Pruning(options.max_group_size, options.max_groups)
@@ -28,18 +40,3 @@ def _run(options: argparse.Namespace) -> int:
         )
     )
     return 0
-
-
-def main() -> int:
-    """Runs the command line; returns its exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_block_options(parser, max_groups=8, max_group_size=3)
-    parser.add_argument(
-        "--device",
-        default="simulated:h200",
-        metavar="DEVICE",
-        help="simulated:NAME or measured:NAME; default: simulated:h200",
-    )
-    arguments.add_options(parser, ConvertOptions, "cache_dir")
-    arguments.add_strategies(parser)
-    return exit_code(_run, parser.parse_args())

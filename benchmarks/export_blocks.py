@@ -14,7 +14,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.standalone import exit_code
 from ios_tf.cli import arguments
 from ios_tf.errors import UserError
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
@@ -99,7 +98,14 @@ def _regions(
     return regions
 
 
-def _run(options: argparse.Namespace) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    arguments.add_model(parser)
+    parser.add_argument("output", metavar="FILE", help="file to write")
+    arguments.add_batch_size(parser)
+    arguments.add_signature(parser)
+
+
+def run(options: argparse.Namespace) -> int:
     network = export_blocks(
         options.model,
         options.output,
@@ -113,13 +119,3 @@ def _run(options: argparse.Namespace) -> int:
         f"{len(network.problems)} different blocks"
     )
     return 0
-
-
-def main() -> int:
-    """Runs the command line; returns its exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_model(parser)
-    parser.add_argument("output", metavar="FILE", help="file to write")
-    arguments.add_batch_size(parser)
-    arguments.add_signature(parser)
-    return exit_code(_run, parser.parse_args())

@@ -153,7 +153,7 @@ def run(options: argparse.Namespace) -> int:
         outcomes.append(_outcome(step, limit, options.output))
         print(f"{step.name}: {outcomes[-1].outcome}", flush=True)
         record = {
-            "command": "python -m benchmarks gpu_day " + " ".join(sys.argv[2:]),
+            "command": options.command,
             "date": utc_now(),
             "minutes": options.minutes,
             "seconds": round(time.monotonic() - begin, 1),
@@ -184,7 +184,6 @@ def _outcome(step: Step, limit: float, output: str) -> Outcome:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this command."""
     parser.add_argument(
         "networks",
         metavar="NETWORK",
@@ -192,7 +191,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="files that python -m benchmarks export_blocks wrote; the sanitizers run "
         "the last file; default: the paper's four networks",
     )
-    cudnn_plans.add_arguments(parser)
+    cudnn_plans.add_inputs(parser)
     parser.add_argument(
         "--minutes", type=_minutes, default=25.0, metavar="M", help="for all steps"
     )

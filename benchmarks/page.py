@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.experiments.command import EXPERIMENTS, by_name
+from benchmarks.experiments.command import EXPERIMENTS
 from benchmarks.experiments.experiment import Record, Table, paper_results
-from benchmarks.standalone import exit_code
+from ios_tf.errors import UserError
 from ios_tf.files import write_text
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
@@ -59,13 +59,14 @@ def write_page(
       UserError: a file cannot be read or written.
     """
     published = paper_results(paper)
-    order = [what.name for what in EXPERIMENTS]
+    order = list(EXPERIMENTS)
     machines: dict[str, list[tuple[Path, Record]]] = {}
     for directory in sorted(p for p in Path(results).glob("*") if p.is_dir()):
         records = [(path, Record.read(path)) for path in directory.glob("*.json")]
-        records.sort(
-            key=lambda each: (order.index(by_name(each[1].experiment).name), each[0])
-        )
+        for path, record in records:
+            if record.experiment not in EXPERIMENTS:
+                raise UserError(f"{path}: there is no experiment {record.experiment!r}")
+        records.sort(key=lambda each: (order.index(each[1].experiment), each[0]))
         machines[directory.name] = records
     every = [record for records in machines.values() for _, record in records]
     text = _INTRODUCTION
@@ -83,7 +84,7 @@ def write_page(
 def _commands(records: Sequence[Record]) -> str:
     """Returns a table of all experiments' commands and how long the records took."""
     rows = []
-    for what in EXPERIMENTS:
+    for what in EXPERIMENTS.values():
         took = [
             f"{record.seconds / 60:.1f} min ({record.machine['cores']} cores"
             + (", --quick)" if record.settings["quick"] else ")")
@@ -106,7 +107,7 @@ def _commands(records: Sequence[Record]) -> str:
 
 
 def _section(path: Path, record: Record, paper: Mapping[str, Any]) -> str:
-    what = by_name(record.experiment)
+    what = EXPERIMENTS[record.experiment]
     text = f"\n### {record.experiment}: {what.help}\n\n"
     text += f"* `{record.command}`\n* {record.date[:10]}, {record.device}\n"
     found = ", ".join(f"{name} {version}" for name, version in record.versions.items())
@@ -127,18 +128,15 @@ def _markdown(table: Table, left: int = 1) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _run(options: argparse.Namespace) -> int:
-    count = write_page(options.output, options.results, options.paper)
-    print(f"{options.output}: {count} results")
-    return 0
-
-
-def main() -> int:
-    """Runs the command line; returns its exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", metavar="DIR", default=RESULTS)
     parser.add_argument("--output", metavar="FILE", default="docs/benchmarks.md")
     parser.add_argument(
         "--paper", metavar="FILE", help="numbers to show instead of the paper's"
     )
-    return exit_code(_run, parser.parse_args())
+
+
+def run(options: argparse.Namespace) -> int:
+    count = write_page(options.output, options.results, options.paper)
+    print(f"{options.output}: {count} results")
+    return 0

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 from typing import Any
 
-from ios_tf.files import write_text
+from ios_tf.files import utc_now, write_text
+from ios_tf.native import engine
 
 _DIGITS = 5  # significant digits; measurements have fewer
 _LONGEST_LINE = 400
+
+
+def write_measured(
+    path: str | os.PathLike[str], options: argparse.Namespace, **content: Any
+) -> None:
+    """Writes results of a command, with what repeats them, by `write_results`.
+
+    The device is `options.device`, or the CPU if the command has no such option.
+    """
+    described = {
+        "command": options.command,
+        "date": utc_now(),
+        "device": engine.device_fingerprint(getattr(options, "device", "cpu")),
+    }
+    write_results(path, {**described, **content})
 
 
 def write_results(path: str | os.PathLike[str], content: Any) -> None:

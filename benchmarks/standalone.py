@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ios_tf.errors import UserError
+from ios_tf.native import engine
+from ios_tf.options import number
+from ios_tf.validation import ENGINE_DEVICES, as_argument, engine_device, whole
 
 if TYPE_CHECKING:
     from benchmarks.model_blocks import Blocks
@@ -20,12 +24,40 @@ if TYPE_CHECKING:
 def exit_code(
     run: Callable[[argparse.Namespace], int], options: argparse.Namespace
 ) -> int:
-    """Returns the result of `run`, or prints the line of a UserError and returns 1."""
+    """Returns the result of `run`, or 1 after printing its error as one line."""
     try:
         return run(options)
-    except UserError as error:
-        print(f"ios_tf: error: {error}", file=sys.stderr)
+    except (UserError, engine.EngineError) as error:
+        print(f"error: {error}", file=sys.stderr)
         return 1
+
+
+def add_engine_device(parser: argparse.ArgumentParser, default: str = "cpu") -> None:
+    """Adds --device, a device of the engine."""
+    parser.add_argument(
+        "--device",
+        type=as_argument(functools.partial(engine_device, "device")),
+        default=default,
+        metavar="DEVICE",
+        help=f"{ENGINE_DEVICES}, with CUDA's GPU numbers; default: {default}",
+    )
+
+
+def add_whole(
+    parser: argparse.ArgumentParser,
+    name: str,
+    least: int,
+    text: str,
+    default: int | None = None,
+) -> None:
+    """Adds an option for a whole number that is at least `least`."""
+    parser.add_argument(
+        f"--{name}",
+        type=as_argument(lambda value: whole(name, number(value), least)),
+        default=default,
+        metavar="N",
+        help=text,
+    )
 
 
 @contextlib.contextmanager

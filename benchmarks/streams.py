@@ -18,11 +18,10 @@ from benchmarks.checks import without_measuring
 from benchmarks.frameworks.runner import Data, Target, data_of
 from benchmarks.gpu_memory import GpuMemory
 from benchmarks.network_search import schedule_json
-from benchmarks.standalone import exit_code
+from benchmarks.standalone import add_engine_device
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
 from ios_tf.native import engine
-from ios_tf.validation import add_engine_device
 
 
 def differences(
@@ -127,12 +126,7 @@ def _of_thread(
     return wrong
 
 
-def main() -> int:
-    """Runs the command line; returns 0, 1 for failure, or 2 for wrong usage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks streams",
-        description="Calls one program from many threads, each on its own stream.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "network", metavar="NETWORK", nargs="?", default=gpu_data.NETWORKS[-1]
     )
@@ -141,20 +135,14 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--calls", type=int, default=200)
     parser.add_argument("--sizes", type=int, default=3)
-    return exit_code(_run, parser.parse_args())
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     network = Network.read(options.network).with_dtype(options.dtype)
     target = Target(options.device, options.dtype)
     if target.kind == "cpu":
         raise UserError("a CPU has no streams; name a GPU")
-    try:
-        wrong = differences(
-            network, target, options.threads, options.calls, options.sizes
-        )
-    except engine.EngineError as error:
-        raise UserError(str(error)) from error
+    wrong = differences(network, target, options.threads, options.calls, options.sizes)
     calls = len(network.regions) * options.threads * options.calls
     failed = engine.failed_captures()
     print(

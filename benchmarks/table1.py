@@ -17,7 +17,6 @@ from benchmarks.experiments.experiment import (
     paper_results,
     short_name,
 )
-from benchmarks.standalone import exit_code
 from ios_tf.scheduler import Pruning
 from ios_tf.tables import table
 
@@ -25,7 +24,17 @@ _NOTE = """note: RandWire's graphs are random, and these are not the authors'.
 note: NASNet-A has the blocks of keras.applications, which differ from the authors'."""
 
 
-def _run(options: argparse.Namespace) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "networks",
+        metavar="NETWORK",
+        nargs="*",
+        default=FOUR_NETWORKS,
+        help=f"a model as for ios_tf convert; default: {', '.join(FOUR_NETWORKS)}",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
     pruning = Pruning(0, 0, single_source=True)
     published = paper_results()["table_1"]
     rows = []
@@ -45,16 +54,3 @@ def _run(options: argparse.Namespace) -> int:
     print(table(("network", *model_blocks.COLUMNS, *paper_header), rows))
     print(_NOTE)
     return 0
-
-
-def main() -> int:
-    """Runs the command line; returns its exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "networks",
-        metavar="NETWORK",
-        nargs="*",
-        default=FOUR_NETWORKS,
-        help=f"a model as for ios_tf convert; default: {', '.join(FOUR_NETWORKS)}",
-    )
-    return exit_code(_run, parser.parse_args())

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,8 @@ def _environment(target: Target) -> dict[str, str]:
     return environment
 
 
-def main() -> None:
+def main(_: Sequence[str]) -> int:
+    """Answers the requests of a `Worker` until its input ends."""
     # Send what frameworks print to stderr, so that it does not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -169,6 +171,7 @@ def main() -> None:
             answer = {"error": (kind + text)[:300]}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
+    return 0
 
 
 def _ready(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import operator
 import os
 import re
@@ -16,7 +15,7 @@ from ios_tf.errors import UserError
 
 _T = TypeVar("_T")
 
-_ENGINE_DEVICES = "cpu, gpu, gpu:1 … or gpu:1,tf32=off …"
+ENGINE_DEVICES = "cpu, gpu, gpu:1 … or gpu:1,tf32=off …"
 
 # The upper limit of TensorFlow's dimensions and of the engine's counts.
 _MOST = 2**31 - 1
@@ -180,19 +179,8 @@ def engine_device(name: str, value: Any) -> str:
       UserError: the argument is not such a name.
     """
     if not re.fullmatch(r"cpu|gpu(:\d{1,4})?(,tf32=off)?", str(value), re.ASCII):
-        raise UserError(f"{name} must be {_ENGINE_DEVICES}, not {_shown(value)}")
+        raise UserError(f"{name} must be {ENGINE_DEVICES}, not {_shown(value)}")
     return str(value)
-
-
-def add_engine_device(parser: argparse.ArgumentParser, default: str = "cpu") -> None:
-    """Adds --device to a command that needs no TensorFlow."""
-    parser.add_argument(
-        "--device",
-        type=as_argument(functools.partial(engine_device, "device")),
-        default=default,
-        metavar="DEVICE",
-        help=f"{_ENGINE_DEVICES}, with CUDA's GPU numbers; default: {default}",
-    )
 
 
 def patterns(name: str, value: Any) -> tuple[str, ...]:

@@ -13,14 +13,13 @@ import importlib.util
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from benchmarks import gpu_day
 from benchmarks.experiments import experiment
 from benchmarks.experiments.batch import Batch
 from benchmarks.experiments.blocks import Blocks
-from benchmarks.experiments.experiment import Context, Experiment, Record, Table
+from benchmarks.experiments.experiment import Context, Experiment, Record
 from benchmarks.experiments.frameworks import Frameworks
 from benchmarks.experiments.pruning import PruningExperiment
 from benchmarks.experiments.roofline import Roofline
@@ -28,23 +27,26 @@ from benchmarks.experiments.schedules import Schedules
 from benchmarks.experiments.specialization import Specialization
 from benchmarks.experiments.utilization import Utilization
 from benchmarks.frameworks.runner import SavedModel
-from benchmarks.standalone import saved_model_of
+from benchmarks.standalone import add_engine_device, add_whole, saved_model_of
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.tables import table
-from ios_tf.validation import add_engine_device, as_argument, listed
+from ios_tf.validation import as_argument, listed
 
-EXPERIMENTS: Sequence[Experiment] = (
-    Schedules(),
-    Frameworks(),
-    Batch(),
-    Specialization(),
-    PruningExperiment(),
-    Blocks(),
-    Utilization(),
-    Roofline(),
-)
+EXPERIMENTS: Mapping[str, Experiment] = {
+    what.name: what
+    for what in (
+        Schedules(),
+        Frameworks(),
+        Batch(),
+        Specialization(),
+        PruningExperiment(),
+        Blocks(),
+        Utilization(),
+        Roofline(),
+    )
+}
 _ROUNDS, _QUICK_ROUNDS = 20, 6
 _TIME_LIMIT, _QUICK_TIME_LIMIT = 300.0, 20.0  # seconds per search
 
@@ -72,25 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser, what: Experiment) -> None:
     parser.add_argument(
         "--dtype", choices=("float32", "float16", "bfloat16"), default="float32"
     )
-    parser.add_argument(
-        "--batch_size", type=_whole(1), metavar="N", help="default: the networks' sizes"
-    )
-    parser.add_argument(
-        "--threads",
-        type=_whole(1),
-        default=len(os.sched_getaffinity(0)),
-        metavar="N",
-        help="CPU threads; default: one per core",
-    )
-    parser.add_argument(
-        "--rounds", type=_whole(2), metavar="N", help=f"default: {_ROUNDS}"
-    )
-    parser.add_argument(
-        "--time_limit",
-        type=_whole(0),
-        metavar="S",
-        help=f"seconds per search; 0 means no limit; default: {_TIME_LIMIT:.0f}",
-    )
+    add_whole(parser, "batch_size", 1, "default: the networks' sizes")
+    cores = len(os.sched_getaffinity(0))
+    add_whole(parser, "threads", 1, "CPU threads; default: one per core", cores)
+    add_whole(parser, "rounds", 2, f"default: {_ROUNDS}")
+    limit = f"seconds per search; 0 means no limit; default: {_TIME_LIMIT:.0f}"
+    add_whole(parser, "time_limit", 0, limit)
     quick = f"measure less: {_QUICK_ROUNDS} rounds, {_QUICK_TIME_LIMIT:.0f} s per "
     quick += "search"
     if list(what.quick_networks) != list(what.networks):
@@ -108,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser, what: Experiment) -> None:
     what.add_arguments(parser)
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> int:
     """Runs the experiment in `options`.
 
     Raises:
@@ -134,7 +123,7 @@ def run(options: argparse.Namespace) -> None:
 
     def keep(results: Mapping[str, Any]) -> Record:
         seconds = time.monotonic() - start
-        record = Record.of(what.name, _command(options), context, seconds, results)
+        record = Record.of(what.name, options.command, context, seconds, results)
         record.write(f"{stem}.json")
         return record
 
@@ -156,44 +145,10 @@ def run(options: argparse.Namespace) -> None:
         print(fingerprint)
         results = what.measure(context)
     for each in what.tables(results, paper):
-        print(f"\n{text(each)}")
+        print(f"\n{each.title}\n{table(each.header, each.rows)}")
     keep(results)
     print(f"\nwritten: {stem}.json")
-
-
-def by_name(name: str) -> Experiment:
-    """Returns the experiment with this name.
-
-    Raises:
-      UserError: no experiment has this name.
-    """
-    for what in EXPERIMENTS:
-        if what.name == name:
-            return what
-    raise UserError(f"there is no experiment {name!r}")
-
-
-def text(found: Table) -> str:
-    """Formats a table for a terminal."""
-    return f"{found.title}\n{table(found.header, found.rows)}"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns 0, 1 for failure, or 2 for wrong usage."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    commands = parser.add_subparsers(required=True, metavar="EXPERIMENT")
-    for what in EXPERIMENTS:
-        command = commands.add_parser(what.name, help=what.help)
-        add_arguments(command, what)
-    day = commands.add_parser("gpu_day", help="run all GPU measurements")
-    gpu_day.add_arguments(day)
-    day.set_defaults(run=gpu_day.run)
-    options = parser.parse_args(arguments)
-    try:
-        return (options.run if "run" in options else run)(options) or 0
-    except (UserError, engine.EngineError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    return 0
 
 
 def _network(
@@ -224,32 +179,3 @@ def _network(
     if options.batch_size:
         network = network.with_batch(options.batch_size)
     return network.with_dtype(options.dtype), source
-
-
-def _command(options: argparse.Namespace) -> str:
-    """Returns the command line that repeats the run, without output options."""
-    words = ["python -m benchmarks", options.experiment.name, *options.networks]
-    left_out = ("networks", "output", "paper", "experiment", "run", "traceback")
-    parser = argparse.ArgumentParser()
-    add_arguments(parser, options.experiment)
-    for name, value in sorted(vars(options).items()):
-        if name in left_out or value == parser.get_default(name):
-            continue
-        if isinstance(value, tuple):
-            value = ",".join(map(str, value))
-        values = value if isinstance(value, list) else [value]  # one option per value
-        words += [
-            f"--{name}" if each is True else f"--{name}={each}" for each in values
-        ]
-    return " ".join(words)
-
-
-def _whole(least: int) -> Any:
-    def whole(value: str) -> int:
-        if not value.isdecimal() or int(value) < least:
-            raise argparse.ArgumentTypeError(
-                f"must be a whole number >= {least}, not {value!r}"
-            )
-        return int(value)
-
-    return whole

@@ -8,13 +8,12 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks import command_line
 from benchmarks.processes import run_for
-from benchmarks.standalone import exit_code
 from benchmarks.zoo.page import page
 from ios_tf.errors import UserError
 from ios_tf.files import check_writable, utc_now, write_json, write_text
@@ -23,13 +22,7 @@ from ios_tf.scheduler import document
 _VERSION = 2
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns 0, or 1 for failure."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks zoo",
-        description="Converts, compares and measures networks of keras.applications, "
-        "and others, one process each. What was measured before is kept.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="print the names")
     parser.add_argument(
         "--networks", metavar="REGEX", default="", help="those whose names match"
@@ -49,7 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--process_limit", type=int, default=1800, help="seconds for all of a network"
     )
-    return exit_code(run, parser.parse_args(arguments))
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ import pytest
 import shared
 
 from benchmarks import checks as bench
+from benchmarks.__main__ import main
 from benchmarks.export_blocks import export_blocks
 from ios_tf import UserError
 from ios_tf.differences import relative_difference, relative_norm
@@ -126,7 +127,7 @@ def test_broken_networks_are_refused(text, message, tmp_path):
 
 
 def test_errors_are_one_line(capsys):
-    assert bench.main(["/nowhere.json"]) == 1
+    assert main(["checks", "/nowhere.json"]) == 1
     assert capsys.readouterr().err.startswith("error: /nowhere.json: cannot be read")
 
 
@@ -150,8 +151,8 @@ def test_checks_are_kept_as_they_come(monkeypatch, tmp_path, capsys):
 
     monkeypatch.setattr(bench, "check_operators", operators)
     monkeypatch.setattr(bench.importlib.util, "find_spec", lambda name: name)
-    words = ["--dtypes=float32,float16,bfloat16", f"--json={path}"]
-    assert bench.main(words) == 1
+    words = ["checks", "--dtypes=float32,float16,bfloat16", f"--json={path}"]
+    assert main(words) == 1
     captured = capsys.readouterr()
     assert captured.err == "error: the device is gone\n"
     assert "FAILED one (float16): norm 1.0e+00" in captured.out

@@ -7,13 +7,9 @@ import signal
 import bench_helpers
 import pytest
 
-from benchmarks.experiments import (
-    batch,
-    command,
-    frameworks,
-    roofline,
-    utilization,
-)
+from benchmarks.__main__ import main
+from benchmarks.experiments import batch, frameworks, roofline, utilization
+from benchmarks.experiments.command import EXPERIMENTS
 from benchmarks.experiments.experiment import (
     Context,
     Record,
@@ -66,7 +62,7 @@ def measured(tiny, tmp_path, capsys):
         paper = tmp_path / "paper.json"
         paper.write_text(json.dumps(_PAPER))
         words = [name, tiny, "--rounds=2", f"--output={tmp_path}", f"--paper={paper}"]
-        assert command.main([*words, *flags]) == 0
+        assert main([*words, *flags]) == 0
         record = Record.read(tmp_path / f"{name}.json")
         assert record.command.startswith(f"python -m benchmarks {name}")
         assert record.experiment == name and record.versions["numpy"]
@@ -119,7 +115,7 @@ def test_frameworks(measured):
 def test_batch(measured):
     flags = ["--batch_sizes=1,2", "--peers=ios,ios_sequential,tensorrt"]
     out, record = measured("batch", *flags)
-    assert record.command.endswith(" ".join([*flags, "--rounds=2"]))
+    assert record.command.endswith(" ".join(["--rounds=2", *flags]))
     (sizes,) = record.results["networks"].values()
     assert list(sizes) == ["1", "2"]
     lines = _rows(out)
@@ -145,7 +141,7 @@ def test_what_was_measured_before_the_end_is_kept(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(batch, "compare", until)
     flags = ["--batch_sizes=1,2,4", "--peers=ios_sequential", "--rounds=2"]
     with pytest.raises(KeyboardInterrupt):
-        command.main(["batch", tiny, f"--output={tmp_path}", *flags])
+        main(["batch", tiny, f"--output={tmp_path}", *flags])
     (sizes,) = Record.read(tmp_path / "batch.json").results["networks"].values()
     assert list(sizes) == ["1", "2"]
     assert sizes["2"]["ios_sequential"]["median_ms"] > 0
@@ -171,14 +167,14 @@ def test_specialization(measured, tmp_path, tiny):
 
 def test_schedules_of_another_network_are_refused(tiny, tmp_path, capsys):
     words = [tiny, "--rounds=2", "--batch_sizes=1", f"--output={tmp_path}"]
-    assert command.main(["specialization", *words]) == 0
+    assert main(["specialization", *words]) == 0
     path = tmp_path / "specialization.json"
     other = json.loads(path.read_text())
     (found,) = other["results"]["networks"].values()
     found["schedules"]["1"].reverse()
     path.write_text(json.dumps(other))
     capsys.readouterr()
-    assert command.main(["specialization", *words, f"--other={path}"]) == 1
+    assert main(["specialization", *words, f"--other={path}"]) == 1
     assert "belong to another network" in capsys.readouterr().err
 
 
@@ -290,7 +286,7 @@ def test_page(measured, tmp_path):
     text = page.read_text()
     assert "## machine" in text and f"`{record.command}`" in text
     assert record.date[:10] in text and record.device in text
-    assert text.count("not run yet") == len(command.EXPERIMENTS) - 1
+    assert text.count("not run yet") == len(EXPERIMENTS) - 1
     (results / "machine" / "broken.json").write_text("{")
     with pytest.raises(UserError, match=r"broken\.json"):
         write_page(str(page), results)
@@ -328,7 +324,7 @@ def test_summaries():
 def test_errors_are_one_line(words, message, tiny, tmp_path, capsys):
     networks = [] if words[0].endswith(".json") else [tiny]
     flags = [f"--output={tmp_path / 'out'}", *networks, *words]
-    assert command.main(["schedules", *flags]) == 1
+    assert main(["schedules", *flags]) == 1
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1].startswith("error: ") and message in lines[-1]
     assert not (tmp_path / "out" / "schedules.json").exists()

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow_ops import TensorFlowOps
 
 from benchmarks import arrays
-from benchmarks.experiments import command
+from benchmarks.__main__ import main
 from benchmarks.experiments.experiment import Record
 from benchmarks.frameworks import interpreter
 from benchmarks.frameworks.ops import Sampling, Window, resized
@@ -172,7 +172,7 @@ def test_peers_that_run_the_saved_model(tmp_path):
     peers = ["ios_sequential", "tensorflow", "tensorflow_xla", "litert"]
     peers += ["onnxruntime", "onnxruntime_parallel", "openvino"]
     words = [path, f"--peers={','.join(peers)}", "--batch_size=2", "--rounds=2"]
-    assert command.main(["frameworks", *words, f"--output={output}"]) == 0
+    assert main(["frameworks", *words, f"--output={output}"]) == 0
     record = Record.read(output / "frameworks.json")
     (rows,) = record.results["networks"].values()
     for peer in peers:

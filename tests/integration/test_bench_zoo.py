@@ -11,6 +11,7 @@ from keras import layers
 
 import ios_tf
 from benchmarks import processes
+from benchmarks.__main__ import main
 from benchmarks.zoo import command
 from benchmarks.zoo.layers import classifier, conv_norm
 from benchmarks.zoo.measure import Options, difference, measure
@@ -132,7 +133,7 @@ def zoo(tmp_path, monkeypatch):
 
         monkeypatch.setattr(command, "_measure", fake)
         files = f"--json={tmp_path / 'z.json'}", f"--page={tmp_path / 'z.md'}"
-        return command.main([*files, "--batch_sizes=1", *words]), measured
+        return main(["zoo", *files, "--batch_sizes=1", *words]), measured
 
     return run
 

@@ -10,14 +10,14 @@ from ios_tf.errors import UserError
 
 
 def test_a_case_takes_seconds_and_memory():
-    seconds, megabytes = costs.run(costs.Case("-c pass", 1))
+    seconds, megabytes = costs.run_case(costs.Case("-c pass", 1))
     assert seconds > 0
     assert megabytes > 1
 
 
 def test_a_case_that_fails_is_one_line():
     with pytest.raises(UserError, match=r"-m no\.such: .*No module named 'no'"):
-        costs.run(costs.Case("-m no.such", 1))
+        costs.run_case(costs.Case("-m no.such", 1))
 
 
 def options(*cases: str) -> argparse.Namespace:
@@ -37,7 +37,7 @@ def test_a_goal_that_is_missed_is_named(
 ):
     case = costs.Case("-c pass", seconds, megabytes)
     monkeypatch.setattr(costs, "_CASES", {"nothing": case})
-    assert costs._run(options("nothing")) == bool(missed)
+    assert costs.run(options("nothing")) == bool(missed)
     printed = capsys.readouterr()
     lines = [line for line in printed.err.splitlines() if line.startswith("missed: ")]
     assert [line[8:].rpartition(": ")[0] for line in lines] == missed
@@ -58,7 +58,7 @@ def test_loading_is_beside_the_original(monkeypatch, capsys):
         }
 
     monkeypatch.setattr(loading, "bench_loading", bench_loading)
-    assert costs._run(options("load")) == 1
+    assert costs.run(options("load")) == 1
     (line,) = [one for one in capsys.readouterr().err.splitlines() if "missed" in one]
     where = "keras:ResNet50, converted, plugin: resident memory, ratio"
     assert line == f"missed: {where}: 1.152, goal 1.150"

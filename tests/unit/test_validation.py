@@ -6,8 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks import checks, cudnn_plans
-from benchmarks.experiments import command as experiments
+from benchmarks.__main__ import main as benchmark
 from ios_tf import validation
 from ios_tf.cli.main import main
 from ios_tf.cost import Measurement
@@ -75,10 +74,10 @@ def test_devices_of_the_engine(text):
     [
         (main, ["tune"]),
         (main, ["cache", "prune"]),
-        (experiments.main, ["schedules"]),
-        (experiments.main, ["gpu_day"]),
-        (checks.main, []),
-        (cudnn_plans.main, ["convolutions.json"]),
+        (benchmark, ["schedules"]),
+        (benchmark, ["gpu_day"]),
+        (benchmark, ["checks"]),
+        (benchmark, ["cudnn_plans"]),
     ],
 )
 @pytest.mark.parametrize(
