@@ -9,19 +9,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.offline_cost_model import OfflineCostModel
+from benchmarks.schedule_counts import Complexity, complexity
 from benchmarks.simulated_gpu import DEVICES, SimulatedCostModel
-from ios_tf.cost import CostModel, known_devices, open_database
+from ios_tf.cost.database import known_devices, open_database
 from ios_tf.errors import UserError
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.model.loading import keras_model_of, saved_model, traced
 from ios_tf.scheduler import (
     STRATEGIES,
     BlockTooLargeError,
-    Complexity,
+    CostModel,
     Problem,
     Pruning,
     SearchOptions,
-    complexity,
     make_units,
     search,
 )

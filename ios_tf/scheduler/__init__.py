@@ -5,7 +5,6 @@ from ios_tf.scheduler.baselines import (
     sequential_schedule,
     split_schedules,
 )
-from ios_tf.scheduler.complexity import Complexity, complexity
 from ios_tf.scheduler.partition import partition
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.pruning import PAPER_PRUNING, UNPRUNED, Pruning
@@ -33,7 +32,6 @@ __all__ = [
     "UNPRUNED",
     "BlockTooLargeError",
     "Bounds",
-    "Complexity",
     "CostModel",
     "Problem",
     "Progress",
@@ -44,7 +42,6 @@ __all__ = [
     "Stage",
     "Strategy",
     "Units",
-    "complexity",
     "computed_by_readers",
     "greedy_schedule",
     "make_units",

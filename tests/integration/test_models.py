@@ -7,11 +7,12 @@ from networks import assert_sees_mistakes, smooth_images
 from scheduler_helpers import DATA, table_1
 
 from benchmarks import model_blocks
+from benchmarks.schedule_counts import complexity
 from ios_tf import UserError, models
 from ios_tf.models.calibration import calibrate
 from ios_tf.models.randwire import Graph, randwire, read_graphs
 from ios_tf.models.squeezenet import squeezenet
-from ios_tf.scheduler import UNPRUNED, Pruning, complexity, make_units
+from ios_tf.scheduler import UNPRUNED, Pruning, make_units
 
 _RESTRICTED = Pruning(None, None, single_source=True)
 

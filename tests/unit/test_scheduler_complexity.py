@@ -5,8 +5,8 @@ import itertools
 import pytest
 from scheduler_helpers import problem_of, table_1
 
-from ios_tf.scheduler import UNPRUNED, Problem, Pruning, complexity
-from ios_tf.scheduler.complexity import width
+from benchmarks.schedule_counts import complexity, width
+from ios_tf.scheduler import UNPRUNED, Problem, Pruning
 
 _SPACES = {
     "complete": UNPRUNED,

@@ -16,6 +16,7 @@ from scheduler_helpers import (
     random_graph,
 )
 
+from benchmarks.schedule_counts import complexity
 from ios_tf.scheduler import (
     UNPRUNED,
     Bounds,
@@ -25,7 +26,6 @@ from ios_tf.scheduler import (
     SearchOptions,
     Stage,
     Strategy,
-    complexity,
     search,
 )
 
