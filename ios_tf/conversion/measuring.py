@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from ios_tf.conversion.report import Report, SizeReport
-from ios_tf.cost import Measurement, open_database
+from ios_tf.cost.cost_model import Measurement
+from ios_tf.cost.database import open_database
 from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.errors import UserError
 from ios_tf.native import devices, plugin

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ios_tf.cost.cost_model import CostModel, LaneCostModel, Observer
+from ios_tf.cost.cost_model import LaneCostModel, Observer
 from ios_tf.cost.database import LatencyDatabase
 from ios_tf.cost.samples import Latency, Sample
 from ios_tf.cost.stage_key import lane_key, stage_key
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Stage, Strategy
+from ios_tf.scheduler.search import CostModel
 
 
 class CachedCostModel:

@@ -18,18 +18,6 @@ from ios_tf.validation import measured_runs, warmup_runs
 if TYPE_CHECKING:  # imports TensorFlow, which not every search needs
     from ios_tf.native.devices import Device
 
-__all__ = [
-    "BlockCostModel",
-    "CostModel",
-    "LaneCostModel",
-    "Latency",
-    "Measurement",
-    "NetworkCostModel",
-    "Observer",
-    "SampledCostModel",
-    "compare_within_memory",
-]
-
 _Candidate = TypeVar("_Candidate")
 # Measurements of each candidate when whole schedules are compared.
 _ROUNDS = 7

@@ -9,44 +9,26 @@ from typing import Any
 
 import tensorflow as tf
 
-from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement, SampledCostModel
+from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement
+from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.cost.samples import Sample
 from ios_tf.errors import first_line
-from ios_tf.native import engine, malloc, plugin
+from ios_tf.native import malloc, plugin
 from ios_tf.native.devices import CPU, Device
 from ios_tf.scheduler import Problem, Schedule, Stage
 
 
-class MeasuredCostModel(SampledCostModel):
-    """Latencies of stages on a device, in milliseconds. A NetworkCostModel."""
+class MeasuredCostModel(ProfiledCostModel):
+    """Latencies of stages and networks, measured in TensorFlow. A NetworkCostModel."""
 
     def __init__(
         self,
         device: Device = CPU,
         measurement: Measurement = DEFAULT_MEASUREMENT,
     ) -> None:
-        super().__init__(measurement)
+        super().__init__(device.engine, measurement)
         self.device = device
         self._programs: dict[str, str] = {}  # block signature -> its JSON
-        self.lanes = engine.lane_count(device.engine)
-        self.lanes_divide_device = engine.lanes_divide_device(device.engine)
-
-    def sample(self, problem: Problem, stage: Stage, lanes: int) -> list[Sample]:
-        """Takes `measurement.sample_count` samples of one stage."""
-        schedule = Schedule((stage,)).to_json()
-        return self._run(self._program(problem), schedule, self.measurement, lanes)
-
-    def compare(
-        self,
-        problem: Problem,
-        candidates: Sequence[Sequence[Stage]],
-        seconds: float = math.inf,
-    ) -> list[float]:
-        """The median latencies of several schedules of a block: see BlockCostModel."""
-        program = self._program(problem)
-        schedules = [Schedule(tuple(stages)).to_json() for stages in candidates]
-        programs = [[(program, schedule)] for schedule in schedules]
-        return self._compare(programs, self._sample, seconds)
 
     def compare_programs(
         self,
@@ -70,15 +52,23 @@ class MeasuredCostModel(SampledCostModel):
             any(sample.disturbed for sample in samples),
         )
 
-    def _program(self, problem: Problem) -> str:
-        if problem.signature not in self._programs:
-            self._programs[problem.signature] = _text(problem.block)
-        return self._programs[problem.signature]
-
     def release(self) -> None:
         """Frees everything the device holds for the blocks measured so far."""
         plugin.runtime().ios_tf_release_profilers()
         malloc.return_freed()
+
+    def _measure(
+        self,
+        problem: Problem,
+        stages: Sequence[Stage],
+        measurement: Measurement,
+        lanes: int = 0,
+    ) -> list[Sample]:
+        if problem.signature not in self._programs:
+            self._programs[problem.signature] = _text(problem.block)
+        program = self._programs[problem.signature]
+        schedule = Schedule(tuple(stages)).to_json()
+        return self._run(program, schedule, measurement, lanes)
 
     def _run(
         self,

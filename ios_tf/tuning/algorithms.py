@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
 
-from ios_tf.cost.cost_model import CostModel
 from ios_tf.native import engine
-from ios_tf.scheduler import Problem, Schedule, Stage
+from ios_tf.scheduler import CostModel, Problem, Schedule, Stage
 from ios_tf.scheduler.problem import operators_of
 from ios_tf.scheduler.units import product_before
 from ios_tf.tuning.parts import part_of

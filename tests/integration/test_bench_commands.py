@@ -8,7 +8,8 @@ import pytest
 from keras import layers
 
 from benchmarks.__main__ import main
-from ios_tf.cost import Latency, LatencyDatabase
+from ios_tf.cost.database import LatencyDatabase
+from ios_tf.cost.samples import Latency
 from ios_tf.model.network import Network
 
 

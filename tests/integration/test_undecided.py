@@ -11,8 +11,7 @@ from keras import layers
 
 import ios_tf
 from ios_tf.conversion import timing
-from ios_tf.cost import Sample
-from ios_tf.cost.samples import RECORDER
+from ios_tf.cost.samples import RECORDER, Sample
 
 FAST = ["--warmup_runs=0", "--runs=1", "--sample_count=1", "--device=cpu"]
 

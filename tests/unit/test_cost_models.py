@@ -7,14 +7,10 @@ import random
 import pytest
 from scheduler_helpers import make_problem, random_edges
 
-from ios_tf.cost import (
-    CachedCostModel,
-    Measurement,
-    Sample,
-    SampledCostModel,
-    stage_key,
-)
-from ios_tf.cost.cached import least_time
+from ios_tf.cost.cached import CachedCostModel, least_time
+from ios_tf.cost.cost_model import Measurement, SampledCostModel
+from ios_tf.cost.samples import Sample
+from ios_tf.cost.stage_key import stage_key
 from ios_tf.scheduler import Problem, Stage, Strategy, search
 
 

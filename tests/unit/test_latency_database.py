@@ -21,15 +21,11 @@ import time
 import pytest
 
 from benchmarks.offline_cost_model import OfflineCostModel
-from ios_tf.cost import (
-    CachedCostModel,
-    Latency,
-    LatencyDatabase,
-    Measurement,
-    known_devices,
-)
-from ios_tf.cost import open_database as open_or_warn
-from ios_tf.cost.database import clear_latencies
+from ios_tf.cost.cached import CachedCostModel
+from ios_tf.cost.cost_model import Measurement
+from ios_tf.cost.database import LatencyDatabase, clear_latencies, known_devices
+from ios_tf.cost.database import open_database as open_or_warn
+from ios_tf.cost.samples import Latency
 from ios_tf.cost.stage_key import stage_key
 from ios_tf.scheduler import Problem, Pruning, SearchOptions, Stage, search
 
@@ -40,7 +36,8 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # stored (when="after").
 _SEARCH = """
 import json, os, signal, sys
-from ios_tf.cost import CachedCostModel, LatencyDatabase
+from ios_tf.cost.cached import CachedCostModel
+from ios_tf.cost.database import LatencyDatabase
 from ios_tf.scheduler import UNPRUNED, Problem, SearchOptions, search
 
 path, log, die, when = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
@@ -456,7 +453,9 @@ def test_a_full_disk_is_one_warning_and_the_search_goes_on(tmp_path):
     code = """
 import logging, resource, signal, sys
 logging.basicConfig(format="%(message)s")
-from ios_tf.cost import CachedCostModel, Latency, LatencyDatabase
+from ios_tf.cost.cached import CachedCostModel
+from ios_tf.cost.database import LatencyDatabase
+from ios_tf.cost.samples import Latency
 from ios_tf.scheduler import Problem, search
 
 class Model:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from ios_tf.cost import Measurement
-from ios_tf.cost.cost_model import compare_within_memory
+from ios_tf.cost.cost_model import Measurement, compare_within_memory
 from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, sequential_schedule, split_schedules

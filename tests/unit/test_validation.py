@@ -9,7 +9,7 @@ import pytest
 from benchmarks.__main__ import main as benchmark
 from ios_tf import validation
 from ios_tf.cli.main import main
-from ios_tf.cost import Measurement
+from ios_tf.cost.cost_model import Measurement
 from ios_tf.errors import UserError
 from ios_tf.scheduler import Pruning
 

@@ -7,8 +7,7 @@ import statistics
 
 import pytest
 
-from ios_tf.cost import Latency, MachineLoad, Sample
-from ios_tf.cost.samples import LoadRecorder
+from ios_tf.cost.samples import Latency, LoadRecorder, MachineLoad, Sample
 from ios_tf.cost.verdict import (
     Ratio,
     Verdict,
