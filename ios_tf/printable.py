@@ -18,11 +18,6 @@ def printable(text: str) -> str:
     )
 
 
-def printable_lines(text: str) -> str:
-    """Escapes each line of a text whose line ends are our own."""
-    return "\n".join(map(printable, text.split("\n")))
-
-
 def only_printable(record: logging.LogRecord) -> bool:
     """A logging filter that makes each message one printable line."""
     record.msg, record.args = printable(record.getMessage()), None

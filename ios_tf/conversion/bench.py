@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from ios_tf.conversion.differences import compare_outputs
 from ios_tf.conversion.measuring import searcher_for
+from ios_tf.conversion.output_differences import compare_outputs
 from ios_tf.conversion.planning import Function, Plan
 from ios_tf.files import utc_now
 from ios_tf.model import frozen_graphs, saved_models

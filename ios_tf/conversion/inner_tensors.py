@@ -13,13 +13,13 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from ios_tf.conversion import timing
-from ios_tf.conversion.differences import (
+from ios_tf.conversion.made_up_inputs import Inputs, rounded_inputs
+from ios_tf.conversion.output_differences import (
     allowed_difference,
     judged_by_value,
     noise_of,
     tolerance,
 )
-from ios_tf.conversion.made_up_inputs import Inputs, rounded_inputs
 from ios_tf.differences import relative_difference, spread
 from ios_tf.model import graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature

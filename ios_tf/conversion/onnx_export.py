@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from ios_tf.conversion.differences import compare_outputs
+from ios_tf.conversion.output_differences import compare_outputs
 from ios_tf.errors import UserError, first_line
 from ios_tf.files import write_bytes
 from ios_tf.model import frozen_graphs, function_library, saved_models

@@ -11,18 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 from ios_tf.conversion import timing
-from ios_tf.conversion.differences import (
-    Spreads,
-    compare_outputs,
-    constant_outputs,
-    differ,
-    judged_by_value,
-    noise_of_outputs,
-    repeatable,
-    spreads,
-    tolerance,
-    undefined,
-)
 from ios_tf.conversion.made_up_inputs import (
     OTHER_SIZES,
     SIZES,
@@ -36,6 +24,18 @@ from ios_tf.conversion.made_up_inputs import (
     made_up_inputs,
     rounded_inputs,
     sizes_from_constants,
+)
+from ios_tf.conversion.output_differences import (
+    Spreads,
+    compare_outputs,
+    constant_outputs,
+    differ,
+    judged_by_value,
+    noise_of_outputs,
+    repeatable,
+    spreads,
+    tolerance,
+    undefined,
 )
 from ios_tf.conversion.samples import rows
 from ios_tf.errors import first_line

@@ -15,14 +15,6 @@ import tensorflow as tf
 
 from ios_tf.conversion import inner_tensors, timing
 from ios_tf.conversion.comparison import Comparison, DifferenceError, counted
-from ios_tf.conversion.differences import (
-    allowed_difference,
-    compare_outputs,
-    differ,
-    shapes,
-    tolerance,
-    undefined,
-)
 from ios_tf.conversion.inner_tensors import InnerTensor
 from ios_tf.conversion.made_up_inputs import CannotCompareError, Inputs, Size
 from ios_tf.conversion.original_calls import (
@@ -31,6 +23,14 @@ from ios_tf.conversion.original_calls import (
     OriginalCalls,
     constant_in_all,
     has_no_evidence,
+)
+from ios_tf.conversion.output_differences import (
+    allowed_difference,
+    compare_outputs,
+    differ,
+    shapes,
+    tolerance,
+    undefined,
 )
 from ios_tf.conversion.samples import Samples
 from ios_tf.errors import UserError, first_line

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from ios_tf.cost.samples import RECORDER, Latency, Sample
-from ios_tf.cost.verdict import GAIN, Ratio, by_estimate, ratio_of, slower_sizes
+from ios_tf.cost.verdict import GAIN, Ratio, ratio_of
 from ios_tf.native import engine, grappler
 
 # A function to measure: the context to call it in, and the function.
@@ -136,25 +136,6 @@ def _wait_for(outputs: Any) -> None:
 def is_value(tensor: tf.Tensor) -> bool:
     """Whether a tensor has values, unlike a handle of a variable and the like."""
     return tensor.dtype not in (tf.resource, tf.variant)
-
-
-def is_faster(tensorflow_ms: Mapping[int, float], ms: Mapping[int, float]) -> bool:
-    """Whether latencies by batch size beat TensorFlow's: see `by_estimate`.
-
-    The result is false if nothing was measured.
-    """
-    return by_estimate(_exactly(tensorflow_ms, ms))
-
-
-def slower(tensorflow_ms: Mapping[int, float], ms: Mapping[int, float]) -> list[int]:
-    """The batch sizes at which a function takes longer than TensorFlow."""
-    return slower_sizes(_exactly(tensorflow_ms, ms))
-
-
-def _exactly(
-    tensorflow_ms: Mapping[int, float], ms: Mapping[int, float]
-) -> dict[int, Ratio]:
-    return {size: Ratio.exactly(tensorflow_ms[size] / one) for size, one in ms.items()}
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import resource
 
 # Fewer bytes are not worth running Python's garbage collection, which takes half a
 # second.
@@ -39,11 +38,3 @@ def save_addresses() -> None:
     arena_max = -8  # M_ARENA_MAX of malloc.h
     with contextlib.suppress(AttributeError, OSError):  # another C library
         ctypes.CDLL(None).mallopt(arena_max, 1)
-
-
-def resident() -> float:
-    """The resident memory in MiB, after glibc has returned its freed memory."""
-    return_freed()
-    with open("/proc/self/statm", encoding="ascii") as file:
-        pages = int(file.read().split()[1])
-    return pages * resource.getpagesize() / 2**20

@@ -18,9 +18,10 @@ def assert_close(
 # Loads and unloads a model, and prints the resident memory.
 LOADER = """
 import gc
+import resource
 import sys
 import tensorflow as tf
-from ios_tf.native.malloc import resident
+from ios_tf.native.malloc import return_freed
 from ios_tf.model import saved_models
 from ios_tf.model.inputs import example_inputs
 
@@ -36,7 +37,10 @@ for _ in range(loads):
     first = result
     del loaded, function
     gc.collect()  # cycles, which Python lets pile up
-    print(resident(), flush=True)
+    return_freed()
+    with open("/proc/self/statm", encoding="ascii") as file:
+        pages = int(file.read().split()[1])
+    print(pages * resource.getpagesize() / 2**20, flush=True)
 """
 # Serves the original for a number of rounds, or forever, with schedules from the cache
 # as they appear.

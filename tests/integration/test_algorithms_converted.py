@@ -16,7 +16,7 @@ from shared import FAST
 
 import ios_tf
 from ios_tf.cli import main
-from ios_tf.conversion import differences, inner_tensors, reference
+from ios_tf.conversion import inner_tensors, output_differences, reference
 from ios_tf.conversion.show import show
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.scheduler import greedy_schedule, sequential_schedule
@@ -152,7 +152,7 @@ def test_what_rounds_too_much_is_computed_directly(tmp_path, monkeypatch, winogr
     inexact = report.comparisons[0].difference
     for module in (reference, inner_tensors):
         monkeypatch.setattr(module, "tolerance", lambda frozen, device: 0.99 * inexact)
-    monkeypatch.setattr(differences, "_AMPLE", 0.0)
+    monkeypatch.setattr(output_differences, "_AMPLE", 0.0)
     report = ios_tf.convert(source, output, overwrite=True, **sequential)
     assert algorithms(output) == {1: {}}
     assert report.comparisons[0].difference < inexact

@@ -5,13 +5,13 @@ import pytest
 import tensorflow as tf
 
 from ios_tf.conversion.comparison import DifferenceError
-from ios_tf.conversion.differences import compare_outputs
 from ios_tf.conversion.made_up_inputs import (
     CannotCompareError,
     Guess,
     made_up_inputs,
     sizes_from_constants,
 )
+from ios_tf.conversion.output_differences import compare_outputs
 from ios_tf.conversion.reference import Reference
 from ios_tf.differences import relative_difference, relative_norm
 from ios_tf.model import frozen_graphs, function_library, graph_optimizer

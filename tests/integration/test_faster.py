@@ -17,6 +17,7 @@ from merges import merge_everything
 
 import ios_tf
 from ios_tf.conversion import network_check, planning, region_check, timing
+from ios_tf.cost.verdict import Ratio, by_estimate, slower_sizes
 from ios_tf.model import (
     frozen_graphs,
     function_library,
@@ -47,8 +48,9 @@ def cache(tmp_path, monkeypatch):
     ],
 )
 def test_what_counts_as_faster(tensorflow, ours, faster, slower):
-    assert timing.is_faster(tensorflow, ours) == faster
-    assert timing.slower(tensorflow, ours) == slower
+    ratios = {size: Ratio.exactly(tensorflow[size] / ms) for size, ms in ours.items()}
+    assert by_estimate(ratios) == faster
+    assert slower_sizes(ratios) == slower
 
 
 def made_up(monkeypatch, *latencies: list[float]) -> None:

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from ios_tf.errors import first_line
-from ios_tf.printable import printable, printable_lines
+from ios_tf.printable import printable
 from ios_tf.tables import table, two_columns
 
 _EVIL = "\x1b]0;title\x07\x1b[2J\r\n\x9b31m\u202eabc\u2028\udcff\x7f\0"
@@ -18,7 +18,6 @@ def test_what_is_printable_stays(text):
 
 def test_everything_else_is_seen():
     assert printable("a\nb\x1b[2J\u202e\udcff") == "a\\nb\\x1b[2J\\u202e\\udcff"
-    assert printable_lines("a\nb\x1b") == "a\nb\\x1b"
 
 
 @pytest.mark.parametrize(
