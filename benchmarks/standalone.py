@@ -7,13 +7,19 @@ import contextlib
 import functools
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ios_tf.errors import UserError
 from ios_tf.native import engine
 from ios_tf.options import number
-from ios_tf.validation import ENGINE_DEVICES, as_argument, engine_device, whole
+from ios_tf.validation import (
+    ENGINE_DEVICES,
+    as_argument,
+    batch_sizes,
+    engine_device,
+    whole,
+)
 
 if TYPE_CHECKING:
     from benchmarks.model_blocks import Blocks
@@ -57,6 +63,23 @@ def add_whole(
         default=default,
         metavar="N",
         help=text,
+    )
+
+
+def add_batch_sizes(
+    parser: argparse.ArgumentParser, text: str, default: Sequence[int] | None = None
+) -> None:
+    """Adds --batch_sizes, a list of numbers; `text` describes the default."""
+
+    def parsed(value: str) -> list[int]:
+        return batch_sizes("batch_sizes", [number(size) for size in value.split(",")])
+
+    parser.add_argument(
+        "--batch_sizes",
+        type=as_argument(parsed),
+        default=default,
+        metavar="A,B",
+        help=f"default: {text}",
     )
 
 

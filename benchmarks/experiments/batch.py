@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.experiments.experiment import (
@@ -15,6 +15,8 @@ from benchmarks.experiments.experiment import (
 )
 from benchmarks.experiments.frameworks import add_peers, compare, peers_of
 from benchmarks.frameworks.peers import PEERS
+from benchmarks.standalone import add_batch_sizes
+from ios_tf.model.network import Network
 
 _PEERS = (
     "ios",
@@ -41,68 +43,41 @@ class Batch(Experiment):
         add_batch_sizes(parser, "1,16,32,64,128; --quick: 1,4,16")
         add_peers(parser, _PEERS)
 
-    def measure(self, context: Context) -> dict[str, Any]:
+    def measure_network(self, network: Network, context: Context) -> Any:
         default = (1, 4, 16) if context.quick else (1, 16, 32, 64, 128)
-        sizes = context.options.batch_sizes or default
-        networks: dict[str, Any] = {network.name: {} for network in context.networks}
-        for network in context.networks:
-            for size in sizes:
-                networks[network.name][str(size)] = compare(
-                    network.with_batch(size), peers_of(context, _PEERS), context
-                )
-                context.keep({"networks": networks})
-        return {"networks": networks}
+        rows: dict[str, Any] = {}
+        for size in context.options.batch_sizes or default:
+            peers = peers_of(context, _PEERS)
+            rows[str(size)] = compare(network.with_batch(size), peers, context)
+            context.keep({"networks": {network.name: rows}})
+        return rows
 
-    def tables(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any]
+    def tables_of(
+        self,
+        network: str,
+        found: Any,
+        results: Mapping[str, Any],
+        paper: Mapping[str, Any],
     ) -> list[Table]:
-        tables = []
-        for network, sizes in results["networks"].items():
-            lines = []
-            for peer in _peers(sizes):
-                rows = [sizes[size][peer] for size in sizes]
-                line = [PEERS[peer].name]
-                for size, row in zip(sizes, rows, strict=True):
-                    line.append(_throughput(int(size), row.get("median_ms")))
-                if "median_ms" not in rows[0]:
-                    line[0] += f" ({rows[0]['note']})"
-                lines.append(line)
-            published = _published(paper, network)
-            for key, peer in _PAPER_PEERS.items():
-                if published:
-                    line = [f"paper (V100): {PEERS[peer].name}"]
-                    for size in sizes:
-                        ms = published.get(size, {}).get(key)
-                        line.append(_throughput(int(size), ms))
-                    lines.append(line)
-            header = ["images / s", *(f"batch {size}" for size in sizes)]
-            tables.append(Table(short_name(network), header, lines))
-        return tables
+        lines = []
+        for peer in next(iter(found.values())):
+            latencies = {
+                size: row[peer].get("median_ms") for size, row in found.items()
+            }
+            first, *_ = (row[peer] for row in found.values())
+            note = "" if "median_ms" in first else f" ({first['note']})"
+            lines.append([PEERS[peer].name + note, *_throughputs(latencies)])
+        of_paper = paper.get(f"batch_sizes_{paper_name(network)}", {})
+        for key, peer in _PAPER_PEERS.items() if of_paper else ():
+            latencies = {size: of_paper.get(size, {}).get(key) for size in found}
+            name = f"paper (V100): {PEERS[peer].name}"
+            lines.append([name, *_throughputs(latencies)])
+        header = ["images / s", *(f"batch {size}" for size in found)]
+        return [Table(short_name(network), header, lines)]
 
 
-def add_batch_sizes(parser: argparse.ArgumentParser, default: str) -> None:
-    """Adds --batch_sizes."""
-
-    def sizes(text: str) -> tuple[int, ...]:
-        words = text.split(",")
-        if not all(word.isdecimal() and int(word) for word in words):
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not a list of numbers above 0"
-            )
-        return tuple(map(int, words))
-
-    parser.add_argument(
-        "--batch_sizes", type=sizes, metavar="A,B", help=f"default: {default}"
-    )
-
-
-def _peers(sizes: Mapping[str, Any]) -> Sequence[str]:
-    return list(next(iter(sizes.values())))
-
-
-def _throughput(size: int, latency_ms: float | None) -> str:
-    return "" if latency_ms is None else f"{size * 1e3 / latency_ms:.1f}"
-
-
-def _published(paper: Mapping[str, Any], network: str) -> Mapping[str, Any]:
-    return paper.get(f"batch_sizes_{paper_name(network)}", {})
+def _throughputs(latencies_ms: Mapping[str, float | None]) -> list[str]:
+    return [
+        "" if ms is None else f"{int(size) * 1e3 / ms:.1f}"
+        for size, ms in latencies_ms.items()
+    ]

@@ -16,13 +16,14 @@ from benchmarks.experiments.experiment import (
     short_name,
     summary,
 )
-from benchmarks.network_search import find_schedules, interleaved_ms
 from ios_tf.model.network import Network
 from ios_tf.scheduler import PAPER_PRUNING, sequential_schedule
 from ios_tf.tuning.parts import parts_of
 
 # Keras' names of nodes inside layers.
 _INSIDE_LAYERS = ("batchnorm", "convolution")
+_HEADER = ("block", "count", "operators", "stages", "sequential ms")
+_HEADER += ("best ms", "10 %", "90 %", "speedup")
 
 
 class Blocks(Experiment):
@@ -31,71 +32,56 @@ class Blocks(Experiment):
     networks = ("models:inception_v3",)
     quick_networks = networks
 
-    def measure(self, context: Context) -> dict[str, Any]:
-        networks = {}
-        for network in context.networks:
-            counts: collections.Counter[str] = collections.Counter()
-            blocks = {}
-            for region in network.regions:
-                for part in region.parts:
-                    problem = network.problems[part.signature]
-                    for block in parts_of(problem, PAPER_PRUNING)[0]:
-                        counts[block.problem.signature] += 1
-                        blocks[block.problem.signature] = block.problem
-            rows = []
-            for signature, problem in blocks.items():
-                alone = Network.of(problem)
-                found = find_schedules(
-                    alone,
-                    "auto",
-                    context.device,
-                    time_limit=context.time_limit / len(blocks),
-                )
-                sequential, best = interleaved_ms(
-                    alone,
-                    [{signature: sequential_schedule(problem)}, found.schedules],
-                    context.device,
-                    context.rounds,
-                )
-                rows.append(
-                    {
-                        "block": problem.names[0],
-                        "count": counts[signature],
-                        "operators": len(problem),
-                        "stages": found.stages(alone),
-                        "sequential": summary(sequential),
-                        "best": summary(best),
-                        "speedup": ratio(sequential, best),
-                    }
-                )
-                context.say(f"{problem.names[0]}: {rows[-1]['speedup']:.2f}")
-            networks[network.name] = rows
-        return {"networks": networks}
-
-    def tables(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any]
-    ) -> list[Table]:
-        header = ["block", "count", "operators", "stages", "sequential ms"]
-        header += ["best ms", "10 %", "90 %", "speedup"]
-        return [
-            Table(
-                short_name(network),
-                header,
-                [
-                    [
-                        _label(row),
-                        str(row["count"]),
-                        str(row["operators"]),
-                        str(row["stages"]),
-                        ms(row["sequential"]["median_ms"]),
-                        *quantile_cells(row["best"]),
-                        f"{row['speedup']:.3f}",
-                    ]
-                    for row in rows
-                ],
+    def measure_network(self, network: Network, context: Context) -> Any:
+        counts: collections.Counter[str] = collections.Counter()
+        blocks = {}
+        for region in network.regions:
+            for part in region.parts:
+                for block in parts_of(network.problems[part.signature], PAPER_PRUNING)[
+                    0
+                ]:
+                    counts[block.problem.signature] += 1
+                    blocks[block.problem.signature] = block.problem
+        rows = []
+        for signature, problem in blocks.items():
+            alone = Network.of(problem)
+            found = context.find_schedules(alone, share=1 / len(blocks))
+            sequential, best = context.interleaved_ms(
+                alone, [{signature: sequential_schedule(problem)}, found.schedules]
             )
-            for network, rows in results["networks"].items()
+            rows.append(
+                {
+                    "block": problem.names[0],
+                    "count": counts[signature],
+                    "operators": len(problem),
+                    "stages": found.stages(alone),
+                    "sequential": summary(sequential),
+                    "best": summary(best),
+                    "speedup": ratio(sequential, best),
+                }
+            )
+        return rows
+
+    def tables_of(
+        self,
+        network: str,
+        found: Any,
+        results: Mapping[str, Any],
+        paper: Mapping[str, Any],
+    ) -> list[Table]:
+        lines = [
+            [
+                _label(row),
+                str(row["count"]),
+                str(row["operators"]),
+                str(row["stages"]),
+                ms(row["sequential"]["median_ms"]),
+                *quantile_cells(row["best"]),
+                f"{row['speedup']:.3f}",
+            ]
+            for row in found
         ]
+        return [Table(short_name(network), _HEADER, lines)]
 
 
 def _label(row: Mapping[str, Any]) -> str:

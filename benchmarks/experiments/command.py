@@ -21,12 +21,11 @@ from benchmarks.experiments.batch import Batch
 from benchmarks.experiments.blocks import Blocks
 from benchmarks.experiments.experiment import Context, Experiment, Record
 from benchmarks.experiments.frameworks import Frameworks
-from benchmarks.experiments.pruning import PruningExperiment
 from benchmarks.experiments.roofline import Roofline
-from benchmarks.experiments.schedules import Schedules
+from benchmarks.experiments.schedules import PruningExperiment, Schedules
 from benchmarks.experiments.specialization import Specialization
 from benchmarks.experiments.utilization import Utilization
-from benchmarks.frameworks.runner import SavedModel
+from benchmarks.frameworks.runner import SavedModel, Target
 from benchmarks.standalone import add_engine_device, add_whole, saved_model_of
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
@@ -131,11 +130,8 @@ def run(options: argparse.Namespace) -> int:
         found = [_network(name, options, stack) for name in networks]
         context = Context(
             [network for network, _ in found],
-            options.device,
-            options.dtype,
-            options.threads,
+            Target(options.device, options.dtype, options.threads, float(time_limit)),
             rounds + rounds % 2,
-            float(time_limit),
             options.quick,
             options,
             lambda line: print(line, file=sys.stderr, flush=True),

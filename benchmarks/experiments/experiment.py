@@ -9,7 +9,6 @@ from __future__ import annotations
 import abc
 import argparse
 import dataclasses
-import datetime
 import importlib.metadata
 import importlib.util
 import os
@@ -21,12 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.frameworks.runner import SavedModel
+from benchmarks.frameworks.runner import SavedModel, Target
+from benchmarks.network_search import Found, find_schedules, interleaved_ms
 from benchmarks.results import write_results
 from ios_tf.errors import UserError
+from ios_tf.files import utc_now
 from ios_tf.model.network import Network
 from ios_tf.native import engine
-from ios_tf.scheduler import document
+from ios_tf.scheduler import PAPER_PRUNING, Pruning, Schedule, document
 
 VERSION = 1
 FOUR_NETWORKS = (
@@ -46,29 +47,51 @@ class Context:
 
     Attributes:
       networks: the networks to run, at the requested batch size.
-      device: the engine's name of the device: "cpu", "gpu", "gpu:1,tf32=off".
-      dtype: "float32", "float16" or "bfloat16".
-      threads: number of CPU threads.
+      target: the device, dtype, threads and time limit of the measurements.
       rounds: rounds of every interleaved measurement; an even number.
-      time_limit: time limit of each search in seconds; 0 means no limit.
       quick: whether to measure less.
       options: the experiment's own options.
-      say: prints a line.
+      log: prints a line.
       keep: writes partial results, in case the run ends early.
       saved_models: the SavedModels of networks by name; networks from files have none.
     """
 
     networks: Sequence[Network]
-    device: str
-    dtype: str
-    threads: int
+    target: Target
     rounds: int
-    time_limit: float
     quick: bool
     options: argparse.Namespace
-    say: Callable[[str], None]
+    log: Callable[[str], None]
     keep: Callable[[Mapping[str, Any]], object] = lambda results: None
     saved_models: Mapping[str, SavedModel] = dataclasses.field(default_factory=dict)
+
+    @property
+    def device(self) -> str:
+        """The engine's name of the device."""
+        return self.target.device
+
+    def find_schedules(
+        self,
+        network: Network,
+        strategy: str = "auto",
+        pruning: Pruning = PAPER_PRUNING,
+        share: float = 1.0,
+    ) -> Found:
+        """Searches schedules in a share of the time limit; see `network_search`."""
+        limit = share * self.target.time_limit
+        found = find_schedules(network, strategy, self.device, pruning, limit)
+        self.log(
+            f"{network.name}, batch {network.batch_size}, {strategy}, r = "
+            f"{pruning.max_group_size}, s = {pruning.max_groups}: "
+            f"{found.stats.seconds:.1f} s, {found.stats.measured} measurements"
+        )
+        return found
+
+    def interleaved_ms(
+        self, network: Network, candidates: Sequence[Mapping[str, Schedule]]
+    ) -> np.ndarray:
+        """Measures a network under several sets of schedules in one session."""
+        return interleaved_ms(network, candidates, self.device, self.rounds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,19 +122,48 @@ class Experiment(abc.ABC):
         """Adds the experiment's own options."""
         return
 
-    @abc.abstractmethod
     def measure(self, context: Context) -> dict[str, Any]:
-        """Measures; returns an object that can be written as JSON.
+        """Measures all networks; returns an object that can be written as JSON.
 
         Raises:
           UserError: the input is wrong; the message is one line.
         """
+        networks: dict[str, Any] = {}
+        for network in context.networks:
+            networks[network.name] = self.measure_network(network, context)
+            context.keep({"networks": networks})
+        return {"networks": networks}
 
     @abc.abstractmethod
+    def measure_network(self, network: Network, context: Context) -> Any:
+        """Measures one network."""
+
     def tables(
         self, results: Mapping[str, Any], paper: Mapping[str, Any]
     ) -> list[Table]:
         """Returns tables of `measure`'s results and the paper's, if it has any."""
+        return [
+            table
+            for network, found in results["networks"].items()
+            for table in self.tables_of(network, found, results, paper)
+        ]
+
+    @abc.abstractmethod
+    def tables_of(
+        self,
+        network: str,
+        found: Any,
+        results: Mapping[str, Any],
+        paper: Mapping[str, Any],
+    ) -> list[Table]:
+        """Returns the tables of a network.
+
+        Args:
+          network: its name.
+          found: the result of `measure_network`.
+          results: the result of `measure`.
+          paper: the paper's results.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,21 +202,20 @@ class Record:
         results: Mapping[str, Any],
     ) -> Record:
         """Returns a record of results that were just measured on this machine."""
-        now = datetime.datetime.now(datetime.timezone.utc)
         return cls(
             experiment,
             command,
-            now.isoformat(timespec="seconds"),
+            utc_now(),
             engine.device_fingerprint(context.device),
             machine(),
             versions(),
             {
                 "device": context.device,
                 "batch_sizes": sorted({n.batch_size for n in context.networks}),
-                "dtype": context.dtype,
-                "threads": context.threads,
+                "dtype": context.target.dtype,
+                "threads": context.target.threads,
                 "rounds": context.rounds,
-                "time_limit": context.time_limit,
+                "time_limit": context.target.time_limit,
                 "quick": context.quick,
             },
             round(seconds, 1),
@@ -261,6 +312,11 @@ def paper_name(network: str) -> str:
     """Returns the network's name in the paper's results."""
     name = short_name(network)
     return _PAPER_NAMES.get(name, name)
+
+
+def published(paper: Mapping[str, Any], key: str, network: str) -> Any:
+    """Returns the paper's results for a network, or an empty mapping."""
+    return paper.get(key, {}).get(paper_name(network), {})
 
 
 def paper_results(path: str | None = None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from benchmarks.experiments.experiment import (
     Context,
     Experiment,
     Table,
-    paper_name,
+    published,
     quantile_cells,
     ratio,
     short_name,
@@ -51,47 +52,43 @@ class Frameworks(Experiment):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_peers(parser)
 
-    def measure(self, context: Context) -> dict[str, Any]:
-        networks = {}
-        for network in context.networks:
-            networks[network.name] = compare(network, peers_of(context), context)
-            context.keep({"networks": networks})
-        return {"networks": networks}
+    def measure_network(self, network: Network, context: Context) -> Any:
+        return compare(network, peers_of(context), context)
 
-    def tables(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any]
+    def tables_of(
+        self,
+        network: str,
+        found: Any,
+        results: Mapping[str, Any],
+        paper: Mapping[str, Any],
     ) -> list[Table]:
-        tables = []
-        for network, rows in results["networks"].items():
-            published = paper.get("frameworks_batch_1", {}).get(paper_name(network), {})
-            lines = []
-            for peer, row in rows.items():
-                line = [PEERS[peer].name]
-                if "median_ms" in row:
-                    line += [
-                        *quantile_cells(row),
-                        f"{row['over_ios']:.3f}" if "over_ios" in row else "",
-                        f"{row['difference']:.0e}",
-                        f"{row['seconds']:.1f}",
-                    ]
-                else:
-                    line += [""] * 6
-                if published:
-                    found = published.get(peer)
-                    line.append(f"{found:.2f}" if found else "")
-                lines.append([*line, row["note"]])
-            for key in [k for k in published if k not in rows]:
-                name = _PAPER_PEERS.get(key, key)
-                lines.append([name, *[""] * 6, f"{published[key]:.2f}", "paper only"])
-            header = ["", *QUANTILES, "/ IOS", "difference", "setup s"]
-            header += ["paper ms"] if published else []
-            tables.append(Table(short_name(network), [*header, "note"], lines))
-        return tables
+        of_paper = published(paper, "frameworks_batch_1", network)
+        lines = []
+        for peer, row in found.items():
+            line = [PEERS[peer].name]
+            if "median_ms" in row:
+                line += [
+                    *quantile_cells(row),
+                    f"{row['over_ios']:.3f}" if "over_ios" in row else "",
+                    f"{row['difference']:.0e}",
+                    f"{row['seconds']:.1f}",
+                ]
+            else:
+                line += [""] * 6
+            if of_paper:
+                line.append(f"{of_paper[peer]:.2f}" if of_paper.get(peer) else "")
+            lines.append([*line, row["note"]])
+        for key in [k for k in of_paper if k not in found]:
+            name = _PAPER_PEERS.get(key, key)
+            lines.append([name, *[""] * 6, f"{of_paper[key]:.2f}", "paper only"])
+        header = ["", *QUANTILES, "/ IOS", "difference", "setup s"]
+        header += ["paper ms"] if of_paper else []
+        return [Table(short_name(network), [*header, "note"], lines)]
 
 
 def peers_of(context: Context, default: Sequence[str] = tuple(PEERS)) -> Sequence[str]:
     """Returns the value of --peers, or those of `default` that the device can run."""
-    kind = Target(context.device).kind
+    kind = context.target.kind
     return context.options.peers or [p for p in default if kind in PEERS[p].devices]
 
 
@@ -139,13 +136,8 @@ def compare(
     Raises:
       UserError: no peer can be measured.
     """
-    target = Target(
-        context.device,
-        context.dtype,
-        context.threads,
-        context.time_limit,
-        context.saved_models.get(network.name),
-    )
+    saved_model = context.saved_models.get(network.name)
+    target = dataclasses.replace(context.target, saved_model=saved_model)
     rows: dict[str, dict[str, Any]] = {peer: {"note": ""} for peer in peers}
     workers: dict[str, Worker] = {}
     with contextlib.ExitStack() as stack:
@@ -167,7 +159,7 @@ def compare(
                     stack.enter_context(own.pop_all())
             except _NotMeasuredError as reason:
                 row["note"] = str(reason)
-                context.say(f"{name}: {reason}")
+                context.log(f"{name}: {reason}")
                 continue
             row.update(
                 difference=difference,
@@ -175,14 +167,14 @@ def compare(
                 note=worker.notes,
                 versions=worker.versions,
             )
-            context.say(f"{name}: ready, {worker.seconds:.1f} s")
+            context.log(f"{name}: ready, {worker.seconds:.1f} s")
             workers[key] = worker
         if not workers:
             raise UserError("none of the peers can be measured")
         latencies, failures = _in_turn(workers, context.rounds)
     for key, why in failures.items():
         rows[key] = {"note": f"failed: {why}"}
-        context.say(f"{network.name}, {PEERS[key].name}: {rows[key]['note']}")
+        context.log(f"{network.name}, {PEERS[key].name}: {rows[key]['note']}")
     for key, found in latencies.items():
         rows[key].update(summary(found))
         if "ios" in latencies:

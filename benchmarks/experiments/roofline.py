@@ -30,7 +30,7 @@ from benchmarks.experiments.experiment import (
     short_name,
 )
 from benchmarks.frameworks.ios_runner import IosRunner
-from benchmarks.frameworks.runner import Target, runs_taking
+from benchmarks.frameworks.runner import runs_taking
 from benchmarks.network_search import find_schedules, schedule_json
 from ios_tf.model.network import Network
 from ios_tf.native import engine
@@ -75,18 +75,13 @@ class Roofline(Experiment):
     def measure(self, context: Context) -> dict[str, Any]:
         peak = _peak(context)
         bandwidth = _bandwidth(context)
-        context.say(
+        context.log(
             f"peak {peak['gflop_per_s']:.1f} GFLOP/s, "
             f"bandwidth {bandwidth['gb_per_s']:.1f} GB/s"
         )
-        networks = {}
-        for network in context.networks:
-            whole = {
-                row: _whole(network, strategy, context)
-                for row, strategy in _WHOLE.items()
-            }
-            operators = _operators(network, context)
-            for row in operators:
+        results = super().measure(context)
+        for found in results["networks"].values():
+            for row in found["operators"]:
                 floor_ms = max(
                     row["gflop"] / peak["gflop_per_s"] * 1e3,
                     row["mb"] / bandwidth["gb_per_s"],
@@ -94,33 +89,36 @@ class Roofline(Experiment):
                 if row["type"] in _VIEWS:
                     floor_ms = min(floor_ms, row["median_ms"])
                 row["floor_ms"] = floor_ms
-            networks[network.name] = {**whole, "operators": operators}
-            context.say(f"{network.name}: {len(operators)} different operators")
-        return {"peak": peak, "bandwidth": bandwidth, "networks": networks}
+        return {"peak": peak, "bandwidth": bandwidth, **results}
 
-    def tables(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any]
+    def measure_network(self, network: Network, context: Context) -> Any:
+        whole = {row: _whole(network, s, context) for row, s in _WHOLE.items()}
+        return {**whole, "operators": _operators(network, context)}
+
+    def tables_of(
+        self,
+        network: str,
+        found: Any,
+        results: Mapping[str, Any],
+        paper: Mapping[str, Any],
     ) -> list[Table]:
         header = ["", "count", "GFLOP", "MB", "ms alone", "%", "GFLOP/s"]
         header += ["floor ms", "ms / floor"]
-        at = (
-            f"floor at {results['peak']['gflop_per_s']:.1f} GFLOP/s and "
+        title = (
+            f"{short_name(network)}, floor at "
+            f"{results['peak']['gflop_per_s']:.1f} GFLOP/s and "
             f"{results['bandwidth']['gb_per_s']:.1f} GB/s"
         )
-        tables = []
-        for network, found in results["networks"].items():
-            kinds = _by_kind(found["operators"])
-            total = _Total.of(found["operators"])
-            lines = [
-                [kind, *_cells(each, each.ms / total.ms)]
-                for kind, each in kinds.items()
-            ]
-            lines.append(["sum of operators", *_cells(total, 1.0)])
-            for row in filter(found.__contains__, _WHOLE):
-                whole = dataclasses.replace(total, ms=found[row]["median_ms"])
-                lines.append([f"network, {row}", *_cells(whole, whole.ms / total.ms)])
-            tables.append(Table(f"{short_name(network)}, {at}", header, lines))
-        return tables
+        total = _Total.of(found["operators"])
+        kinds = _by_kind(found["operators"])
+        lines = [
+            [kind, *_cells(each, each.ms / total.ms)] for kind, each in kinds.items()
+        ]
+        lines.append(["sum of operators", *_cells(total, 1.0)])
+        for row in filter(found.__contains__, _WHOLE):
+            whole = dataclasses.replace(total, ms=found[row]["median_ms"])
+            lines.append([f"network, {row}", *_cells(whole, whole.ms / total.ms)])
+        return [Table(title, header, lines)]
 
 
 def work_of(block: Mapping[str, Any]) -> list[Work]:
@@ -155,8 +153,7 @@ def _element_size(dtype: str) -> int:
 
 def _whole(network: Network, strategy: str, context: Context) -> dict[str, Any]:
     """Measures the latency of a whole network."""
-    target = Target(context.device, context.dtype, context.threads, context.time_limit)
-    runner = IosRunner(network, target, strategy)
+    runner = IosRunner(network, context.target, strategy)
     calls = runner.calls()
     return quantiles([runner.time(calls) for _ in range(context.rounds)])
 
@@ -192,7 +189,7 @@ def _alone(problem: Problem, context: Context, winograd: bool = True) -> dict[st
         Network.of(problem),
         "auto",
         context.device,
-        time_limit=context.time_limit,
+        time_limit=context.target.time_limit,
         winograd=winograd,
     )
     schedule = found.schedules[problem.signature]
@@ -234,7 +231,7 @@ def _peak(context: Context) -> dict[str, Any]:
 def _bandwidth(context: Context) -> dict[str, Any]:
     """Measures the engine's GB/s on a large sum."""
     row = [128, 64]
-    elements = _SUM_BYTES / 3 / _element_size(context.dtype)
+    elements = _SUM_BYTES / 3 / _element_size(context.target.dtype)
     image = [round(elements / math.prod(row)), *row]
     found = _measured({"type": "add"}, [image] * 2, context)
     return {"gb_per_s": found["mb"] / found["median_ms"], **found}
@@ -247,7 +244,7 @@ def _measured(
     batch = 1 if context.device.startswith("cpu") else _GPU_IMAGES
     block = {
         "version": 1,
-        "dtype": context.dtype,
+        "dtype": context.target.dtype,
         "inputs": [[batch, *image] for image in images],
         "operators": [{**operator, "inputs": [-1 - i for i in range(len(images))]}],
         "outputs": [0],

@@ -1,9 +1,11 @@
-"""Five schedules of each network."""
+"""Compares searches of whole networks: five strategies, and the pruning r, s."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from benchmarks.experiments.experiment import (
     QUANTILES,
@@ -11,18 +13,16 @@ from benchmarks.experiments.experiment import (
     Experiment,
     Table,
     ms,
-    paper_name,
+    published,
     quantile_cells,
     ratio,
     search_time,
     short_name,
     summary,
 )
-from benchmarks.network_search import (
-    find_schedules,
-    interleaved_ms,
-    sum_of_stages_ms,
-)
+from benchmarks.network_search import Found, sum_of_stages_ms
+from ios_tf.model.network import Network
+from ios_tf.scheduler import Pruning
 
 ORDER = ("sequential", "greedy", "merge", "parallel", "auto")
 # The paper's names.
@@ -31,77 +31,110 @@ PAPER_STRATEGIES = {
     "parallel": "ios_parallel",
     "auto": "ios_both",
 }
+# The paper's (r, s): operators per group, groups per stage.
+_GRID = ((1, 3), (1, 8), (2, 3), (2, 8), (3, 3), (3, 8))
 
 
 class Schedules(Experiment):
     name = "schedules"
     help = "five schedules of each network, on the engine"
 
-    def measure(self, context: Context) -> dict[str, Any]:
-        networks = {}
-        for network in context.networks:
-            found = {}
-            for strategy in ORDER:
-                found[strategy] = find_schedules(
-                    network, strategy, context.device, time_limit=context.time_limit
-                )
-                stats = found[strategy].stats
-                context.say(
-                    f"{network.name}, {strategy}: {stats.seconds:.1f} s, "
-                    f"{stats.measured} measurements"
-                )
-            latencies = interleaved_ms(
-                network,
-                [found[strategy].schedules for strategy in ORDER],
-                context.device,
-                context.rounds,
-            )
-            sums = [
-                sum_of_stages_ms(
-                    network, found[strategy].schedules, context.device, context.rounds
-                )
-                for strategy in ORDER
-            ]
-            networks[network.name] = {
-                strategy: {
-                    **summary(latencies[i]),
-                    "sum_of_stages_ms": sums[i],
-                    "speedup": ratio(latencies[0], latencies[i]),
-                    "stages": found[strategy].stages(network),
-                    **found[strategy].costs(),
-                }
-                for i, strategy in enumerate(ORDER)
+    def measure_network(self, network: Network, context: Context) -> Any:
+        found = {s: context.find_schedules(network, s) for s in ORDER}
+        latencies = _latencies(network, found, context)
+        return {
+            strategy: {
+                **summary(latencies[strategy]),
+                "sum_of_stages_ms": sum_of_stages_ms(
+                    network, each.schedules, context.device, context.rounds
+                ),
+                "speedup": ratio(latencies["sequential"], latencies[strategy]),
+                "stages": each.stages(network),
+                **each.costs(),
             }
-            context.keep({"networks": networks})
-        return {"networks": networks}
+            for strategy, each in found.items()
+        }
 
-    def tables(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any]
+    def tables_of(
+        self,
+        network: str,
+        found: Any,
+        results: Mapping[str, Any],
+        paper: Mapping[str, Any],
     ) -> list[Table]:
-        tables = []
-        for network, rows in results["networks"].items():
-            published = paper.get("schedules_batch_1", {}).get(paper_name(network), {})
-            searched = paper.get("search_seconds", {}).get(paper_name(network), "")
-            lines = []
-            for strategy, row in rows.items():
-                line = [
-                    strategy,
-                    *quantile_cells(row),
-                    f"{row['speedup']:.3f}",
-                    str(row["stages"]),
-                    ms(row["sum_of_stages_ms"]) if "sum_of_stages_ms" in row else "",
-                    search_time(row["search_seconds"], row["stopped_blocks"]),
-                    str(row["measurements"]),
-                ]
-                if published:
-                    found = published[PAPER_STRATEGIES.get(strategy, strategy)]
-                    speedup = published["sequential"] / found
-                    line += [f"{found:.2f}", f"{speedup:.2f}"]
-                    line.append(str(searched) if strategy == "auto" else "")
-                lines.append(line)
-            header = ["", *QUANTILES, "speedup", "stages", "their sum ms"]
-            header += ["search s", "measurements"]
-            if published:
-                header += ["paper ms", "paper speedup", "paper search s"]
-            tables.append(Table(short_name(network), header, lines))
-        return tables
+        latencies = published(paper, "schedules_batch_1", network)
+        searched = published(paper, "search_seconds", network) or ""
+        lines = []
+        for strategy, row in found.items():
+            line = [
+                strategy,
+                *quantile_cells(row),
+                f"{row['speedup']:.3f}",
+                str(row["stages"]),
+                ms(row["sum_of_stages_ms"]) if "sum_of_stages_ms" in row else "",
+                *_search_cells(row),
+            ]
+            if latencies:
+                paper_ms = latencies[PAPER_STRATEGIES.get(strategy, strategy)]
+                speedup = latencies["sequential"] / paper_ms
+                line += [f"{paper_ms:.2f}", f"{speedup:.2f}"]
+                line.append(str(searched) if strategy == "auto" else "")
+            lines.append(line)
+        header = ["", *QUANTILES, "speedup", "stages", "their sum ms"]
+        header += ["search s", "measurements"]
+        if latencies:
+            header += ["paper ms", "paper speedup", "paper search s"]
+        return [Table(short_name(network), header, lines)]
+
+
+class PruningExperiment(Experiment):
+    name = "pruning"
+    help = "latency and search time against pruning"
+    networks = ("models:inception_v3", "models:nasnet_a_large")
+    quick_networks = ("models:inception_v3",)
+
+    def measure_network(self, network: Network, context: Context) -> Any:
+        found = {
+            f"{r},{s}": context.find_schedules(network, pruning=Pruning(r, s))
+            for r, s in _GRID
+        }
+        latencies = _latencies(network, found, context)
+        return {
+            key: {**summary(latencies[key]), **each.costs()}
+            for key, each in found.items()
+        }
+
+    def tables_of(
+        self,
+        network: str,
+        found: Any,
+        results: Mapping[str, Any],
+        paper: Mapping[str, Any],
+    ) -> list[Table]:
+        of_paper = published(paper, "pruning_r_s", network)
+        lines = []
+        for key, row in found.items():
+            line = [key, *quantile_cells(row), *_search_cells(row)]
+            if key in of_paper:
+                line += [f"{of_paper[key][0]:.2f}", str(of_paper[key][1])]
+            elif of_paper:
+                line += ["", ""]
+            lines.append(line)
+        header = ["r,s", *QUANTILES, "search s", "measurements"]
+        header += ["paper ms", "paper search s"] if of_paper else []
+        return [Table(short_name(network), header, lines)]
+
+
+def _latencies(
+    network: Network, found: Mapping[str, Found], context: Context
+) -> dict[str, np.ndarray]:
+    """Measures a network under the schedules of several searches, in turn."""
+    measured = context.interleaved_ms(
+        network, [each.schedules for each in found.values()]
+    )
+    return dict(zip(found, measured, strict=True))
+
+
+def _search_cells(row: Mapping[str, Any]) -> list[str]:
+    seconds = search_time(row["search_seconds"], row["stopped_blocks"])
+    return [seconds, str(row["measurements"])]

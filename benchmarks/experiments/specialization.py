@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.experiments.batch import add_batch_sizes
 from benchmarks.experiments.experiment import (
     Context,
     Experiment,
@@ -16,7 +15,8 @@ from benchmarks.experiments.experiment import (
     short_name,
     summary,
 )
-from benchmarks.network_search import find_schedules, interleaved_ms, transferred
+from benchmarks.network_search import transferred
+from benchmarks.standalone import add_batch_sizes
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
 from ios_tf.native import engine
@@ -41,77 +41,65 @@ class Specialization(Experiment):
         )
 
     def measure(self, context: Context) -> dict[str, Any]:
+        here = engine.device_fingerprint(context.device)
+        return {"device": here, **super().measure(context)}
+
+    def measure_network(self, network: Network, context: Context) -> Any:
         others = [Record.read(path) for path in context.options.other]
         for record in others:
             if record.experiment != self.name:
                 raise UserError(f"a result of {record.experiment} has no schedules")
         default = (1, 4, 16) if context.quick else (1, 32, 128)
         sizes = context.options.batch_sizes or default
-        here = engine.device_fingerprint(context.device)
-        networks = {}
-        for network in context.networks:
-            at = {size: network.with_batch(size) for size in sizes}
-            found = {}
-            for size in sizes:
-                found[size] = find_schedules(
-                    at[size], "auto", context.device, time_limit=context.time_limit
-                )
-                seconds = found[size].stats.seconds
-                context.say(f"{network.name}, batch {size}: {seconds:.1f} s")
-            rows = {}
-            for size in sizes:
-                made = {
-                    f"batch {other}": transferred(
-                        found[other].schedules, at[other], at[size]
-                    )
-                    for other in sizes
-                }
-                for record in others:
-                    foreign = _schedules(record, network.name, size, at[size])
-                    if foreign:
-                        made[record.device] = foreign
-                latencies = interleaved_ms(
-                    at[size], list(made.values()), context.device, context.rounds
-                )
-                rows[str(size)] = {
-                    name: summary(latencies[i]) for i, name in enumerate(made)
-                }
-            networks[network.name] = {
-                "executed_at": rows,
-                "schedules": {
-                    str(size): [
-                        found[size].schedules[signature].to_json()
-                        for signature in at[size].problems
-                    ]
-                    for size in sizes
-                },
+        at = {size: network.with_batch(size) for size in sizes}
+        found = {size: context.find_schedules(at[size]).schedules for size in sizes}
+        rows = {}
+        for size in sizes:
+            candidates = {
+                f"batch {other}": transferred(found[other], at[other], at[size])
+                for other in sizes
             }
-        return {"device": here, "networks": networks}
+            for record in others:
+                foreign = _schedules(record, network.name, size, at[size])
+                if foreign:
+                    candidates[record.device] = foreign
+            latencies = context.interleaved_ms(at[size], list(candidates.values()))
+            rows[str(size)] = {
+                name: summary(latencies[i]) for i, name in enumerate(candidates)
+            }
+        return {
+            "executed_at": rows,
+            "schedules": {
+                str(size): [found[size][s].to_json() for s in at[size].problems]
+                for size in sizes
+            },
+        }
 
-    def tables(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any]
+    def tables_of(
+        self,
+        network: str,
+        found: Any,
+        results: Mapping[str, Any],
+        paper: Mapping[str, Any],
     ) -> list[Table]:
-        tables = []
-        for network, found in results["networks"].items():
-            columns = _columns(found["executed_at"])
-            lines = []
-            for size, row in found["executed_at"].items():
-                medians = {name: cell["median_ms"] for name, cell in row.items()}
-                best = min(medians.values())
-                cells = [
-                    f"{medians[name]:.2f} ({medians[name] / best:.3f})"
-                    if name in row
-                    else ""
-                    for name in columns
-                ]
-                lines.append([f"batch {size}", *cells])
-            header = ["executed at", *(f"for {name}" for name in columns)]
-            title = f"{short_name(network)}, median ms (over the row's best)"
-            tables.append(Table(title, header, lines))
-            published = _published(paper, network)
-            if published:
-                tables.append(_paper_table(published["batch"]))
-        return tables
+        rows = found["executed_at"]
+        columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+        lines = []
+        for size, row in rows.items():
+            medians = {name: cell["median_ms"] for name, cell in row.items()}
+            best = min(medians.values())
+            cells = [
+                f"{medians[name]:.2f} ({medians[name] / best:.3f})"
+                if name in row
+                else ""
+                for name in columns
+            ]
+            lines.append([f"batch {size}", *cells])
+        header = ["executed at", *(f"for {name}" for name in columns)]
+        title = f"{short_name(network)}, median ms (over the row's best)"
+        of_paper = paper.get(f"specialization_{paper_name(network)}")
+        tables = [Table(title, header, lines)]
+        return tables + ([_paper_table(of_paper["batch"])] if of_paper else [])
 
 
 def _schedules(
@@ -134,14 +122,6 @@ def _schedules(
             f"schedules of {record.device} belong to another network: {error}"
         ) from None
     return schedules
-
-
-def _columns(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows.values() for name in row))
-
-
-def _published(paper: Mapping[str, Any], network: str) -> Mapping[str, Any]:
-    return paper.get(f"specialization_{paper_name(network)}", {})
 
 
 def _paper_table(published: Mapping[str, Any]) -> Table:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from benchmarks.experiments.experiment import (
     Context,
@@ -22,8 +22,9 @@ from benchmarks.experiments.experiment import (
     short_name,
 )
 from benchmarks.frameworks.runner import Target
-from benchmarks.network_search import find_schedules, schedule_json
+from benchmarks.network_search import schedule_json
 from ios_tf.errors import UserError
+from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Schedule, Stage
 from ios_tf.scheduler.problem import mask_of, operators_of
@@ -37,78 +38,61 @@ class Utilization(Experiment):
 
     def measure(self, context: Context) -> dict[str, Any]:
         probe = _probe(context.device)
-        networks = {}
-        for network in context.networks:
-            schedules = {
-                strategy: find_schedules(
-                    network, strategy, context.device, time_limit=context.time_limit
-                ).schedules
-                for strategy in ("sequential", "auto")
-            }
-            runs: dict[str, list[dict[str, float]]] = {name: [] for name in schedules}
-            for region in network.regions:
-                for name, found in schedules.items():
-                    schedule = region.schedule(found)
-                    block = schedule.applied_to(region.block)
-                    profiler = engine.Profiler(block, context.device)
-                    problem = Problem.from_json(engine.problem(block))
-                    for stage in schedule.stages:
-                        runs[name].append(
-                            _observe(profiler, problem, stage, probe, context.quick)
-                        )
-            networks[network.name] = {
-                name: {"stages": stages, **_means(stages)}
-                for name, stages in runs.items()
-            }
-        return {"quantity": probe.quantity, "most": probe.most, "networks": networks}
+        results = super().measure(context)
+        return {"quantity": probe.quantity, "most": probe.most, **results}
 
-    def tables(
-        self, results: Mapping[str, Any], paper: Mapping[str, Any]
+    def measure_network(self, network: Network, context: Context) -> Any:
+        probe = _probe(context.device)
+        runs: dict[str, Any] = {}
+        for strategy in ("sequential", "auto"):
+            found = context.find_schedules(network, strategy).schedules
+            stages = []
+            for region in network.regions:
+                schedule = region.schedule(found)
+                block = schedule.applied_to(region.block)
+                profiler = engine.Profiler(block, context.device)
+                problem = Problem.from_json(engine.problem(block))
+                for stage in schedule.stages:
+                    stages.append(
+                        _observe(profiler, problem, stage, probe, context.quick)
+                    )
+            runs[strategy] = {"stages": stages, **_means(stages)}
+        return runs
+
+    def tables_of(
+        self,
+        network: str,
+        found: Any,
+        results: Mapping[str, Any],
+        paper: Mapping[str, Any],
     ) -> list[Table]:
         gain = paper.get("active_warps_gain")
-        tables = []
-        for network, runs in results["networks"].items():
-            first = next(iter(runs.values()))
-            lines = [
-                [
-                    name,
-                    str(len(run["stages"])),
-                    ms(run["ms"]),
-                    f"{run['busy']:.3f}",
-                    f"{run['busy'] / first['busy']:.3f}",
-                    f"{run['work_rate'] / first['work_rate']:.3f}",
-                ]
-                for name, run in runs.items()
+        first = next(iter(found.values()))
+        lines = [
+            [
+                name,
+                str(len(run["stages"])),
+                ms(run["ms"]),
+                f"{run['busy']:.3f}",
+                f"{run['busy'] / first['busy']:.3f}",
+                f"{run['work_rate'] / first['work_rate']:.3f}",
             ]
-            if gain:
-                lines.append(["paper (V100, warps)", "", "", "", f"{gain:.2f}", ""])
-            header = ["", "stages", "sum ms", results["quantity"], "gain", "work gain"]
-            tables.append(Table(short_name(network), header, lines))
-        return tables
-
-
-class _Probe(Protocol):
-    """A quantity that is observed between `start` and `stop`.
-
-    Attributes:
-      quantity: its name.
-      most: the largest possible value.
-      observed_ms: how long to observe by default, and with --quick.
-    """
-
-    quantity: str
-    most: float
-    observed_ms: tuple[float, float]
-
-    def start(self) -> None:
-        """Begins the observation."""
-
-    def stop(self) -> float:
-        """Ends the observation; returns the mean."""
+            for name, run in found.items()
+        ]
+        if gain:
+            lines.append(["paper (V100, warps)", "", "", "", f"{gain:.2f}", ""])
+        header = ["", "stages", "sum ms", results["quantity"], "gain", "work gain"]
+        return [Table(short_name(network), header, lines)]
 
 
 class _CoresProbe:
-    """Busy cores: processor time over wall time."""
+    """Busy cores: processor time over wall time.
+
+    Attributes:
+      quantity: name of the quantity, whose mean between `start` and `stop` is observed.
+      most: its largest possible value.
+      observed_ms: how long to observe by default, and with --quick.
+    """
 
     quantity = "busy cores"
     observed_ms = (100.0, 20.0)
@@ -162,7 +146,7 @@ class _WarpsProbe:
         return found.metrics[0].value / 100
 
 
-def _probe(device: str) -> _Probe:
+def _probe(device: str) -> _CoresProbe | _WarpsProbe:
     return _CoresProbe() if device.startswith("cpu") else _WarpsProbe(device)
 
 
@@ -179,7 +163,7 @@ def _observe(
     profiler: engine.Profiler,
     problem: Problem,
     stage: Stage,
-    probe: _Probe,
+    probe: _CoresProbe | _WarpsProbe,
     quick: bool,
 ) -> dict[str, float]:
     """Returns a stage's latency in ms, device use, and work in operations per ns."""

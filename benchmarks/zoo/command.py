@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks import command_line
 from benchmarks.processes import run_for
+from benchmarks.standalone import add_batch_sizes
 from benchmarks.zoo.page import page
 from ios_tf.errors import UserError
 from ios_tf.files import check_writable, utc_now, write_json, write_text
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", metavar="FILE", default="docs/models.json")
     parser.add_argument("--page", metavar="FILE", default="docs/models.md")
-    parser.add_argument("--batch_sizes", metavar="A,B", default="1,8")
+    add_batch_sizes(parser, "1,8", [1, 8])
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--strategy", default="auto")
     parser.add_argument(
@@ -63,9 +64,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     for path in (options.json, options.page):
         check_writable(path)
-    sizes = [int(size) for size in options.batch_sizes.split(",") if size.isdecimal()]
-    if not sizes or 0 in sizes:
-        raise UserError(f"--batch_sizes={options.batch_sizes}: must be such as 1,8")
+    sizes = options.batch_sizes
     record = _record(options.json, sizes)
     here = _here()
     rows = {

@@ -18,6 +18,7 @@ from benchmarks.experiments.experiment import (
     summary,
 )
 from benchmarks.frameworks.peers import PEERS
+from benchmarks.frameworks.runner import Target
 from benchmarks.page import write_page
 from benchmarks.worker import Worker
 from ios_tf.errors import UserError
@@ -355,7 +356,8 @@ def test_a_peer_that_dies_is_a_row_of_its_own(tiny, monkeypatch):
 
     monkeypatch.setattr(frameworks, "Worker", Dying)
     said = []
-    context = Context([network], "cpu", "float32", 1, 2, 1.0, True, None, said.append)
+    target = Target("cpu", "float32", 1, 1.0)
+    context = Context([network], target, 2, True, None, said.append)
     rows = frameworks.compare(network, peers, context)
     assert rows["ios"] == {"note": "failed: the process ended: Killed"}
     assert rows["ios_sequential"]["samples"] == 2
