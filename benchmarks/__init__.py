@@ -15,8 +15,11 @@ if _CHECKOUT in sys.path:
 
 def command_line(command: str, *words: str) -> list[str]:
     """Returns the words that run a command of this package in any directory."""
-    program = (
-        f"import sys; sys.path.append({_CHECKOUT!r}); "
-        "from benchmarks.__main__ import main; sys.exit(main())"
-    )
-    return [sys.executable, "-c", program, command, *words]
+    program = "from benchmarks.__main__ import main; sys.exit(main())"
+    return python_line(program, command, *words)
+
+
+def python_line(program: str, *words: str) -> list[str]:
+    """Returns the words that run a Python program, which can import this package."""
+    begin = f"import sys; sys.path.append({_CHECKOUT!r})\n"
+    return [sys.executable, "-c", begin + program, *words]

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks import arrays
 from benchmarks.frameworks import interpreter
-from benchmarks.frameworks.weights import random_weights
+from benchmarks.frameworks.runner import Data
 from benchmarks.network_search import schedule_json
 from benchmarks.operator_samples import sample_blocks
 from benchmarks.results import write_measured
@@ -145,20 +145,15 @@ def _differences(
 ) -> tuple[float, float]:
     from benchmarks.frameworks.torch_ops import TorchOps
 
-    random = np.random.default_rng(0)
-    block = {**block, "dtype": dtype}
-    weights = [
-        [arrays.rounded(w, dtype) for w in of_operator]
-        for of_operator in random_weights(block, random)
-    ]
-    inputs = [
-        arrays.rounded(random.uniform(-1, 1, shape), dtype) for shape in block["inputs"]
-    ]
-    flat = [array for of_operator in weights for array in of_operator]
-    program = engine.Program(block, schedule_json(schedule), flat, device)
-    found = program.run([arrays.encoded(x, dtype) for x in inputs])
+    data = Data.of({**block, "dtype": dtype}, np.random.default_rng(0))
+    program = engine.Program(
+        data.block, schedule_json(schedule), data.flat_weights(), device
+    )
+    found = program.run([arrays.encoded(x, dtype) for x in data.inputs])
     outputs = [arrays.decoded(output, dtype) for output in found]
-    reference = interpreter.compute(TorchOps(dtype="float64"), block, weights, inputs)
+    reference = interpreter.compute(
+        TorchOps(dtype="float64"), data.block, data.weights, data.inputs
+    )
     return _worst(
         (relative_difference(y, expected), relative_norm(y, expected))
         for y, expected in zip(outputs, reference, strict=True)

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from benchmarks.processes import run_python
 from ios_tf.conversion.convert import convert
 from ios_tf.model import keras2
 from ios_tf.model.loading import keras_model_of, saved_model
@@ -25,6 +23,7 @@ from ios_tf.tables import table
 _CHILD = """
 import json, sys, time
 import tensorflow as tf
+from benchmarks.processes import memory_mib
 
 model, plugin, batch_size = sys.argv[1], sys.argv[2] == "plugin", int(sys.argv[3])
 times = [time.perf_counter()]
@@ -44,9 +43,7 @@ times.append(time.perf_counter())
 for _ in range(2):
     [output.numpy() for output in function(**inputs).values()]
     times.append(time.perf_counter())
-with open("/proc/self/status", encoding="ascii") as status:  # rusage: the parent's, too
-    lines = dict(line.split(":", 1) for line in status)
-memory = [int(lines[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM")]
+memory = [memory_mib(name) for name in ("VmRSS", "VmHWM")]
 print(json.dumps([b - a for a, b in zip(times, times[1:])] + memory))
 """
 
@@ -112,7 +109,7 @@ def bench_loading(
         found: dict[str, list[list[float]]] = {name: [] for name in variants}
         for _ in range(rounds):
             for name, arguments in variants.items():
-                found[name].append(_child(*arguments, str(batch_size)))
+                found[name].append(run_python(_CHILD, *arguments, str(batch_size)))
     return {
         name: Loading(*map(statistics.median, zip(*times, strict=True)))
         for name, times in found.items()
@@ -135,14 +132,6 @@ def _original(model: Any, log: Callable[[str], None]) -> Iterator[str]:
         quiet = {} if keras2.is_model(keras_model) else {"verbose": False}
         keras_model.export(path, **quiet)
         yield path
-
-
-def _child(*arguments: str) -> list[float]:
-    command = [sys.executable, "-c", _CHILD, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{arguments[0]}: {done.stderr.strip()[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def loading_table(found: Mapping[str, Loading]) -> str:

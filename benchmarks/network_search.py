@@ -118,16 +118,27 @@ def interleaved_ms(
     for region in network.regions:
         profiler = engine.Profiler(region.block, device)
         schedules = [schedule_json(region.schedule(found)) for found in candidates]
-        once_ms = profiler.measure(schedules[:1], warmup=2, number=1, repeat=3).min()
-        measured = profiler.measure(
-            [*schedules, *schedules[::-1]],
-            warmup=1,
-            number=runs_taking(_LEAST_MS, once_ms),
-            repeat=rounds // 2,
-        )
+        both_orders = [*schedules, *schedules[::-1]]
+        measured = measured_ms(profiler, both_orders, _LEAST_MS, rounds // 2)
         there, back = measured[: len(schedules)], measured[len(schedules) :][::-1]
         latencies += np.stack([there, back], axis=2).reshape(latencies.shape)
     return latencies
+
+
+def measured_ms(
+    profiler: engine.Profiler,
+    schedules: Sequence[Mapping[str, Any]],
+    least_ms: float,
+    repeat: int,
+) -> np.ndarray:
+    """Measures schedules in turn, in samples of about `least_ms` of the first one.
+
+    Returns:
+      Milliseconds, float64 [schedules, repeat].
+    """
+    once_ms = profiler.measure(schedules[:1], warmup=2, number=1, repeat=3).min()
+    number = runs_taking(least_ms, once_ms)
+    return profiler.measure(schedules, warmup=1, number=number, repeat=repeat)
 
 
 def sum_of_stages_ms(
@@ -143,9 +154,7 @@ def sum_of_stages_ms(
         profiler = engine.Profiler(schedule.applied_to(region.block), device)
         for stage in schedule.stages:
             alone = [schedule_json(Schedule((stage,)))]
-            once_ms = profiler.measure(alone, warmup=2, number=1, repeat=3).min()
-            number = runs_taking(_LEAST_MS / 10, once_ms)
-            found = profiler.measure(alone, warmup=1, number=number, repeat=repeat)
+            found = measured_ms(profiler, alone, _LEAST_MS / 10, repeat)
             total += float(np.median(found))
     return total
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.experiments.command import EXPERIMENTS
-from benchmarks.experiments.experiment import Record, Table, paper_results
+from benchmarks.experiments.experiment import Record, paper_results
+from benchmarks.results import markdown_table
 from ios_tf.errors import UserError
 from ios_tf.files import write_text
 
@@ -99,7 +100,7 @@ def _commands(records: Sequence[Record]) -> str:
     return (
         "\n## Commands\n\nIn a checkout, on a machine that does nothing else, after "
         "`pip install '.[peers]'`:\n\n"
-        + _markdown(Table("", header, rows), left=3)
+        + markdown_table(header, rows, left=3)
         + "\n`--quick` measures less, in under 10 minutes. Where there is no "
         "TensorFlow, name files that `python -m benchmarks export_blocks` wrote as "
         "networks.\n"
@@ -117,15 +118,8 @@ def _section(path: Path, record: Record, paper: Mapping[str, Any]) -> str:
     )
     text += f"* took {minutes:.1f} min; `{path.name}` has all numbers\n"
     for table in what.tables(record.results, paper):
-        text += f"\n{table.title}\n\n{_markdown(table)}"
+        text += f"\n{table.title}\n\n{markdown_table(table.header, table.rows, left=1)}"
     return text
-
-
-def _markdown(table: Table, left: int = 1) -> str:
-    """Returns a Markdown table: `left` columns of text, then columns of numbers."""
-    marks = ["---" if i < left else "---:" for i in range(len(table.header))]
-    lines = [table.header, marks, *table.rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,13 +1,16 @@
-"""Processes of a benchmark's steps, which end with all their children."""
+"""Processes of benchmarks: steps with a time limit, and Python programs."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from typing import IO
+from typing import IO, Any
+
+from benchmarks import python_line
 
 _GRACE_SECONDS = 5  # between the request to end and the kill
 
@@ -48,3 +51,27 @@ def run_for(
                     os.killpg(process.pid, number)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(_GRACE_SECONDS)
+
+
+def run_python(program: str, *arguments: str) -> Any:
+    """Runs a program of `python_line`; returns the JSON in the last line it prints.
+
+    Raises:
+      RuntimeError: the program failed; the message is its last line or its signal.
+    """
+    command = python_line(program, *arguments)
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        raise RuntimeError(lines[-1] if lines else f"exit code {done.returncode}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def memory_mib(field: str) -> float:
+    """Returns memory of this process: "VmRSS" is resident, "VmHWM" is its peak.
+
+    The peak that getrusage returns may be the parent's.
+    """
+    with open("/proc/self/status", encoding="ascii") as status:
+        lines = dict(line.split(":", 1) for line in status)
+    return int(lines[field].split()[0]) / 1024

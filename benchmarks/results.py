@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ios_tf.files import utc_now, write_text
@@ -27,6 +28,14 @@ def write_measured(
         "device": engine.device_fingerprint(getattr(options, "device", "cpu")),
     }
     write_results(path, {**described, **content})
+
+
+def markdown_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], left: int
+) -> str:
+    """Returns a Markdown table: `left` columns of text, then columns of numbers."""
+    marks = ["---" if i < left else "---:" for i in range(len(header))]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (header, marks, *rows))
 
 
 def write_results(path: str | os.PathLike[str], content: Any) -> None:

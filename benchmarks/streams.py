@@ -50,7 +50,7 @@ def differences(
         program = engine.Program(
             data.block,
             schedule_json(region.schedule(schedules)),
-            [w for ws in data.weights for w in ws],
+            data.flat_weights(),
             target.device,
         )
         batches = _batches(program, data, target.dtype, sizes)

@@ -30,8 +30,7 @@ from benchmarks.experiments.experiment import (
     short_name,
 )
 from benchmarks.frameworks.ios_runner import IosRunner
-from benchmarks.frameworks.runner import runs_taking
-from benchmarks.network_search import find_schedules, schedule_json
+from benchmarks.network_search import find_schedules, measured_ms, schedule_json
 from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem
@@ -160,16 +159,22 @@ def _whole(network: Network, strategy: str, context: Context) -> dict[str, Any]:
 
 def _operators(network: Network, context: Context) -> list[dict[str, Any]]:
     """Measures each distinct operator of a network alone; returns rows."""
-    return [
-        {
-            "operator": name,
-            "type": alone.block["operators"][0]["type"],
-            "output": list(alone.shapes[0]),
-            **_alone(alone, context),
-            "count": count,
-        }
-        for name, alone, count in network.different_operators()
-    ]
+    rows: dict[str, dict[str, Any]] = {}
+    for region in network.regions:
+        problem = Problem.from_json(engine.problem(region.block))
+        for index, key in enumerate(problem.operator_keys):
+            if key not in rows:
+                alone = Problem.from_json(engine.part(problem.block, (index,)))
+                (operator,) = alone.block["operators"]
+                rows[key] = {
+                    "operator": operator.get("name", str(index)),
+                    "type": operator["type"],
+                    "output": list(alone.shapes[0]),
+                    **_alone(alone, context),
+                    "count": 0,
+                }
+            rows[key]["count"] += 1
+    return list(rows.values())
 
 
 def _kind(operator: Mapping[str, Any]) -> str:
@@ -193,11 +198,12 @@ def _alone(problem: Problem, context: Context, winograd: bool = True) -> dict[st
         winograd=winograd,
     )
     schedule = found.schedules[problem.signature]
-    profiler = engine.Profiler(problem.block, context.device)
-    schedules = [schedule_json(schedule)]
-    once_ms = profiler.measure(schedules, warmup=2, number=1, repeat=3).min()
-    number = runs_taking(_LEAST_MS, once_ms)
-    (latencies,) = profiler.measure(schedules, 1, number, context.rounds)
+    (latencies,) = measured_ms(
+        engine.Profiler(problem.block, context.device),
+        [schedule_json(schedule)],
+        _LEAST_MS,
+        context.rounds,
+    )
     return {
         "kind": _kind(operator),
         "inputs": problem.block["inputs"],

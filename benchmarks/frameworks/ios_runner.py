@@ -33,7 +33,7 @@ class IosRunner(Runner):
             engine.Program(
                 data.block,
                 schedule_json(region.schedule(found.schedules)),
-                [w for ws in data.weights for w in ws],
+                data.flat_weights(),
                 target.device,
             )
             for region, data in zip(network.regions, regions, strict=True)

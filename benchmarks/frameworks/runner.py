@@ -98,13 +98,10 @@ class Data:
     weights: Sequence[Sequence[np.ndarray]]
     inputs: Sequence[np.ndarray]
 
-
-def data_of(network: Network, dtype: str) -> list[Data]:
-    """Returns data for all regions, the same in every process, exact in `dtype`."""
-    random = np.random.default_rng(0)
-    regions = []
-    for region in network.regions:
-        block = {**region.block, "dtype": dtype}
+    @classmethod
+    def of(cls, block: Mapping[str, Any], random: np.random.Generator) -> Data:
+        """Returns data for a block, exact in the block's dtype."""
+        dtype = block["dtype"]
         weights = [
             [arrays.rounded(w, dtype) for w in ws]
             for ws in random_weights(block, random)
@@ -113,8 +110,18 @@ def data_of(network: Network, dtype: str) -> list[Data]:
             arrays.rounded(random.uniform(-1, 1, shape), dtype)
             for shape in block["inputs"]
         ]
-        regions.append(Data(block, weights, inputs))
-    return regions
+        return cls(block, weights, inputs)
+
+    def flat_weights(self) -> list[np.ndarray]:
+        """Returns the weights as `engine.Program` takes them."""
+        return [w for ws in self.weights for w in ws]
+
+
+def data_of(network: Network, dtype: str) -> list[Data]:
+    """Returns data for all regions, the same in every process, exact in `dtype`."""
+    random = np.random.default_rng(0)
+    blocks = [{**region.block, "dtype": dtype} for region in network.regions]
+    return [Data.of(block, random) for block in blocks]
 
 
 class Runner(abc.ABC):

@@ -35,7 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="FILE", default="docs/models.json")
     parser.add_argument("--page", metavar="FILE", default="docs/models.md")
     add_batch_sizes(parser, "1,8", [1, 8])
-    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--strategy", default="auto")
     parser.add_argument(
         "--time_limit", type=int, default=60, help="seconds for a network's searches"
@@ -129,7 +128,7 @@ def _record(path: str, sizes: list[int]) -> dict[str, Any]:
 def _measure(name: str, sizes: list[int], options: argparse.Namespace) -> dict:
     from benchmarks.zoo.measure import Options
 
-    settings = Options(sizes, options.rounds, options.time_limit, options.strategy)
+    settings = Options(sizes, options.time_limit, options.strategy)
     with tempfile.TemporaryDirectory(prefix="ios_tf_zoo_") as directory:
         result, log = Path(directory, "row.json"), Path(directory, "log")
         command = command_line("zoo.measure", name, str(result))

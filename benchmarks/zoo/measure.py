@@ -1,6 +1,6 @@
 """Converts one network of the zoo, compares outputs and measures latencies.
 
-    python -m benchmarks zoo.measure NAME RESULT.json [--rounds=N] ...
+    python -m benchmarks zoo.measure NAME RESULT.json OPTIONS
 
 Each network has its own process, so that its memory and its failures end with it.
 """
@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import os
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +22,9 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 import ios_tf
+from benchmarks.processes import run_python
 from benchmarks.zoo.model import Model
+from ios_tf.conversion import timing
 from ios_tf.differences import relative_difference
 from ios_tf.files import write_json
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
@@ -34,19 +34,14 @@ from ios_tf.native.names import ANNOTATIONS, SHAPE_OF_WEIGHT
 # Convolutions and matrix products, for the share of multiplications in regions.
 _FILTERS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
 _PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
-_CALLS = 3  # in a row; during the first, the other model's threads go idle
-_LONG_MS = 500
-_LEAST_ROUNDS = 3
-_SECONDS = 30  # time limit per batch size, after _LEAST_ROUNDS
 
 # Arguments: a SavedModel, the directory to write, ios_tf.convert's keywords as JSON.
 _CONVERT = """
 import json, sys
 import ios_tf
+from benchmarks.processes import memory_mib
 report = ios_tf.convert(sys.argv[1], sys.argv[2], **json.loads(sys.argv[3]))
-with open("/proc/self/status", encoding="ascii") as status:  # rusage: the parent's, too
-    (peak,) = [int(line.split()[1]) for line in status if line.startswith("VmHWM")]
-print(json.dumps([report.notes, peak / 1024]))
+print(json.dumps([report.notes, memory_mib("VmHWM")]))
 """
 
 
@@ -61,13 +56,11 @@ class Options:
     Attributes:
       batch_sizes: batch sizes to convert for and to measure. Outputs are compared at
         the first, and at a size that the network was not converted for.
-      rounds: number of rounds of interleaved calls; slow networks get fewer.
       time_limit: seconds that a network's searches may take.
       strategy: as for `ios_tf.convert`.
     """
 
     batch_sizes: Sequence[int] = (1, 8)
-    rounds: int = 10
     time_limit: int = 60
     strategy: str = "auto"
 
@@ -114,7 +107,7 @@ def measure(
         malloc.release_unused()
         found |= _differences(expected, converted, output, model, (first, 3))
         found["latency"] = {
-            str(size): _ratio(expected, converted, model.inputs(size), options.rounds)
+            str(size): _latency(expected, converted, model.inputs(size))
             for size in options.batch_sizes
         }
     return found
@@ -128,16 +121,10 @@ def convert_alone(
     Raises:
       ConversionError: the conversion failed.
     """
-    done = subprocess.run(
-        [sys.executable, "-c", _CONVERT, source, output, json.dumps(dict(keywords))],
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        reason = lines[-1] if lines else f"it ended with signal {-done.returncode}"
-        raise ConversionError(reason)
-    notes, peak = json.loads(done.stdout.strip().splitlines()[-1])
+    try:
+        notes, peak = run_python(_CONVERT, source, output, json.dumps(dict(keywords)))
+    except RuntimeError as error:
+        raise ConversionError(str(error)) from None
     return notes, peak
 
 
@@ -279,60 +266,27 @@ def difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
     return largest
 
 
-def _ratio(
-    expected: Any, converted: Any, arrays: Mapping[str, np.ndarray], rounds: int
-) -> dict[str, float]:
-    """Returns medians in ms and of the rounds' ratios; below 1 is faster."""
+def _latency(
+    expected: Any, converted: Any, arrays: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """Returns medians in ms and their ratio; below 1 is faster."""
     inputs = _tensors(arrays)
-    times: dict[str, list[float]] = {"tensorflow": [], "converted": []}
-    functions = {"tensorflow": expected, "converted": converted}
-    end = time.perf_counter() + _SECONDS
-    others = OtherWork()
-    for round_number in range(rounds):
-        if round_number >= _LEAST_ROUNDS and time.perf_counter() > end:
-            break
-        for name, function in functions.items():
-            calls = [_milliseconds(function, inputs)]
-            if calls[0] < _LONG_MS:  # a longer call is hardly affected by the last one
-                calls = [_milliseconds(function, inputs) for _ in range(_CALLS)]
-            times[name].append(statistics.median(calls))
-    ratios = [c / t for t, c in zip(*times.values(), strict=True)]
+    latencies = timing.latencies(
+        [
+            (
+                functools.partial(timing.running, plugin=plugin, device="cpu"),
+                functools.partial(function, **inputs),
+            )
+            for function, plugin in ((expected, False), (converted, True))
+        ]
+    )
+    (speedup,) = timing.ratios(latencies)
     return {
-        "tensorflow_ms": statistics.median(times["tensorflow"]),
-        "converted_ms": statistics.median(times["converted"]),
-        "ratio": statistics.median(ratios),
-        "other_cores": others.cores(),
+        "tensorflow_ms": latencies[0],
+        "converted_ms": latencies[1],
+        "ratio": 1 / speedup.estimate,
+        "busy": not speedup.calm,
     }
-
-
-class OtherWork:
-    """Measures the work of other processes and of other guests of the host."""
-
-    def __init__(self) -> None:
-        self._start = self._now()
-
-    def cores(self) -> float:
-        """Returns the mean number of cores busy with it since this was created."""
-        seconds, busy, own = (
-            now - then for now, then in zip(self._now(), self._start, strict=True)
-        )
-        return max(busy - own, 0.0) / max(seconds, 1e-3)
-
-    @staticmethod
-    def _now() -> tuple[float, float, float]:
-        """Returns wall time, busy time of all cores, and of this process, in s."""
-        with open("/proc/stat", encoding="ascii") as file:
-            fields = [int(field) for field in file.readline().split()[1:]]
-        user, nice, system, _, _, interrupts, soft, steal = fields[:8]
-        busy = user + nice + system + interrupts + soft + steal
-        own = sum(os.times()[:4])
-        return time.monotonic(), busy / os.sysconf("SC_CLK_TCK"), own
-
-
-def _milliseconds(function: Any, inputs: Mapping[str, tf.Tensor]) -> float:
-    start = time.perf_counter()
-    function(**inputs)
-    return (time.perf_counter() - start) * 1e3
 
 
 def _tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, tf.Tensor]:

@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from benchmarks.results import markdown_table
+
 _TITLE = """# Networks
 
 This page shows how much faster whole networks run after a conversion, and how far their
@@ -14,15 +16,15 @@ the batch statistics of smooth images, and converts it in a separate process, fo
 batch sizes of the page.
 
 * **Ratio** is the converted model's latency over stock TensorFlow's (in parentheses),
-  measured in turn. A ratio below 1 is faster. `*` marks a ratio beside which other
-  processes took more than a tenth of a core. In a network of one region, the ratio is
-  the region's.
+  measured in turn. A ratio below 1 is faster. `*` marks a ratio that other processes
+  disturbed. In a network of one region, the ratio is the region's.
 * **Slower parts** are kept (`--keep_slower`). By default, `convert` leaves them to
   TensorFlow.
 * **Difference** compares the outputs on the engine with the original's, at two batch
   sizes. The next column does so in TensorFlow without the plugin.
 """
-# A timing is unreliable if other processes keep more cores busy than this.
+# Older rows have the number of cores that other processes kept busy. A timing is
+# unreliable if this number is larger.
 _BUSY = 0.1
 # If another image changes the outputs by less than this, equal outputs prove little.
 _WEAK = 0.01
@@ -67,15 +69,14 @@ def _table(
     days = " to ".join(dict.fromkeys((dates[0], dates[-1])))
     header = [*_COLUMNS, *(f"ratio, batch {size}" for size in sizes)]
     lines = [f"## {device}", "", f"TensorFlow {tensorflow}, {days}.", ""]
-    lines += [_line(header), _line(["---"] * len(header))]
-    failures = []
+    cells, failures = [], []
     for row in sorted(rows, key=lambda row: row["network"].casefold()):
         name = row["network"]
         if "failure" in row:
             failures.append(f"* {name}: {row['failure']}")
         else:
-            lines.append(_line([name, *_cells(row, sizes)]))
-    lines.append("")
+            cells.append([name, *_cells(row, sizes)])
+    lines += [markdown_table(header, cells, left=len(header))]
     if failures:
         lines += ["Not converted:", "", *failures, ""]
     weak = [row["network"] for row in rows if row.get("spread", 1) < _WEAK]
@@ -109,7 +110,3 @@ def _ratio(latency: Mapping[str, Any]) -> str:
         f"{latency['ratio']:.2f}{'*' if busy else ''} "
         f"({latency['tensorflow_ms']:.1f} ms)"
     )
-
-
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -5,7 +5,6 @@ With such a file, the engine can be benchmarked on a machine without TensorFlow.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import json
 import os
@@ -106,24 +105,6 @@ class Network:
                 for region in self.regions
             ],
         )
-
-    def different_operators(self) -> list[tuple[str, Problem, int]]:
-        """One (name, block, count) for each kind of operator.
-
-        The name is that of one such operator, the block contains that operator alone,
-        and the count is the number of such operators.
-        """
-        first: dict[str, tuple[str, Problem]] = {}
-        counts: collections.Counter[str] = collections.Counter()
-        for region in self.regions:
-            problem = Problem.from_json(engine.problem(region.block))
-            counts.update(problem.operator_keys)
-            for index, key in enumerate(problem.operator_keys):
-                if key not in first:
-                    alone = Problem.from_json(engine.part(problem.block, (index,)))
-                    name = alone.block["operators"][0].get("name", str(index))
-                    first[key] = (name, alone)
-        return [(*operator, counts[key]) for key, operator in first.items()]
 
     @property
     def batch_size(self) -> int:
