@@ -15,15 +15,21 @@ if TYPE_CHECKING:
 
 
 def _inception_v3(seed: int, graphs: str) -> keras.Model:
-    from ios_tf.models.applications import inception_v3
-
-    return inception_v3()
+    return _application("InceptionV3", 299)
 
 
 def _nasnet_a_large(seed: int, graphs: str) -> keras.Model:
-    from ios_tf.models.applications import nasnet_a_large
+    """NASNet-A (6 @ 4032)."""
+    return _application("NASNetLarge", 331)
 
-    return nasnet_a_large()
+
+def _application(name: str, size: int) -> keras.Model:
+    """A network of keras.applications, images [N, size, size, 3] to logits."""
+    import keras
+
+    build = getattr(keras.applications, name)
+    shape = (size, size, 3)
+    return build(weights=None, input_shape=shape, classifier_activation=None)
 
 
 def _randwire(seed: int, graphs: str) -> keras.Model:
