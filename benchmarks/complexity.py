@@ -11,12 +11,11 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import model_blocks
-from benchmarks.standalone import add_block_options, blocks_of_options
 from ios_tf.scheduler import Pruning
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_block_options(parser, max_groups=0, max_group_size=0)
+    model_blocks.add_block_options(parser, max_groups=0, max_group_size=0)
     parser.add_argument(
         "--single_source",
         action="store_true",
@@ -27,6 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     pruning = Pruning(options.max_group_size, options.max_groups, options.single_source)
-    blocks, patterns = blocks_of_options(options, pruning, count_only=True)
+    blocks, patterns = model_blocks.blocks_of_options(options, pruning, count_only=True)
     print(model_blocks.complexity_table(blocks, pruning, patterns))
     return 0

@@ -16,13 +16,16 @@ import argparse
 import dataclasses
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
+from benchmarks.processes import run_python
 from ios_tf.errors import UserError
 from ios_tf.tables import table
 
@@ -31,6 +34,35 @@ _LOAD = "load"
 # The second network keeps the most transformed filters beside the original ones.
 _LOADED = (_NETWORK, "keras:ResNet50")
 _ANSWER, _RESIDENT = 1.20, 1.15  # ratios to the original
+
+
+# Loads and calls a model. Arguments: the model's directory, "plugin" or "stock".
+_LOADER = """
+import json, sys, time
+import tensorflow as tf
+from benchmarks.processes import memory_mib
+
+model, plugin = sys.argv[1], sys.argv[2] == "plugin"
+times = [time.perf_counter()]
+if plugin:
+    import ios_tf
+function = tf.saved_model.load(model).signatures["serving_default"]
+inputs = {
+    name: tf.cast(
+        tf.random.uniform(
+            [size or (224 if i else 1) for i, size in enumerate(spec.shape)]
+        ),
+        spec.dtype,
+    )
+    for name, spec in function.structured_input_signature[1].items()
+}
+times.append(time.perf_counter())
+for _ in range(2):
+    [output.numpy() for output in function(**inputs).values()]
+    times.append(time.perf_counter())
+memory = [memory_mib(name) for name in ("VmRSS", "VmHWM")]
+print(json.dumps([b - a for a, b in zip(times, times[1:])] + memory))
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,9 +167,7 @@ def _figures(name: str, rounds: int) -> Iterator[Figure]:
 
 def _loading(network: str, rounds: int) -> Iterator[Figure]:
     """Yields ratios of the converted model to the original."""
-    from benchmarks.loading import bench_loading, loading_table
-
-    found = bench_loading(network, rounds=rounds)
+    found = measure_loading(network, rounds)
     print(f"{network}\n{loading_table(found)}\n")
     original = found.pop("TensorFlow")
     for name, loading in found.items():
@@ -146,6 +176,80 @@ def _loading(network: str, rounds: int) -> Iterator[Figure]:
         case = f"{network}, {name}"
         yield Figure(case, "seconds to the first answer, ratio", answer, _ANSWER, 2)
         yield Figure(case, "resident memory, ratio", resident, _RESIDENT, 2)
+
+
+class Loading(NamedTuple):
+    """Medians for one way to load a model.
+
+    Attributes:
+      load: seconds until the signature can be called, with the import of this package
+        but not of TensorFlow.
+      first, second: seconds of the first two calls. In the first call, TensorFlow
+        optimises the graph and the engine compiles its regions.
+      resident, peak: memory of the process in MiB, after these calls and at its peak.
+    """
+
+    load: float
+    first: float
+    second: float
+    resident: float
+    peak: float
+
+
+def measure_loading(model: str, rounds: int) -> dict[str, Loading]:
+    """Loads the original and the converted model, each in `rounds` processes, in turn.
+
+    Returns:
+      "TensorFlow" (the original), "converted, TensorFlow" (without the plugin) and
+      "converted, plugin".
+
+    Raises:
+      UserError: as for `ios_tf.convert`.
+    """
+    from ios_tf.conversion.convert import convert
+
+    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+        original, converted = f"{directory}/original", f"{directory}/converted"
+        _write_original(model, original)
+        convert(original, converted, keep_slower=True)
+        variants = {
+            "TensorFlow": (original, "stock"),
+            "converted, TensorFlow": (converted, "stock"),
+            "converted, plugin": (converted, "plugin"),
+        }
+        found: dict[str, list[list[float]]] = {name: [] for name in variants}
+        for _ in range(rounds):
+            for name, arguments in variants.items():
+                found[name].append(run_python(_LOADER, *arguments))
+    return {
+        name: Loading(*map(statistics.median, zip(*times, strict=True)))
+        for name, times in found.items()
+    }
+
+
+def _write_original(model: str, path: str) -> None:
+    """Writes a model as it is served without this package: as Keras exports it."""
+    from ios_tf.model import keras2
+    from ios_tf.model.loading import keras_model_of, saved_model
+
+    keras_model = keras_model_of(model)
+    if keras_model is None:
+        with saved_model(model) as source:
+            shutil.copytree(source, path)
+        return
+    quiet = {} if keras2.is_model(keras_model) else {"verbose": False}
+    keras_model.export(path, **quiet)
+
+
+def loading_table(found: Mapping[str, Loading]) -> str:
+    """Returns the result of `measure_loading` as a table."""
+    digits = (2, 2, 3, 0, 0)
+    rows = [
+        [name, *(f"{value:.{n}f}" for value, n in zip(loading, digits, strict=True))]
+        for name, loading in found.items()
+    ]
+    columns = ["load s", "first call s", "second call s", "resident MiB", "peak MiB"]
+    return table(["", *columns], rows)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

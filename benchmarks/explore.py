@@ -11,14 +11,13 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import model_blocks
-from benchmarks.standalone import add_block_options, blocks_of_options
 from ios_tf.cli import arguments
 from ios_tf.options import ConvertOptions
 from ios_tf.scheduler import Pruning
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_block_options(parser, max_groups=8, max_group_size=3)
+    model_blocks.add_block_options(parser, max_groups=8, max_group_size=3)
     parser.add_argument(
         "--device",
         default="simulated:h200",
@@ -33,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     # Make the cost model first, so that a wrong device fails before the model is read.
     cost_model = model_blocks.cost_model_of(options.device, options.cache_dir)
     pruning = Pruning(options.max_group_size, options.max_groups)
-    blocks, patterns = blocks_of_options(options, pruning)
+    blocks, patterns = model_blocks.blocks_of_options(options, pruning)
     print(
         model_blocks.latency_table(
             blocks, cost_model, pruning, patterns, options.strategies

@@ -1,7 +1,8 @@
-"""Tables of a model's blocks: numbers of schedules, and latencies by strategy."""
+"""A model's blocks: numbers of their schedules, and latencies by strategy."""
 
 from __future__ import annotations
 
+import argparse
 import collections
 import dataclasses
 import math
@@ -11,10 +12,12 @@ from typing import Any
 from benchmarks.offline_cost_model import OfflineCostModel
 from benchmarks.schedule_counts import Complexity, complexity
 from benchmarks.simulated_gpu import DEVICES, SimulatedCostModel
+from ios_tf.cli import arguments
 from ios_tf.cost.database import known_devices, open_database
 from ios_tf.errors import UserError
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.model.loading import keras_model_of, saved_model, traced
+from ios_tf.options import ConvertOptions
 from ios_tf.scheduler import (
     STRATEGIES,
     BlockTooLargeError,
@@ -111,6 +114,45 @@ def blocks_of(
     if not problems:
         raise UserError(f"{model} has no blocks to schedule")
     return Blocks(list(problems.values()), counts, notes)
+
+
+def add_block_options(
+    parser: argparse.ArgumentParser, max_groups: int, max_group_size: int
+) -> None:
+    """Adds the options that choose a model and its blocks."""
+    arguments.add_model(parser)
+    arguments.add_batch_size(parser)
+    arguments.add_options(
+        parser,
+        ConvertOptions,
+        *("max_groups", "max_group_size", "group_patterns", "block_end_patterns"),
+        max_groups=max_groups,
+        max_group_size=max_group_size,
+    )
+    arguments.add_signature(parser)
+
+
+def blocks_of_options(
+    options: argparse.Namespace, pruning: Pruning, count_only: bool = False
+) -> tuple[Blocks, Patterns]:
+    """Returns the blocks that `add_block_options` selects, and the name patterns.
+
+    `count_only` is as for `blocks_of`.
+    """
+    patterns = Patterns(
+        tuple(options.group_patterns or ()), tuple(options.block_end_patterns or ())
+    )
+    blocks = blocks_of(
+        options.model,
+        options.batch_size,
+        pruning,
+        patterns,
+        options.signature,
+        print,
+        options.tags,
+        count_only,
+    )
+    return blocks, patterns
 
 
 # The names of `columns`.

@@ -38,9 +38,6 @@ This page is made by `python -m benchmarks page` from the JSON files in
 * A search begins with nothing known. `*` marks one that `--time_limit` has stopped.
 * The paper's numbers are those its authors measured on an NVIDIA V100.
 """
-_NO_GPU = """
-**Nothing has been measured on a GPU yet**: all measurements below are a CPU's.
-"""
 
 
 def write_page(
@@ -71,8 +68,6 @@ def write_page(
         machines[directory.name] = records
     every = [record for records in machines.values() for _, record in records]
     text = _INTRODUCTION
-    if not any(r.settings.get("device", "cpu").startswith("gpu") for r in every):
-        text += _NO_GPU
     text += _commands(every)
     for name, records in machines.items():
         text += f"\n## {name}\n"

@@ -8,7 +8,6 @@ import functools
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from ios_tf.errors import UserError
 from ios_tf.native import engine
@@ -20,11 +19,6 @@ from ios_tf.validation import (
     engine_device,
     whole,
 )
-
-if TYPE_CHECKING:
-    from benchmarks.model_blocks import Blocks
-    from ios_tf.scheduler import Pruning
-    from ios_tf.tuning.parts import Patterns
 
 
 def exit_code(
@@ -97,48 +91,3 @@ def saved_model_of(name: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
         build().save(directory)
         yield directory
-
-
-def add_block_options(
-    parser: argparse.ArgumentParser, max_groups: int, max_group_size: int
-) -> None:
-    """Adds the options that choose a model and its blocks."""
-    from ios_tf.cli import arguments
-    from ios_tf.options import ConvertOptions
-
-    arguments.add_model(parser)
-    arguments.add_batch_size(parser)
-    arguments.add_options(
-        parser,
-        ConvertOptions,
-        *("max_groups", "max_group_size", "group_patterns", "block_end_patterns"),
-        max_groups=max_groups,
-        max_group_size=max_group_size,
-    )
-    arguments.add_signature(parser)
-
-
-def blocks_of_options(
-    options: argparse.Namespace, pruning: Pruning, count_only: bool = False
-) -> tuple[Blocks, Patterns]:
-    """Returns the blocks that `add_block_options` selects, and the name patterns.
-
-    `count_only` is as for `model_blocks.blocks_of`.
-    """
-    from benchmarks import model_blocks
-    from ios_tf.tuning.parts import Patterns
-
-    patterns = Patterns(
-        tuple(options.group_patterns or ()), tuple(options.block_end_patterns or ())
-    )
-    blocks = model_blocks.blocks_of(
-        options.model,
-        options.batch_size,
-        pruning,
-        patterns,
-        options.signature,
-        print,
-        options.tags,
-        count_only,
-    )
-    return blocks, patterns

@@ -3,17 +3,16 @@
 import keras
 from keras import layers
 
-from benchmarks.loading import bench_loading
+from benchmarks.costs import measure_loading
 
 
-def test_every_variant_is_loaded(tmp_path):
+def test_every_variant_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
     inputs = keras.Input((8, 8, 3))
     branches = [layers.Conv2D(4, k, padding="same")(inputs) for k in (1, 3)]
     model = keras.Model(inputs, layers.Concatenate()(branches))
     model.export(tmp_path / "model", verbose=False)
-    found = bench_loading(
-        str(tmp_path / "model"), rounds=1, cache_dir=str(tmp_path / "cache")
-    )
+    found = measure_loading(str(tmp_path / "model"), rounds=1)
     assert list(found) == ["TensorFlow", "converted, TensorFlow", "converted, plugin"]
     for loading in found.values():
         assert min(loading.load, loading.first, loading.second) > 0

@@ -5,7 +5,7 @@ import argparse
 import pytest
 from native_build import ROOT
 
-from benchmarks import costs, loading
+from benchmarks import costs
 from ios_tf.errors import UserError
 
 
@@ -50,14 +50,14 @@ def test_loading_is_beside_the_original(monkeypatch, capsys):
         "keras:ResNet50": (2.0, 1.3, 1000.0),
     }
 
-    def bench_loading(network, rounds):
+    def measure_loading(network, rounds):
         load, first, resident = found[network]
         return {
-            "TensorFlow": loading.Loading(2.0, 1.0, 0.1, 868.0, 900.0),
-            "converted, plugin": loading.Loading(load, first, 0.1, resident, resident),
+            "TensorFlow": costs.Loading(2.0, 1.0, 0.1, 868.0, 900.0),
+            "converted, plugin": costs.Loading(load, first, 0.1, resident, resident),
         }
 
-    monkeypatch.setattr(loading, "bench_loading", bench_loading)
+    monkeypatch.setattr(costs, "measure_loading", measure_loading)
     assert costs.run(options("load")) == 1
     (line,) = [one for one in capsys.readouterr().err.splitlines() if "missed" in one]
     where = "keras:ResNet50, converted, plugin: resident memory, ratio"
