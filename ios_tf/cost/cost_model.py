@@ -22,12 +22,12 @@ _Candidate = TypeVar("_Candidate")
 # Measurements of each candidate when whole schedules are compared.
 _ROUNDS = 7
 # If even the fastest candidate takes more than _LONG_MS, each further sample is one
-# run, and there are at most _LONG_ROUNDS rounds. Candidates that are at least _HOPELESS
-# times as slow as the fastest one are not measured after round _LONG_ROUNDS, or after
-# the first round if the fastest one takes more than _LONG_MS.
+# run, and there are at most _LONG_ROUNDS rounds. Candidates that are at least
+# _SLOWER_BY_FAR times as slow as the fastest one are not measured after round
+# _LONG_ROUNDS, or after the first round if the fastest one takes more than _LONG_MS.
 _LONG_MS = 50.0
 _LONG_ROUNDS = 3
-_HOPELESS = 1.3
+_SLOWER_BY_FAR = 1.3
 # The largest number of samples of a stage if some of them are disturbed, as a multiple
 # of `sample_count`.
 _MOST_DISTURBED = 2
@@ -35,7 +35,7 @@ _MOST_DISTURBED = 2
 _DISTURBED_ROUNDS = 4
 # This many candidates are measured even after the time limit: the sequential schedule,
 # the schedule that the search found, and one more.
-_LEAST_CANDIDATES = 3
+_MIN_CANDIDATES = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,7 +264,7 @@ class SampledCostModel(abc.ABC):
             max(self.measurement.warmup_runs, 1), self.measurement.runs, 1
         )
         for number, candidate in enumerate(candidates):
-            if number >= _LEAST_CANDIDATES and time.monotonic() > end:
+            if number >= _MIN_CANDIDATES and time.monotonic() > end:
                 break
             samples.append([sample(candidate, once)])
         self.measurements += len(samples)
@@ -282,7 +282,7 @@ class SampledCostModel(abc.ABC):
                 break
             once = Measurement(0, 1, 1) if long else once
             certain = long or done >= _LONG_ROUNDS
-            least = _HOPELESS * fastest if certain else math.inf
+            least = _SLOWER_BY_FAR * fastest if certain else math.inf
             left = [
                 (candidate, found)
                 for candidate, found, latency in zip(

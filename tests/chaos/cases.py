@@ -26,7 +26,7 @@ _HAMMER = Path(__file__).resolve().parents[1] / "support" / "hammer.py"
 _PATIENCE = 1200
 # In MiB. Memory that allocators keep differs by a few MiB from run to run.
 _MOST_GROWTH = 8.0
-_PRECIOUS = b"years of work"
+_USER_DATA = b"years of work"
 # Sizes of disks in KiB, which hold nothing, some, or nearly all of a small conversion.
 _DISKS = (16, 64, 256, 1024)
 # linux/prctl.h and linux/capability.h: without these, permissions apply to root too.
@@ -74,7 +74,7 @@ class Chaos:
         self._place.make()
         self._checked: bytes | None = None  # the last content that was found right
         self._victim = directory / "victim"  # the target of links
-        self._victim.write_bytes(_PRECIOUS)
+        self._victim.write_bytes(_USER_DATA)
 
     def convert(self) -> float:
         """Converts the model; gives the seconds that the conversion took."""
@@ -215,7 +215,7 @@ class Chaos:
                 else:
                     path.unlink(missing_ok=True)
                 path.write_bytes(good)
-        outcome.wrong += self._victim.read_bytes() != _PRECIOUS
+        outcome.wrong += self._victim.read_bytes() != _USER_DATA
         return outcome
 
     def _link(self, path: Path) -> None:

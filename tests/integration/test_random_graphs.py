@@ -8,7 +8,7 @@ import hypothesis
 import numpy as np
 import pytest
 from random_graphs import campaign
-from random_graphs.builder import Builder, Genes
+from random_graphs.builder import Builder, ByteChoices
 from random_graphs.check import check_program
 from random_graphs.counterexamples import search
 from random_graphs.differences import Difference, Result, different
@@ -122,7 +122,7 @@ def test_shapes_that_tensorflow_cannot_infer_are_no_difference():
     y = builder.one(f"tf.nn.relu({x})")
     sizes = f"tf.shape({y})[1], tf.shape({y})[2]"
     builder.one(f"tf.stack([{sizes}])[-3:]")
-    found = check_program(builder.program(["v0", "v1"], Settings(road=True)))
+    found = check_program(builder.program(["v0", "v1"], Settings(end_to_end=True)))
     assert not found.differences
     assert found.skipped == 1
     assert found.comparisons and not found.regions
@@ -135,11 +135,11 @@ def test_the_whole_road_is_compared():
         program.variables,
         program.steps,
         program.outputs,
-        Settings(batch_sizes=(2,), road=True),
+        Settings(batch_sizes=(2,), end_to_end=True),
     )
     result = check_program(program)
     assert result.differences == []
-    assert result.road
+    assert result.end_to_end
     assert result.comparisons == 25
 
 
@@ -188,7 +188,7 @@ def test_every_kind_of_step_makes_statements():
             builder.one("tf.reduce_mean(x0, [1, 2])")
             builder.one("x0 * 0.5")
             before = len(builder.steps)
-            kind(builder, Genes(np.random.default_rng(seed).bytes(30)))
+            kind(builder, ByteChoices(np.random.default_rng(seed).bytes(30)))
             made += len(builder.steps) > before
         assert made >= 2, name
 

@@ -28,7 +28,7 @@ _REFUSALS = (
 )
 
 
-class Genes:
+class ByteChoices:
     """Choices from bytes: fewer and smaller bytes make the first, simplest choices."""
 
     def __init__(self, data: bytes):
@@ -146,7 +146,7 @@ class Builder:
         """The float32 images with a known number of channels, the latest first."""
         return [name for name in self.floats(4) if self.shape(name)[3]]
 
-    def choose(self, genes: Genes, names: Sequence[str]) -> str | None:
+    def choose(self, genes: ByteChoices, names: Sequence[str]) -> str | None:
         """One of the names, most often the first; None if there is none."""
         if not names:
             return None

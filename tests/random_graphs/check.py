@@ -3,7 +3,7 @@
 A function is run as it is, by TensorFlow's kernels, unoptimized. The same feeds are
 then given to what `convert` writes, without the plugin ("plain") and with it
 ("plugin"), and to its frozen graph as `enable` schedules it ("optimize"). The
-schedules are random; nothing is measured. Settings.road takes the whole road: saved,
+schedules are random; nothing is measured. Settings.end_to_end checks the graph saved,
 converted and loaded.
 """
 
@@ -22,8 +22,8 @@ from ios_tf.tuning import on_the_fly
 from random_graphs.comparison import Comparison
 from random_graphs.conversion import convert
 from random_graphs.differences import Result, conversion_fails
+from random_graphs.end_to_end import EndToEnd
 from random_graphs.program import Program, Settings
-from random_graphs.road import Road
 from random_graphs.sessions import (
     OFF,
     ON,
@@ -127,10 +127,10 @@ def check(
             for feed, outcome in zip(feeds, expected, strict=True):
                 check_one(mode, feed, outcome, session.run)
             session.close()
-        if settings.road:
-            result.road = True
-            road = Road(concrete, function, settings, directory)
-            road.check(list(zip(feeds, expected, strict=True)), check_one, say)
+        if settings.end_to_end:
+            result.end_to_end = True
+            end_to_end = EndToEnd(concrete, function, settings, directory)
+            end_to_end.check(list(zip(feeds, expected, strict=True)), check_one, say)
     original.close()
     return result
 
@@ -138,7 +138,7 @@ def check(
 def _has_shapes(frozen: FrozenSignature, settings: Settings) -> bool:
     """True if TensorFlow can infer the shapes of a signature's own graph.
 
-    If it cannot, `ios_tf.convert` copies the model and says so: its road is checked.
+    If it cannot, `ios_tf.convert` copies the model and says so: the copy is checked.
     """
     try:
         graph_optimizer.check_shapes(frozen, settings.batch_sizes)

@@ -75,7 +75,7 @@ class Totals:
                 1,
                 int(result.regions > 0),
                 result.regions,
-                int(result.road),
+                int(result.end_to_end),
                 result.comparisons,
                 result.skipped,
                 0,

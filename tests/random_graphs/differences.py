@@ -16,7 +16,8 @@ class Difference:
     """A difference between a converted function and the original.
 
     Attributes:
-      mode: "convert", "plain", "plugin", "optimize", "road plain" or "road plugin".
+      mode: "convert", "plain", "plugin", "optimize", "end to end plain" or
+        "end to end plugin".
       kind: "raises", "does not raise", "shape", "dtype" or "values".
       shapes: shapes of the arguments; empty for "convert".
       expected, got: the two outcomes in words.
@@ -45,7 +46,7 @@ class Result:
       regions: number of regions in the converted graph.
       operators: types of the engine's operators -> count.
       operations: types of the graph's nodes -> count.
-      road: true if the model was also saved, converted and loaded.
+      end_to_end: true if the model was also saved, converted and loaded.
     """
 
     differences: list[Difference] = dataclasses.field(default_factory=list)
@@ -54,10 +55,10 @@ class Result:
     regions: int = 0
     operators: Counter[str] = dataclasses.field(default_factory=Counter)
     operations: Counter[str] = dataclasses.field(default_factory=Counter)
-    road: bool = False
+    end_to_end: bool = False
 
     def add(self, other: Result) -> None:
-        """Adds the other result's counts; `regions` and `road` of this result stay."""
+        """Adds the other result's counts. `regions` and `end_to_end` stay."""
         self.comparisons += other.comparisons
         self.skipped += other.skipped
         self.operators.update(other.operators)

@@ -35,13 +35,13 @@ class Settings:
       image_sizes: values for a tensor's unknown dimensions except the first.
       batch_sizes: the sizes to schedule for.
       seed: determines schedules and data.
-      road: also saves, converts and loads the graph.
+      end_to_end: also saves, converts and loads the graph.
     """
 
     image_sizes: tuple[tuple[int, int], ...] = ((5, 4), (7, 6))
     batch_sizes: tuple[int, ...] = (1,)
     seed: int = 0
-    road: bool = False
+    end_to_end: bool = False
 
     def __str__(self) -> str:
         """The keyword arguments that differ from the default."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import hypothesis.strategies as st
 from hypothesis import reject
 
-from random_graphs.builder import Builder, Genes
+from random_graphs.builder import Builder, ByteChoices
 from random_graphs.program import Program, Settings
 from random_graphs.steps.registry import FREQUENCY, KINDS
 
@@ -42,19 +42,19 @@ def _program(
     arguments: bytes, steps: Sequence[tuple[str, bytes]], ending: bytes
 ) -> Program:
     builder = Builder()
-    genes = Genes(arguments)
+    genes = ByteChoices(arguments)
     image_sizes = _arguments(builder, genes)
     if not genes.chance(6):
         KINDS["conv2d"](builder, genes)
     for kind, data in steps:
-        genes = Genes(data)
+        genes = ByteChoices(data)
         KINDS[kind](builder, genes)
         # A convolution after a step puts the step's result inside a region.
         if genes.chance(3):
             KINDS["conv2d"](builder, genes)
     if not builder.steps:
         reject()
-    genes = Genes(ending)
+    genes = ByteChoices(ending)
     values = builder.values()
     outputs = [values[0]]
     for _ in range(genes.pick([0, 0, 1, 2])):
@@ -69,7 +69,7 @@ def _program(
     return builder.program(outputs, settings)
 
 
-def _arguments(builder: Builder, genes: Genes) -> tuple[tuple[int, int], ...]:
+def _arguments(builder: Builder, genes: ByteChoices) -> tuple[tuple[int, int], ...]:
     """Adds the arguments; gives the sizes for their unknown dimensions."""
     height, width = genes.number(1, 9), genes.number(1, 9)
     if genes.chance(2):

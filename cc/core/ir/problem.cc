@@ -9,11 +9,11 @@
 namespace ios {
 namespace {
 
-// The least number of channels and filters for Winograd's algorithm, and of
+// The smallest number of channels and filters for Winograd's algorithm, and of
 // pixels for the other algorithms. With fewer channels or filters, Winograd's
 // transforms take more time than they save. With fewer pixels, a convolution by
 // matrix product spends more on reading than on computing.
-constexpr int64_t kFewestPixels = 8;
+constexpr int64_t kLeastSize = 8;
 
 bool IsWorthTrying(const Operator& op, Algorithm algorithm, const Shape& input,
                    const Shape& output) {
@@ -21,11 +21,11 @@ bool IsWorthTrying(const Operator& op, Algorithm algorithm, const Shape& input,
   const int64_t pixels = NumElements({output.begin(), output.end() - 1});
   switch (algorithm) {
     case Algorithm::kGemm:
-      return pixels >= kFewestPixels || op.type == OperatorType::kMatMul;
+      return pixels >= kLeastSize || op.type == OperatorType::kMatMul;
     case Algorithm::kRows:
-      return pixels >= kFewestPixels && op.groups == input.back();
+      return pixels >= kLeastSize && op.groups == input.back();
     default:
-      return std::min(op.filters, input.back()) >= kFewestPixels;
+      return std::min(op.filters, input.back()) >= kLeastSize;
   }
 }
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from random_graphs.builder import Builder, Genes
+from random_graphs.builder import Builder, ByteChoices
 
 _SIZES = (3, 1, 3, 1, 2, 5, 4)
 
 
-def conv2d(b: Builder, genes: Genes) -> None:
+def conv2d(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.channels_last())
     if x is None:
         return
@@ -38,7 +38,7 @@ def conv2d(b: Builder, genes: Genes) -> None:
         b.one(f"tf.nn.relu({y})")
 
 
-def depthwise_conv2d(b: Builder, genes: Genes) -> None:
+def depthwise_conv2d(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.channels_last())
     if x is None:
         return
@@ -57,7 +57,7 @@ def depthwise_conv2d(b: Builder, genes: Genes) -> None:
         b.one(f"tf.nn.conv2d({y}, {pointwise}, 1, 'SAME')")
 
 
-def conv2d_channels_first(b: Builder, genes: Genes) -> None:
+def conv2d_channels_first(b: Builder, genes: ByteChoices) -> None:
     """Transposes, computes with channels first, and may transpose back."""
     x = b.choose(genes, b.channels_last())
     if x is None:
@@ -90,7 +90,7 @@ def conv2d_channels_first(b: Builder, genes: Genes) -> None:
         x = b.one(f"tf.transpose({x}, [0, 2, 3, 1])")
 
 
-def conv2d_transpose(b: Builder, genes: Genes) -> None:
+def conv2d_transpose(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.channels_last())
     if x is None:
         return
@@ -115,7 +115,7 @@ def conv2d_transpose(b: Builder, genes: Genes) -> None:
         b.one(f"tf.ensure_shape({y}, [None, None, None, {outputs}])")
 
 
-def conv1d(b: Builder, genes: Genes) -> None:
+def conv1d(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, [name for name in b.floats(3) if b.shape(name)[2]])
     if x is None:
         return
@@ -125,7 +125,7 @@ def conv1d(b: Builder, genes: Genes) -> None:
     b.one(f"tf.nn.conv1d({x}, {filters}, 1, {padding}{dilations})")
 
 
-def matmul(b: Builder, genes: Genes) -> None:
+def matmul(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, [n for n in b.floats(2, 3, 2) if b.shape(n)[-1]])
     if x is None:
         return
@@ -138,7 +138,7 @@ def matmul(b: Builder, genes: Genes) -> None:
     b.one(f"tf.matmul({x}, {filters}{extra})")
 
 
-def pick_padding(genes: Genes, channels_first: bool = False) -> str:
+def pick_padding(genes: ByteChoices, channels_first: bool = False) -> str:
     """A padding by name, or an explicit one."""
     padding = genes.pick(['"SAME"', '"SAME"', '"VALID"', "explicit"])
     if padding != "explicit":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from random_graphs.builder import Builder, Genes
+from random_graphs.builder import Builder, ByteChoices
 
 _UNARY = (
     "tf.nn.relu({x})",
@@ -53,7 +53,7 @@ _UNARY = (
 )
 
 
-def unary(b: Builder, genes: Genes) -> None:
+def unary(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.floats())
     if x:
         expression = genes.pick(_UNARY)
@@ -62,7 +62,7 @@ def unary(b: Builder, genes: Genes) -> None:
         b.one(expression.format(x=x, a=value, sixth="0.16666667", tiny=tiny))
 
 
-def prelu(b: Builder, genes: Genes) -> None:
+def prelu(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.floats(4, 2, 3))
     if x is None or not b.shape(x)[-1]:
         return
@@ -92,7 +92,7 @@ _BINARY = (
 )
 
 
-def broadcast_constant(b: Builder, genes: Genes) -> None:
+def broadcast_constant(b: Builder, genes: ByteChoices) -> None:
     """Arithmetic with a constant of any shape that broadcasts."""
     x = b.choose(genes, b.floats())
     if x is None:
@@ -110,7 +110,7 @@ def broadcast_constant(b: Builder, genes: Genes) -> None:
     b.one(expression.format(x=x, y=y))
 
 
-def broadcast(b: Builder, genes: Genes) -> None:
+def broadcast(b: Builder, genes: ByteChoices) -> None:
     """Arithmetic with another value or with a part of the same value."""
     x = b.choose(genes, b.floats())
     if x is None:
@@ -153,7 +153,7 @@ def _broadcast(a: list[int | None], b: list[int | None]) -> bool:
     return all(m is None or n is None or m == n or 1 in (m, n) for m, n in pairs)
 
 
-def add_n(b: Builder, genes: Genes) -> None:
+def add_n(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.floats())
     if x is None:
         return

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from random_graphs.builder import Builder, Genes
+from random_graphs.builder import Builder, ByteChoices
 
 
-def other(b: Builder, genes: Genes) -> None:
+def other(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.floats())
     if x is None:
         return
@@ -37,7 +37,7 @@ def other(b: Builder, genes: Genes) -> None:
         b.one(f"tf.repeat({x}, 2, axis={genes.number(0, rank - 1)})")
 
 
-def integers(b: Builder, genes: Genes) -> None:
+def integers(b: Builder, genes: ByteChoices) -> None:
     """Values of other types, which become outputs."""
     x = b.choose(genes, b.floats())
     if x is None:

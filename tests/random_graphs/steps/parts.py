@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from random_graphs.builder import Builder, Genes
+from random_graphs.builder import Builder, ByteChoices
 
 
-def concat(b: Builder, genes: Genes) -> None:
+def concat(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.floats(4, 4, 3, 2))
     if x is None:
         return
@@ -31,7 +31,7 @@ def concat(b: Builder, genes: Genes) -> None:
     b.one(f"tf.concat([{', '.join(parts)}], {axis})")
 
 
-def split(b: Builder, genes: Genes) -> None:
+def split(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.floats(4, 4, 3, 2))
     if x is None:
         return
@@ -52,7 +52,7 @@ def split(b: Builder, genes: Genes) -> None:
         b.add(f"tf.unstack({x}, axis={shown})", size)
 
 
-def stack(b: Builder, genes: Genes) -> None:
+def stack(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.floats(3, 2, 1))
     if x is None:
         return
@@ -61,7 +61,7 @@ def stack(b: Builder, genes: Genes) -> None:
     b.one(f"tf.stack([{', '.join(parts)}], axis={genes.number(0, b.rank(x))})")
 
 
-def slices(b: Builder, genes: Genes) -> None:
+def slices(b: Builder, genes: ByteChoices) -> None:
     """Slices in all forms of Python's x[...]."""
     x = b.choose(genes, b.floats(4, 4, 3, 2, 1))
     if x is None:
@@ -101,7 +101,7 @@ def slices(b: Builder, genes: Genes) -> None:
     b.one(f"{x}[{', '.join(parts)}]")
 
 
-def tf_slice(b: Builder, genes: Genes) -> None:
+def tf_slice(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.floats(4, 4, 3, 2))
     if x is None:
         return
@@ -117,7 +117,7 @@ def tf_slice(b: Builder, genes: Genes) -> None:
     b.one(f"tf.slice({x}, {begin}, {shown})")
 
 
-def strided_slice(b: Builder, genes: Genes) -> None:
+def strided_slice(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.floats(4, 4, 3, 2))
     if x is None:
         return
@@ -139,7 +139,7 @@ def strided_slice(b: Builder, genes: Genes) -> None:
     b.one(f"tf.strided_slice({x}, {begin}, {end}, {strides}, {masks})")
 
 
-def sizes(b: Builder, genes: Genes) -> None:
+def sizes(b: Builder, genes: ByteChoices) -> None:
     """Crops, pads and resizes by numbers that are computed from sizes."""
     x = b.choose(genes, b.floats(4))
     if x is None:
@@ -167,7 +167,7 @@ def sizes(b: Builder, genes: Genes) -> None:
 _LARGE = (12_000, 16_001, 33_000)
 
 
-def large_bounds(b: Builder, genes: Genes) -> None:
+def large_bounds(b: Builder, genes: ByteChoices) -> None:
     """Treats images of many rows or columns differently, at most once in a graph.
 
     An image padded along both axes would have a billion cells.
@@ -207,7 +207,7 @@ def large_bounds(b: Builder, genes: Genes) -> None:
         b.bounds.append(bound)
 
 
-def pad(b: Builder, genes: Genes) -> None:
+def pad(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.floats(4, 4, 3, 2))
     if x is None:
         return

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from random_graphs.builder import Builder, Genes
+from random_graphs.builder import Builder, ByteChoices
 from random_graphs.steps.convolutions import pick_padding
 
 
-def batch_norm(b: Builder, genes: Genes) -> None:
+def batch_norm(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, [n for n in b.floats(4, 4, 2, 3) if b.shape(n)[-1]])
     if x is None:
         return
@@ -24,7 +24,7 @@ def batch_norm(b: Builder, genes: Genes) -> None:
         )
 
 
-def pool(b: Builder, genes: Genes) -> None:
+def pool(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.floats(4))
     if x is None:
         return
@@ -37,7 +37,7 @@ def pool(b: Builder, genes: Genes) -> None:
     b.one(f"tf.nn.{kind}_pool2d({x}, {size}, {strides}, {padding})")
 
 
-def reduce(b: Builder, genes: Genes) -> None:
+def reduce(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.floats(4, 3, 2))
     if x is None:
         return
@@ -54,7 +54,7 @@ def reduce(b: Builder, genes: Genes) -> None:
     b.one(f"tf.reduce_{what}({x}, {shown}{keepdims})")
 
 
-def normalize(b: Builder, genes: Genes) -> None:
+def normalize(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.floats(4, 3, 2))
     if x is None or not b.shape(x)[-1]:
         return

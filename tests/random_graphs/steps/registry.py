@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from random_graphs.builder import Builder, Genes
+from random_graphs.builder import Builder, ByteChoices
 from random_graphs.steps import (
     convolutions,
     elementwise,
@@ -18,7 +18,7 @@ from random_graphs.steps import (
     shapes,
 )
 
-Kind = Callable[[Builder, Genes], None]
+Kind = Callable[[Builder, ByteChoices], None]
 # Each kind with its frequency relative to the others. The first is the simplest. The
 # order determines which graphs a seed gives.
 _KINDS: tuple[tuple[Kind, int], ...] = (

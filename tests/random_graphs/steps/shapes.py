@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from random_graphs.builder import Builder, Genes
+from random_graphs.builder import Builder, ByteChoices
 
 
-def reshape(b: Builder, genes: Genes) -> None:
+def reshape(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.floats())
     if x is None or b.rank(x) == 0:
         return
@@ -56,7 +56,7 @@ def reshape(b: Builder, genes: Genes) -> None:
         b.one(f"tf.expand_dims({x}, {genes.pick([1, -2, 2, 0, -1])})")
 
 
-def channel_shuffle(b: Builder, genes: Genes) -> None:
+def channel_shuffle(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.channels_last())
     if x is None:
         return
@@ -75,7 +75,7 @@ def channel_shuffle(b: Builder, genes: Genes) -> None:
         b.one(f"tf.reshape({y}, [{back}, {channels}])")
 
 
-def transpose(b: Builder, genes: Genes) -> None:
+def transpose(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.floats(4, 4, 3, 2))
     if x is None:
         return
@@ -88,7 +88,7 @@ def transpose(b: Builder, genes: Genes) -> None:
     b.one(f"tf.transpose({x}, {order})")
 
 
-def resize(b: Builder, genes: Genes) -> None:
+def resize(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.floats(4))
     if x is None:
         return
@@ -118,7 +118,7 @@ def resize(b: Builder, genes: Genes) -> None:
         b.one(f"tf.raw_ops.Resize{kind}(images={x}, size={size}{flag})")
 
 
-def depth_to_space(b: Builder, genes: Genes) -> None:
+def depth_to_space(b: Builder, genes: ByteChoices) -> None:
     x = b.choose(genes, b.channels_last())
     if x is None:
         return

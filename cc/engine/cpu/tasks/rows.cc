@@ -122,7 +122,8 @@ class RowsTask : public CpuTask {
 
 }  // namespace
 
-bool GoesByRows(const Operator& op, const Shape& image, const Shape& output) {
+bool UsesRowStreaming(const Operator& op, const Shape& image,
+                      const Shape& output) {
   return op.algorithm == Algorithm::kRows && image.back() == op.groups &&
          Depthwise::Takes(op, image, output);
 }

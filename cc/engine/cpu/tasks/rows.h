@@ -14,10 +14,11 @@ namespace ios::cpu {
 // Returns true if MakeRowsTask supports this convolution: it has
 // Algorithm::kRows, one group for each channel, and windows whose rows fit into
 // caches.
-bool GoesByRows(const Operator& op, const Shape& image, const Shape& output);
+bool UsesRowStreaming(const Operator& op, const Shape& image,
+                      const Shape& output);
 
-// Makes the task of a convolution that GoesByRows() accepts. If `spec` has a
-// product, the task also computes this 1x1 convolution.
+// Makes the task of a convolution that UsesRowStreaming() accepts. If `spec`
+// has a product, the task also computes this 1x1 convolution.
 std::unique_ptr<Task> MakeRowsTask(const TaskSpec& spec,
                                    const dnnl::engine& engine);
 

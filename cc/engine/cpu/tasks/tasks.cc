@@ -269,7 +269,7 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
     switch (spec.op->type) {
       case OperatorType::kConv2D:
         if (spec.operands[0].absorbed ||
-            GoesByRows(*spec.op, spec.inputs[0].shape, spec.output.shape)) {
+            UsesRowStreaming(*spec.op, spec.inputs[0].shape, spec.output.shape)) {
           task = MakeRowsTask(spec, engine);
         } else if (spec.op->algorithm == Algorithm::kDirect ||
                    spec.op->algorithm == Algorithm::kRows) {
@@ -320,7 +320,7 @@ bool TaskAbsorbs(const Operator& producer, const Operator& reader,
     case OperatorType::kAdd:
       return reader.type == OperatorType::kSepConv;
     case OperatorType::kConv2D:
-      return GoesByRows(reader, between, output);
+      return UsesRowStreaming(reader, between, output);
     default:
       return false;
   }

@@ -84,7 +84,7 @@ void LanePool::CountCores() {
   active_.store(std::min(this->cores(), usable), std::memory_order_relaxed);
 }
 
-void LanePool::CountCoresNowAndThen() {
+void LanePool::CountCoresIfDue() {
   const int64_t now = Now();
   if (counted_at_ != 0 && now - counted_at_ < kCountEvery) return;
   counted_at_ = now;
@@ -105,7 +105,7 @@ void LanePool::WorkerLoop(Worker* worker) {
     const bool slept =
         worker->calls.Wait([&] { return worker->calls.value() != seen; },
                            [this] { return in_session_.load(); });
-    if (slept) TakeCore(worker->number);
+    if (slept) ClaimCore(worker->number);
     seen = worker->calls.value();
     if (Team* team = worker->team.load()) team->Help();
   }
@@ -113,7 +113,7 @@ void LanePool::WorkerLoop(Worker* worker) {
 
 // The system tends to wake a thread on the core of the thread that wakes it. It
 // takes milliseconds to move one of the two threads to another core.
-void LanePool::TakeCore(int thread) {
+void LanePool::ClaimCore(int thread) {
   if (Crowded()) return;
   const uint64_t session = sessions_.load();
   const uint64_t mine = session << 32 | static_cast<uint64_t>(thread);
@@ -149,7 +149,7 @@ void LanePool::Call(int thread, Team* team) {
 LanePool::Session::Session(LanePool* pool)
     : pool_(pool), lock_(pool->session_mutex_), saved_(CurrentThread()) {
   pool->StartWorkers(pool->cores());
-  pool->CountCoresNowAndThen();
+  pool->CountCoresIfDue();
   lane_ = {pool, 0, pool->cores(), false};
   CurrentThread() = ThreadState{};
   CurrentThread().lane = &lane_;

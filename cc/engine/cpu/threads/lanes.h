@@ -127,14 +127,14 @@ class LanePool {
   // Starts the workers that a pool for `cores` threads still lacks. Throws
   // std::system_error.
   void StartWorkers(int cores);
-  void CountCoresNowAndThen();
+  void CountCoresIfDue();
   void RunLanesImpl(int lanes, int threads, void (*function)(void*, int),
                     void* argument);
   void Call(int thread, Team* team);
   void WorkerLoop(Worker* worker);
   // Moves the calling worker, which has the number `thread`, to a core where no
   // other thread of this session was last seen.
-  void TakeCore(int thread);
+  void ClaimCore(int thread);
 
   const int most_;
   int (*const usable_)();

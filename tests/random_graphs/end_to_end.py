@@ -1,4 +1,4 @@
-"""The whole road: saves a function, converts it by `ios_tf.convert`, and loads it."""
+"""End to end: saves a function, converts it by `ios_tf.convert`, and loads it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from random_graphs.sessions import Feed, Outcome
 
 
 @dataclasses.dataclass(frozen=True)
-class Road:
-    """The whole road of one function."""
+class EndToEnd:
+    """Saves, converts and loads one function."""
 
     concrete: Any
     function: Any
@@ -33,19 +33,19 @@ class Road:
         say: Callable[[str], None],
     ) -> None:
         """Saves, converts, loads and runs."""
-        say("road save")
+        say("end to end save")
         module = tf.Module()
         module.weights = list(self.concrete.graph.variables)
         module.function = self.function
         saved = os.path.join(self.directory, "saved")
         tf.saved_model.save(module, saved, signatures=self.concrete)
-        say("road convert")
+        say("end to end convert")
         try:
             converted = self._convert(saved)
         except Exception as error:
-            check_one.conversion_fails(error, "road convert")
+            check_one.conversion_fails(error, "end to end convert")
             return
-        for mode, plugin in (("road plugin", True), ("road plain", False)):
+        for mode, plugin in (("end to end plugin", True), ("end to end plain", False)):
             say(mode)
             with grappler.options(use_plugin_optimizers=plugin):
                 # A function keeps the first graph that it was optimised into.
