@@ -17,7 +17,7 @@ from ios_tf.options import USUAL_IMAGE_SIZE
 
 
 class Graph:
-    """An open graph (cc/tensorflow/modes/open_graph.h). Not thread-safe.
+    """An open graph (cc/tensorflow/convert/open_graph.h). Not thread-safe.
 
     Methods that fail raise TensorFlow's error for the failure, with its payloads.
     """
@@ -45,7 +45,7 @@ class Graph:
         weakref.finalize(self, self._library.ios_tf_close_graph, self._handle)
 
     def blocks(self, batch_size: int, device: str) -> dict[str, Any]:
-        """The blocks to schedule, in the format of cc/tensorflow/modes/collect.h.
+        """The blocks to schedule, in the format of cc/tensorflow/convert/collect.h.
 
         Args:
           batch_size: the value of an unknown leading dimension of the inputs.

@@ -1,7 +1,7 @@
 """Reads and writes the files of a schedule cache safely.
 
 A user who may write into the directory must not be able to lead a process out of it, or
-to make the process wait. cc/tensorflow/on_the_fly/cache_file.cc ensures this, also for
+to make the process wait. cc/tensorflow/plugin/cache_file.cc ensures this, also for
 servers without Python. These functions call it.
 """
 

@@ -1,7 +1,7 @@
 """enable, disable, status, session_config: the optimiser in the user's process.
 
 These functions control the plugin through its C API
-(cc/tensorflow/on_the_fly/runtime_api.h). TensorFlow's own option
+(cc/tensorflow/plugin/runtime_api.h). TensorFlow's own option
 `use_plugin_optimizers` decides which graphs the plugin sees.
 """
 

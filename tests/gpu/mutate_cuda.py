@@ -159,7 +159,7 @@ MUTATIONS = [
     ),
     Mutation(
         "schedules are looked up for TF32, whatever its switch says",
-        "cc/tensorflow/on_the_fly/runtime.cc",
+        "cc/tensorflow/plugin/runtime.cc",
         "device == kGpu ? FirstGpu()",
         'device == kGpu ? "gpu"',
         _DEVICE + "test_blocks_are_looked_up_where_conversions_keep_them",

@@ -146,7 +146,7 @@ def opened(graph: Graph) -> native_graph.Graph:
 
 
 def collect(graph: Graph, batch_size: int = 1, device: str = "cpu") -> dict[str, Any]:
-    """The blocks of a graph (cc/tensorflow/modes/collect.h)."""
+    """The blocks of a graph (cc/tensorflow/convert/collect.h)."""
     return opened(graph).blocks(batch_size, device)
 
 

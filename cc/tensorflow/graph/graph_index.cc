@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cc/tensorflow/graph/annotations.h"
 #include "cc/tensorflow/graph/one_of.h"
 #include "cc/tensorflow/graph/shape_inference.h"
-#include "cc/tensorflow/modes/annotations.h"
 #include "tensorflow/core/graph/tensor_id.h"
 
 namespace ios::tf {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "cc/tensorflow/graph/annotations.h"
 #include "cc/tensorflow/graph/dtypes.h"
-#include "cc/tensorflow/modes/annotations.h"
 #include "cc/tensorflow/names.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/tensor.h"

@@ -1,0 +1,100 @@
+#include "cc/tensorflow/convert/collect.h"
+
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "cc/core/document.h"
+#include "cc/core/ir/problem.h"
+#include "cc/tensorflow/partition/blocks.h"
+#include "cc/tensorflow/status_util.h"
+
+namespace ios::tf {
+namespace {
+
+using nlohmann::json;
+
+// Counts the nodes of each type that no region computes. Constants and nodes
+// that only pass tensors on do not count.
+std::map<std::string, int> LeftToTensorFlow(const Partition& partition,
+                                            const std::set<int>& covered) {
+  static const auto* const kNoWork =
+      new std::set<std::string>{"Placeholder", "PlaceholderWithDefault",
+                                "_Arg",        "_Retval",
+                                "NoOp",        "Identity",
+                                "VarHandleOp"};
+  const GraphIndex& graph = *partition.graph;
+  std::map<std::string, int> left;
+  for (int i = 0; i < graph.size(); ++i) {
+    if (graph.constant(i) || graph.variable(i) || graph.passthrough(i) ||
+        !graph.live(i) || covered.count(i) > 0 ||
+        kNoWork->count(graph.node(i).op()) > 0) {
+      continue;
+    }
+    ++left[graph.node(i).op()];
+  }
+  return left;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> Collect(const Partition& partition) {
+  json problems = json::array(), blocks = json::array();
+  std::set<std::string> signatures;
+  std::set<int> covered;
+  std::map<std::string, int> types;
+  for (size_t r = 0; r < partition.regions.size(); ++r) {
+    const Region& region = partition.regions[r];
+    for (const std::vector<int>& operators : region.blocks) {
+      json names = json::array();
+      for (int k : operators) {
+        const ImportedOperator& op = partition.operators[k];
+        names.push_back(op.op.name);
+        ++types[ToString(op.op.type)];
+        covered.insert(op.nodes.begin(), op.nodes.end());
+      }
+      const PartitionBlock made = MakeBlock(
+          partition, operators, partition.operators[operators[0]].op.name);
+      const std::string signature = Signature(made.block);
+      blocks.push_back({{"signature", signature},
+                        {"names", std::move(names)},
+                        {"region", r}});
+      if (!signatures.insert(signature).second) continue;
+      StatusOr<std::string> problem = ProblemJson(made.block);
+      if (!problem.ok()) return ToAbsl(problem.status());
+      problems.push_back(
+          json::parse(*problem, nullptr, /*allow_exceptions=*/false));
+    }
+  }
+  json refused = json::array();
+  for (const Refusal& refusal : partition.refusals) {
+    const GraphIndex& graph = *partition.graph;
+    refused.push_back({{"node", OperatorName(graph, refusal.node)},
+                       {"op", graph.node(refusal.node).op()},
+                       {"reason", refusal.reason}});
+  }
+  json sizes;  // null: the requested sizes are used
+  if (const auto& fitting = partition.graph->fitting_sizes()) sizes = *fitting;
+  std::set<std::array<int64_t, 3>> bounds;
+  for (const Probe& probe : partition.graph->bound_probes()) {
+    bounds.insert({probe.batch, probe.sizes[0], probe.sizes[1]});
+  }
+  const json result = {
+      {"version", kFormatVersion},
+      {"problems", std::move(problems)},
+      {"blocks", std::move(blocks)},
+      {"report",
+       {{"operators", types},
+        {"regions", partition.regions.size()},
+        {"nodes", partition.graph->size()},
+        {"image_size", std::move(sizes)},
+        {"bound_sizes", bounds},
+        {"left_to_tensorflow", LeftToTensorFlow(partition, covered)},
+        {"refused", std::move(refused)}}}};
+  // TensorFlow's node names are bytes, and not necessarily UTF-8.
+  return result.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace ios::tf

@@ -1,0 +1,28 @@
+// Collect: describes the blocks of a graph as JSON for the Python scheduler.
+#ifndef IOS_TF_CC_TENSORFLOW_CONVERT_COLLECT_H_
+#define IOS_TF_CC_TENSORFLOW_CONVERT_COLLECT_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cc/tensorflow/partition/regions.h"
+
+namespace ios::tf {
+
+// {"version": 1,
+//  "problems": [problem.h, one for each different block],
+//  "blocks": [{"signature", "names": of the operators, "region": int}],
+//  "report": {"operators": {type: count}, "regions": count,
+//             "nodes": count, "left_to_tensorflow": {op type: count},
+//             "image_size": [height, width] or null,
+//             "bound_sizes": [[batch, height, width]],
+//             "refused": [{"node", "op", "reason"}]}}
+// image_size: the size used instead of the requested size if the graph does not
+// accept the requested size. bound_sizes: sizes around each size at which a
+// node starts to behave differently. The result should be compared at these
+// sizes.
+absl::StatusOr<std::string> Collect(const Partition& partition);
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_CONVERT_COLLECT_H_

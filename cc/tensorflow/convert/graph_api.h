@@ -1,0 +1,43 @@
+// C API of OpenGraph, for ios_tf/native/graph.py.
+#ifndef IOS_TF_CC_TENSORFLOW_CONVERT_GRAPH_API_H_
+#define IOS_TF_CC_TENSORFLOW_CONVERT_GRAPH_API_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// An open graph. Only one thread may use it at a time.
+typedef struct ios_tf_graph ios_tf_graph;
+
+// The caller frees returned strings with ios_tf_free_string(). A function that
+// fails returns null and sets `error` to JSON:
+// {"code": TensorFlow's, "message": string, "payloads": names}.
+
+// `meta_graph` is a MetaGraphDef of `bytes` bytes. `height` and `width` replace
+// unknown heights and widths of its images.
+ios_tf_graph* ios_tf_open_graph(const void* meta_graph, int64_t bytes,
+                                int64_t height, int64_t width, char** error);
+void ios_tf_close_graph(ios_tf_graph* graph);
+
+// Returns the graph's blocks as JSON; see collect.h.
+char* ios_tf_graph_blocks(ios_tf_graph* graph, int64_t batch_size,
+                          const char* device, char** error);
+
+// Returns the graph with schedules, as a GraphDef of `*bytes` bytes. `request`
+// is JSON:
+// {"batch_sizes": [int], "device": string, "left": [int],
+//  "materialise_merges": bool, "schedules": {block signature: JSON as text}}
+char* ios_tf_rewritten_graph(ios_tf_graph* graph, const char* request,
+                             int64_t* bytes, char** error);
+
+// Returns the graph as it runs, as a GraphDef of `*bytes` bytes.
+char* ios_tf_lowered_graph(ios_tf_graph* graph, int64_t batch_size,
+                           const char* device, int64_t* bytes, char** error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // IOS_TF_CC_TENSORFLOW_CONVERT_GRAPH_API_H_

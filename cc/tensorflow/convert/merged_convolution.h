@@ -1,0 +1,29 @@
+// Writes merge stages (paper, section 3) as convolutions that TensorFlow can
+// run.
+#ifndef IOS_TF_CC_TENSORFLOW_CONVERT_MERGED_CONVOLUTION_H_
+#define IOS_TF_CC_TENSORFLOW_CONVERT_MERGED_CONVOLUTION_H_
+
+#include <vector>
+
+#include "cc/core/ir/merge.h"
+#include "cc/tensorflow/graph/annotations.h"
+#include "cc/tensorflow/graph/graph_editor.h"
+#include "cc/tensorflow/partition/blocks.h"
+#include "cc/tensorflow/partition/regions.h"
+
+namespace ios::tf {
+
+// Operators of a block that become one convolution.
+struct Merge {
+  MergePlan plan;
+  const PartitionBlock* made = nullptr;
+  std::vector<Place> places;  // of the convolution, in schedules
+};
+
+// Replaces the operators of each merge by one convolution and a split.
+void WriteMerges(const Partition& partition, const std::vector<Merge>& merges,
+                 GraphEditor* editor);
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_CONVERT_MERGED_CONVOLUTION_H_

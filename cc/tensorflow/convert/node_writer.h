@@ -1,0 +1,77 @@
+// Adds nodes that have the same device, data type and places in schedules.
+#ifndef IOS_TF_CC_TENSORFLOW_CONVERT_NODE_WRITER_H_
+#define IOS_TF_CC_TENSORFLOW_CONVERT_NODE_WRITER_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/core/ir/data_type.h"
+#include "cc/tensorflow/graph/annotations.h"
+#include "cc/tensorflow/graph/dtypes.h"
+#include "cc/tensorflow/graph/graph_editor.h"
+#include "cc/tensorflow/names.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace ios::tf {
+
+class NodeWriter {
+ public:
+  // Nodes are annotated with `places`, which must outlive the writer.
+  NodeWriter(GraphEditor* editor, std::string device, DataType dtype,
+             const std::vector<Place>& places)
+      : editor_(*editor),
+        device_(std::move(device)),
+        dtype_(dtype),
+        places_(places) {}
+
+  DataType dtype() const { return dtype_; }
+
+  tensorflow::NodeDef* Node(const std::string& name, const std::string& op,
+                            const std::vector<std::string>& inputs) {
+    tensorflow::NodeDef* node = Add(name, op, inputs);
+    Annotate(places_, node);
+    return node;
+  }
+
+  // Adds a node that computes a weight from variables.
+  tensorflow::NodeDef* WeightNode(const std::string& name,
+                                  const std::string& op,
+                                  const std::vector<std::string>& inputs,
+                                  const tensorflow::TensorShape& shape) {
+    tensorflow::NodeDef* node = Add(name, op, inputs);
+    shape.AsProto((*node->mutable_attr())[kShapeOfWeight].mutable_shape());
+    return node;
+  }
+
+  std::string Const(const std::string& name, const tensorflow::Tensor& value) {
+    return editor_.AddConst(name, value, device_);
+  }
+
+  // Returns `tensor` in layout `to`: `tensor` itself, or the output of a new
+  // node.
+  std::string InLayout(const std::string& name, const std::string& tensor,
+                       Layout from, Layout to) {
+    return editor_.InLayout(name, tensor, from, to, ToTensorFlow(dtype_),
+                            device_);
+  }
+
+ private:
+  tensorflow::NodeDef* Add(const std::string& name, const std::string& op,
+                           const std::vector<std::string>& inputs) {
+    tensorflow::NodeDef* node = editor_.AddNode(name, op, device_);
+    for (const std::string& input : inputs) node->add_input(input);
+    tensorflow::AddNodeAttr("T", ToTensorFlow(dtype_), node);
+    return node;
+  }
+
+  GraphEditor& editor_;
+  const std::string device_;
+  const DataType dtype_;
+  const std::vector<Place>& places_;
+};
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_CONVERT_NODE_WRITER_H_

@@ -1,0 +1,120 @@
+#include "cc/tensorflow/convert/open_graph.h"
+
+#include "absl/strings/str_cat.h"
+#include "cc/tensorflow/convert/collect.h"
+#include "cc/tensorflow/graph/annotations.h"
+#include "cc/tensorflow/graph/inline_calls.h"
+#include "cc/tensorflow/graph/placement.h"
+#include "cc/tensorflow/names.h"
+#include "cc/tensorflow/plugin/annotated_schedules.h"
+#include "cc/tensorflow/plugin/lower.h"
+#include "cc/tensorflow/status_util.h"
+#include "cc/tensorflow/warn.h"
+#include "tensorflow/core/grappler/grappler_item_builder.h"
+
+namespace ios::tf {
+
+using ::tensorflow::GraphDef;
+using ::tensorflow::grappler::GrapplerItem;
+
+absl::StatusOr<std::unique_ptr<OpenGraph>> OpenGraph::Open(
+    const tensorflow::MetaGraphDef& meta_graph, const ImageSize& image_size) {
+  if (image_size[0] < 1 || image_size[1] < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("image_size is ", image_size[0], " x ", image_size[1],
+                     ", but height and width must be positive"));
+  }
+  // TensorFlow's own TF_OptimizeGraph uses the same settings.
+  tensorflow::grappler::ItemConfig config;
+  config.apply_optimizations = false;
+  config.ignore_user_placement = false;
+  std::unique_ptr<GrapplerItem> item =
+      tensorflow::grappler::GrapplerItemFromMetaGraphDef("graph", meta_graph,
+                                                         config);
+  if (!item) {
+    return absl::InvalidArgumentError("TensorFlow cannot read the graph");
+  }
+  TF_RETURN_IF_ERROR(InlineConvolutionCalls(item.get()).status());
+  return std::unique_ptr<OpenGraph>(new OpenGraph(std::move(item), image_size));
+}
+
+absl::StatusOr<PartitionOptions> OpenGraph::OptionsFor(
+    int64_t batch_size, const std::string& device) const {
+  if (batch_size < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "batch_size is ", batch_size, ", but it must be positive"));
+  }
+  if (device != kCpu && device != kGpu) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device '", device, "' is neither \"cpu\" nor \"gpu\""));
+  }
+  PartitionOptions options;
+  options.batch_size = batch_size;
+  options.image_size = image_size_;
+  options.placement = {device, device};
+  return options;
+}
+
+absl::StatusOr<const Partition*> OpenGraph::PartitionFor(
+    const PartitionOptions& options) {
+  const auto [found, is_new] = partitions_.try_emplace(
+      {options.batch_size, options.placement.only}, Partition());
+  if (is_new) {
+    absl::StatusOr<Partition> made = PartitionGraph(*item_, options);
+    if (!made.ok()) {
+      partitions_.erase(found);
+      return made.status();
+    }
+    found->second = std::move(*made);
+  }
+  return &found->second;
+}
+
+absl::StatusOr<std::string> OpenGraph::Blocks(int64_t batch_size,
+                                              const std::string& device) {
+  TF_ASSIGN_OR_RETURN(const PartitionOptions options,
+                      OptionsFor(batch_size, device));
+  TF_ASSIGN_OR_RETURN(const Partition* const partition, PartitionFor(options));
+  return Collect(*partition);
+}
+
+absl::StatusOr<GraphDef> OpenGraph::Annotate(
+    const std::vector<int64_t>& batch_sizes, const std::string& device,
+    const RewriteOptions& options) {
+  GraphDef graph = item_->graph;
+  if (IsAnnotated(graph)) return graph;
+  if (batch_sizes.empty()) {
+    return absl::InvalidArgumentError(
+        "batch_sizes is empty, but must have at least one batch size");
+  }
+  std::vector<const Partition*> partitions;
+  for (int64_t batch_size : batch_sizes) {
+    TF_ASSIGN_OR_RETURN(const PartitionOptions at_size,
+                        OptionsFor(batch_size, device));
+    TF_ASSIGN_OR_RETURN(partitions.emplace_back(), PartitionFor(at_size));
+  }
+  TF_RETURN_IF_ERROR(Rewrite(partitions, options, &graph));
+  return graph;
+}
+
+absl::StatusOr<GraphDef> OpenGraph::Lower(int64_t batch_size,
+                                          const std::string& device) {
+  TF_ASSIGN_OR_RETURN(const PartitionOptions options,
+                      OptionsFor(batch_size, device));
+  GraphDef graph = item_->graph;
+  if (!IsAnnotated(graph)) return graph;
+  const absl::Status lowered = CatchExceptionsAbsl([&]() -> absl::Status {
+    TF_ASSIGN_OR_RETURN(const Partition* const partition,
+                        PartitionFor(options));
+    return ios::tf::Lower(*partition, AnnotatedSchedules(*partition), &graph)
+        .status();
+  });
+  if (!lowered.ok()) {
+    Warn(absl::StrCat("the graph runs as plain TensorFlow: ",
+                      lowered.message()));
+    return item_->graph;
+  }
+  return graph;
+}
+
+}  // namespace ios::tf

@@ -1,0 +1,64 @@
+// OpenGraph: a frozen graph that is opened once and serves several requests.
+#ifndef IOS_TF_CC_TENSORFLOW_CONVERT_OPEN_GRAPH_H_
+#define IOS_TF_CC_TENSORFLOW_CONVERT_OPEN_GRAPH_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cc/tensorflow/convert/rewrite.h"
+#include "cc/tensorflow/partition/regions.h"
+#include "tensorflow/core/framework/graph.pb.h"
+#include "tensorflow/core/grappler/grappler_item.h"
+#include "tensorflow/core/protobuf/meta_graph.pb.h"
+
+namespace ios::tf {
+
+// Keeps the graph, and its partition for each batch size and device that was
+// requested. Not thread-safe.
+class OpenGraph {
+ public:
+  // The signatures of `meta_graph` name the inputs and outputs. `image_size`
+  // replaces heights and widths that the graph leaves unknown.
+  static absl::StatusOr<std::unique_ptr<OpenGraph>> Open(
+      const tensorflow::MetaGraphDef& meta_graph, const ImageSize& image_size);
+
+  // Returns the blocks to schedule at a batch size as JSON; see collect.h.
+  // `device` is kCpu or kGpu, here and below.
+  absl::StatusOr<std::string> Blocks(int64_t batch_size,
+                                     const std::string& device);
+
+  // Returns the graph with schedules for one or more batch sizes; see
+  // rewrite.h. Returns the graph unchanged if it already has schedules.
+  absl::StatusOr<tensorflow::GraphDef> Annotate(
+      const std::vector<int64_t>& batch_sizes, const std::string& device,
+      const RewriteOptions& options);
+
+  // Returns the graph as it runs: regions that carry schedules are IosRegion
+  // nodes. If that fails, logs a warning and returns the graph unchanged.
+  absl::StatusOr<tensorflow::GraphDef> Lower(int64_t batch_size,
+                                             const std::string& device);
+
+ private:
+  OpenGraph(std::unique_ptr<tensorflow::grappler::GrapplerItem> item,
+            const ImageSize& image_size)
+      : item_(std::move(item)), image_size_(image_size) {}
+
+  absl::StatusOr<PartitionOptions> OptionsFor(int64_t batch_size,
+                                              const std::string& device) const;
+
+  absl::StatusOr<const Partition*> PartitionFor(
+      const PartitionOptions& options);
+
+  std::unique_ptr<tensorflow::grappler::GrapplerItem> item_;
+  const ImageSize image_size_;
+  std::map<std::pair<int64_t, std::string>, Partition> partitions_;
+};
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_CONVERT_OPEN_GRAPH_H_

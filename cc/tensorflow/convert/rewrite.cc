@@ -1,0 +1,253 @@
+#include "cc/tensorflow/convert/rewrite.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/core/ir/merge.h"
+#include "cc/core/ir/schedule.h"
+#include "cc/tensorflow/convert/merged_convolution.h"
+#include "cc/tensorflow/graph/annotations.h"
+#include "cc/tensorflow/graph/graph_editor.h"
+#include "cc/tensorflow/partition/blocks.h"
+#include "cc/tensorflow/status_util.h"
+#include "cc/tensorflow/warn.h"
+
+namespace ios::tf {
+namespace {
+
+StatusOr<Schedule> ReadSchedule(
+    const std::map<std::string, std::string>& schedules, const Block& block) {
+  const auto found = schedules.find(Signature(block));
+  if (found == schedules.end()) return NotFound("there is no schedule");
+  IOS_ASSIGN_OR_RETURN(Schedule schedule, ScheduleFromJson(found->second));
+  IOS_RETURN_IF_ERROR(Validate(schedule, block));
+  return schedule;
+}
+
+// A block of a graph, at each of its batch sizes.
+struct SizedBlock {
+  PartitionBlock made;           // at the first batch size
+  std::vector<Block> blocks;     // at each batch size
+  std::vector<int64_t> batches;  // of the region, at each batch size
+};
+
+// Returns the blocks at one batch size, in the order in which they run. Skips
+// the regions in `left`.
+std::vector<SizedBlock> BlocksOf(const Partition& partition,
+                                 const std::set<int64_t>& left) {
+  std::vector<SizedBlock> blocks;
+  for (size_t r = 0; r < partition.regions.size(); ++r) {
+    if (left.count(r) > 0) continue;
+    const Region& region = partition.regions[r];
+    const int64_t batch =
+        BatchSize(MakeBlock(partition, region.operators, "").block);
+    for (const std::vector<int>& operators : region.blocks) {
+      PartitionBlock made = MakeBlock(partition, operators, "");
+      Block block = made.block;
+      blocks.push_back({std::move(made), {std::move(block)}, {batch}});
+    }
+  }
+  return blocks;
+}
+
+// Returns the same signature for blocks that differ only in sizes that may
+// depend on the batch.
+std::string SignatureOfAnyBatch(Block block) {
+  for (Shape& shape : block.inputs) {
+    std::fill(shape.begin(), shape.end() - 1, 0);
+  }
+  return Signature(block);
+}
+
+// Adds the blocks of the same graph at another batch size.
+absl::Status AddSize(const Partition& first, const Partition& partition,
+                     const std::set<int64_t>& left,
+                     std::vector<SizedBlock>* blocks) {
+  std::vector<SizedBlock> more = BlocksOf(partition, left);
+  bool equal = more.size() == blocks->size();
+  for (size_t b = 0; equal && b < more.size(); ++b) {
+    const PartitionBlock& known = (*blocks)[b].made;
+    const PartitionBlock& made = more[b].made;
+    equal = made.operators.size() == known.operators.size();
+    for (size_t i = 0; equal && i < known.operators.size(); ++i) {
+      equal = partition.operators[made.operators[i]].output ==
+              first.operators[known.operators[i]].output;
+    }
+    equal = equal &&
+            SignatureOfAnyBatch(made.block) == SignatureOfAnyBatch(known.block);
+  }
+  if (!equal) {
+    return absl::InvalidArgumentError(
+        "the graph is not the same network at all of these batch sizes");
+  }
+  for (size_t b = 0; b < more.size(); ++b) {
+    (*blocks)[b].blocks.push_back(std::move(more[b].blocks[0]));
+    (*blocks)[b].batches.push_back(more[b].batches[0]);
+  }
+  return absl::OkStatus();
+}
+
+// Returns the sorted operators of each merge stage.
+std::set<std::vector<int>> MergesOf(const Schedule& schedule) {
+  std::set<std::vector<int>> merges;
+  for (const Stage& stage : schedule.stages) {
+    if (stage.strategy != Strategy::kMerge) continue;
+    std::vector<int> group = stage.groups[0];
+    std::sort(group.begin(), group.end());
+    merges.insert(std::move(group));
+  }
+  return merges;
+}
+
+class Rewriter {
+ public:
+  Rewriter(const Partition& partition, const RewriteOptions& options,
+           tensorflow::GraphDef* graph)
+      : partition_(partition),
+        options_(options),
+        index_(*partition.graph),
+        graph_(*graph),
+        editor_(index_, graph) {}
+
+  void Run(const std::vector<SizedBlock>& blocks) {
+    std::vector<Scheduled> scheduled;
+    int missing = 0;
+    std::string first_problem;
+    for (const SizedBlock& block : blocks) {
+      StatusOr<Scheduled> found = Find(block);
+      if (found.ok()) {
+        scheduled.push_back(std::move(*found));
+      } else if (missing++ == 0) {
+        first_problem = found.status().message();
+      }
+    }
+    if (missing > 0) {
+      Warn(absl::StrCat(missing,
+                        " block(s) have no valid schedule and are left to "
+                        "TensorFlow; the first: ",
+                        first_problem));
+    }
+    for (size_t size = 0; !blocks.empty() && size < blocks[0].blocks.size();
+         ++size) {
+      int stage_number = 0;
+      for (Scheduled& block : scheduled) {
+        const Schedule& schedule = block.schedules[size];
+        const Block computed =
+            WithAlgorithms(block.sized->made.block, schedule);
+        for (const Stage& stage : schedule.stages) {
+          Apply(computed, stage, {block.sized->batches[size], stage_number++},
+                &block);
+        }
+      }
+    }
+    for (const auto& [node, places] : places_) {
+      Annotate(places, graph_.mutable_node(node));
+    }
+    WriteMerges(partition_, merges_, &editor_);
+    editor_.Finish();
+  }
+
+ private:
+  // A block with its schedule for each batch size.
+  struct Scheduled {
+    const SizedBlock* sized = nullptr;
+    std::vector<Schedule> schedules;
+    // The groups that all schedules merge, with their indices in merges_.
+    std::map<std::vector<int>, int> merges;
+  };
+
+  StatusOr<Scheduled> Find(const SizedBlock& block) {
+    Scheduled result;
+    result.sized = &block;
+    for (const Block& at_size : block.blocks) {
+      StatusOr<Schedule> read = ReadSchedule(options_.schedules, at_size);
+      if (!read.ok() && IsChain(at_size)) read = SequentialSchedule(at_size);
+      if (!read.ok()) {
+        return InvalidArgument(absl::StrCat("block ", Signature(at_size), ": ",
+                                            read.status().message()));
+      }
+      result.schedules.push_back(std::move(*read));
+    }
+    if (!options_.materialise_merges) return result;
+    for (const std::vector<int>& group : MergesOf(result.schedules[0])) {
+      if (std::all_of(result.schedules.begin(), result.schedules.end(),
+                      [&](const Schedule& schedule) {
+                        return MergesOf(schedule).count(group) > 0;
+                      })) {
+        IOS_ASSIGN_OR_RETURN(MergePlan plan,
+                             PlanMerge(block.made.block, group));
+        result.merges[group] = merges_.size();
+        merges_.push_back({std::move(plan), &block.made, {}});
+      }
+    }
+    return result;
+  }
+
+  // Records the place of a stage's operators at one batch size. The operators
+  // of `computed` have the schedule's algorithms.
+  void Apply(const Block& computed, const Stage& stage, Place place,
+             Scheduled* block) {
+    place.merge = stage.strategy == Strategy::kMerge;
+    place.micro_batches = stage.micro_batches;
+    if (place.merge) {
+      std::vector<int> group = stage.groups[0];
+      std::sort(group.begin(), group.end());
+      const auto merge = block->merges.find(group);
+      if (merge != block->merges.end()) {
+        place.merge = false;  // the merge is one convolution by then
+        const StatusOr<MergePlan> plan = PlanMerge(computed, group);
+        if (plan.ok()) place.algorithm = plan->merged.algorithm;
+        AddPlace(place, &merges_[merge->second].places);
+        return;
+      }
+    }
+    const PartitionBlock& made = block->sized->made;
+    for (size_t group = 0; group < stage.groups.size(); ++group) {
+      place.stream = group;
+      for (int i : stage.groups[group]) {
+        place.algorithm = computed.operators[i].algorithm;
+        for (int n : partition_.operators[made.operators[i]].nodes) {
+          AddPlace(place, &places_[n]);
+        }
+      }
+    }
+  }
+  // Adds a place unless there is already one for its batch. A node may belong
+  // to operators of several stages, of which the first stage needs the node. A
+  // region may also have the same batch at all batch sizes of the graph.
+  static void AddPlace(const Place& place, std::vector<Place>* places) {
+    if (std::none_of(places->begin(), places->end(),
+                     [&](const Place& p) { return p.batch == place.batch; })) {
+      places->push_back(place);
+    }
+  }
+
+  const Partition& partition_;
+  const RewriteOptions& options_;
+  const GraphIndex& index_;
+  tensorflow::GraphDef& graph_;
+  GraphEditor editor_;
+  std::map<int, std::vector<Place>> places_;  // by node
+  std::vector<Merge> merges_;
+};
+
+}  // namespace
+
+absl::Status Rewrite(const std::vector<const Partition*>& partitions,
+                     const RewriteOptions& options,
+                     tensorflow::GraphDef* graph) {
+  const Partition& first = *partitions[0];
+  if (first.regions.empty()) return absl::OkStatus();
+  std::vector<SizedBlock> blocks = BlocksOf(first, options.left);
+  for (size_t i = 1; i < partitions.size(); ++i) {
+    TF_RETURN_IF_ERROR(AddSize(first, *partitions[i], options.left, &blocks));
+  }
+  Rewriter(first, options, graph).Run(blocks);
+  return absl::OkStatus();
+}
+
+}  // namespace ios::tf

@@ -1,0 +1,89 @@
+#include "cc/tensorflow/graph/annotations.h"
+
+#include <algorithm>
+#include <string>
+
+#include "cc/core/limits.h"
+#include "tensorflow/core/framework/attr_value_util.h"
+#include "tensorflow/core/framework/node_def_util.h"
+
+namespace ios::tf {
+
+void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node) {
+  // Writes booleans as integers: tf2onnx cannot copy a list of booleans.
+  std::vector<int64_t> batches, stages, streams, merges, micro_batches;
+  std::vector<std::string> algorithms;
+  bool is_split = false, is_direct = true;
+  for (const Place& place : places) {
+    batches.push_back(place.batch);
+    stages.push_back(place.stage);
+    streams.push_back(place.stream);
+    merges.push_back(place.merge);
+    micro_batches.push_back(place.micro_batches);
+    algorithms.push_back(ToString(place.algorithm));
+    is_split |= place.micro_batches > 1;
+    is_direct &= place.algorithm == Algorithm::kDirect;
+  }
+  auto& attributes = *node->mutable_attr();
+  tensorflow::SetAttrValue(batches, &attributes[kBatchAttr]);
+  tensorflow::SetAttrValue(stages, &attributes[kStageAttr]);
+  tensorflow::SetAttrValue(streams, &attributes[kStreamAttr]);
+  tensorflow::SetAttrValue(merges, &attributes[kMergeAttr]);
+  if (is_split) {
+    tensorflow::SetAttrValue(micro_batches, &attributes[kMicroBatchesAttr]);
+  }
+  if (!is_direct) {
+    tensorflow::SetAttrValue(algorithms, &attributes[kAlgorithmAttr]);
+  }
+}
+
+std::vector<Place> Annotations(const tensorflow::NodeDef& node) {
+  std::vector<int64_t> batches, stages, streams, merges;
+  const bool known = tensorflow::TryGetNodeAttr(node, kBatchAttr, &batches) &&
+                     tensorflow::TryGetNodeAttr(node, kStageAttr, &stages) &&
+                     tensorflow::TryGetNodeAttr(node, kStreamAttr, &streams) &&
+                     tensorflow::TryGetNodeAttr(node, kMergeAttr, &merges);
+  const size_t size = batches.size();
+  if (!known || stages.size() != size || streams.size() != size ||
+      merges.size() != size) {
+    return {};
+  }
+  std::vector<int64_t> micro_batches;
+  tensorflow::TryGetNodeAttr(node, kMicroBatchesAttr, &micro_batches);
+  if (micro_batches.size() != size) micro_batches.assign(size, 1);
+  std::vector<std::string> algorithms;
+  tensorflow::TryGetNodeAttr(node, kAlgorithmAttr, &algorithms);
+  if (algorithms.size() != size) algorithms.assign(size, "direct");
+  std::vector<Place> places;
+  for (size_t i = 0; i < size; ++i) {
+    // Other software has written these values, so the operator counts as
+    // unscheduled.
+    if (batches[i] < 1 || micro_batches[i] < 1 ||
+        std::max(batches[i], micro_batches[i]) > kMaxDimension) {
+      return {};
+    }
+    const StatusOr<Algorithm> algorithm = AlgorithmFromString(algorithms[i]);
+    if (!algorithm.ok()) return {};
+    places.push_back({batches[i], stages[i], streams[i], merges[i] != 0,
+                      micro_batches[i], *algorithm});
+  }
+  return places;
+}
+
+bool IsAnnotated(const tensorflow::NodeDef& node) {
+  return node.attr().count(kStageAttr) > 0;
+}
+
+bool IsAnnotated(const tensorflow::GraphDef& graph) {
+  return std::any_of(
+      graph.node().begin(), graph.node().end(),
+      [](const tensorflow::NodeDef& node) { return IsAnnotated(node); });
+}
+
+bool IsWeight(const tensorflow::NodeDef& node) {
+  const auto shape = node.attr().find(kShapeOfWeight);
+  return shape != node.attr().end() &&
+         tensorflow::TensorShape::IsValid(shape->second.shape());
+}
+
+}  // namespace ios::tf

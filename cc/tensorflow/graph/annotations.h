@@ -1,0 +1,46 @@
+// Annotations: the schedules that ordinary TensorFlow nodes carry as
+// attributes.
+#ifndef IOS_TF_CC_TENSORFLOW_GRAPH_ANNOTATIONS_H_
+#define IOS_TF_CC_TENSORFLOW_GRAPH_ANNOTATIONS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/core/ir/block.h"
+#include "cc/tensorflow/names.h"
+#include "tensorflow/core/framework/graph.pb.h"
+#include "tensorflow/core/framework/node_def.pb.h"
+
+namespace ios::tf {
+
+// The place of a node's operator in one of its schedules.
+struct Place {
+  int64_t batch = 1;  // the batch size of the schedule, as the operator sees it
+  int64_t stage = 0;  // counted over the whole graph
+  int64_t stream = 0;         // the group in the stage
+  bool merge = false;         // whether the stage merges its operators
+  int64_t micro_batches = 1;  // of a split stage; 1 for other stages
+  Algorithm algorithm = Algorithm::kDirect;  // computes the operator
+};
+
+// Writes the places as attributes: lists with one entry per place.
+//   _ios_batch, _ios_stage, _ios_stream: list(int)
+//   _ios_merge: list(int), 0 or 1
+//   _ios_micro_batches: list(int), only if some stage is split
+//   _ios_algorithm: list(string), only if some algorithm is not "direct"
+void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node);
+
+// Returns the places that Annotate() has written. Returns an empty list if
+// there are none or if they are not valid.
+std::vector<Place> Annotations(const tensorflow::NodeDef& node);
+
+// Returns true if the node, or any node of the graph, carries a schedule.
+bool IsAnnotated(const tensorflow::NodeDef& node);
+bool IsAnnotated(const tensorflow::GraphDef& graph);
+
+// Returns true if the node has a valid kShapeOfWeight.
+bool IsWeight(const tensorflow::NodeDef& node);
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_GRAPH_ANNOTATIONS_H_

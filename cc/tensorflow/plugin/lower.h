@@ -1,0 +1,29 @@
+// Lower: replaces regions that have schedules by IosRegion nodes.
+#ifndef IOS_TF_CC_TENSORFLOW_PLUGIN_LOWER_H_
+#define IOS_TF_CC_TENSORFLOW_PLUGIN_LOWER_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cc/core/ir/schedule.h"
+#include "cc/tensorflow/partition/regions.h"
+#include "tensorflow/core/framework/graph.pb.h"
+
+namespace ios::tf {
+
+// Returns the schedules of a region. An empty result leaves the region to
+// TensorFlow. `block` has all operators of the region; `device` is kCpu or
+// kGpu.
+using RegionScheduler = std::function<BatchSchedules(
+    const Region& region, const Block& block, const std::string& device)>;
+
+// Replaces every region that gets schedules by one IosRegion node. Returns the
+// number of these regions. `graph` is a copy of the partitioned graph.
+absl::StatusOr<int> Lower(const Partition& partition,
+                          const RegionScheduler& scheduler,
+                          tensorflow::GraphDef* graph);
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_PLUGIN_LOWER_H_

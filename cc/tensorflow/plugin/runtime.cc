@@ -1,0 +1,288 @@
+#include "cc/tensorflow/plugin/runtime.h"
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/core/ir/problem.h"
+#include "cc/core/ir/schedule.h"
+#include "cc/tensorflow/ops/engine_device.h"
+#include "cc/tensorflow/partition/blocks.h"
+#include "cc/tensorflow/plugin/lower.h"
+#include "cc/tensorflow/plugin/schedule_cache.h"
+#include "cc/tensorflow/plugin/search_queue.h"
+#include "cc/tensorflow/status_util.h"
+#include "cc/tensorflow/warn.h"
+#include "tensorflow/core/graph/tensor_id.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::GraphDef;
+using ::tensorflow::NodeDef;
+
+struct Process {
+  std::mutex mutex;
+  std::optional<RuntimeOptions> options;
+  RuntimeCounts counts;
+};
+
+Process& TheProcess() {
+  static auto* const process = new Process;
+  return *process;
+}
+
+void Count(const std::function<void(RuntimeCounts*)>& change) {
+  std::lock_guard<std::mutex> lock(TheProcess().mutex);
+  change(&TheProcess().counts);
+}
+
+bool IsConvolution(const NodeDef& node) {
+  return node.op() == "Conv2D" || node.op() == "DepthwiseConv2dNative" ||
+         node.op() == "Conv2DBackpropInput";
+}
+
+std::string EngineDevice(const std::string& device) {
+  return device == kGpu ? FirstGpu() : "cpu";
+}
+
+// Returns true if TensorFlow may be faster, as far as an estimate without
+// measurement can tell. TensorFlow computes a few multiplications in the
+// calling thread, while it takes some 20 us to enter a region. TensorFlow is
+// slower for depthwise convolutions and for larger blocks (docs/guide.md).
+bool TooSmallToOffload(const Block& block) {
+  constexpr size_t kFewOperators = 2;
+  constexpr int64_t kFewFlops = 300'000;
+  if (block.operators.size() > kFewOperators) return false;
+  const StatusOr<std::vector<Shape>> shapes = InferShapes(block);
+  if (!shapes.ok()) return false;
+  int64_t flops = 0;
+  for (size_t i = 0; i < shapes->size(); ++i) {
+    const Operator& op = block.operators[i];
+    if (op.type != OperatorType::kConv2D || op.groups > 1) return false;
+    flops += Flops(op, InputShapes(block, *shapes, i), (*shapes)[i]);
+  }
+  return flops < kFewFlops;
+}
+
+// Returns true if a search may find a better schedule than the sequential one
+// with direct algorithms. A search may run operators at once, split batches and
+// choose algorithms.
+bool HasChoices(const Block& block, const std::string& device) {
+  if (!IsChain(block) || BatchSize(block) > 1) return true;
+  if (device == kGpu) return false;
+  const StatusOr<std::vector<Shape>> shapes = InferShapes(block);
+  if (!shapes.ok()) return false;
+  for (const std::vector<Algorithm>& of_one : AlgorithmsOf(block, *shapes)) {
+    if (!of_one.empty()) return true;
+  }
+  return false;
+}
+
+class BlockScheduler {
+ public:
+  BlockScheduler(const Partition& partition, const RuntimeOptions& options)
+      : partition_(partition), options_(options) {}
+
+  // Returns the schedules of the region's blocks, one after the other. Returns
+  // nullopt unless all blocks have a schedule.
+  std::optional<Schedule> Join(const Region& region,
+                               const std::string& device) {
+    Schedule result;
+    bool complete = true;
+    int first = 0;
+    for (const std::vector<int>& operators : region.blocks) {
+      const Block block = MakeBlock(partition_, operators,
+                                    partition_.operators[operators[0]].op.name)
+                              .block;
+      // Looks up all blocks of a region, even if one has no schedule, so that
+      // `ios_tf tune` gets all that are missing.
+      std::optional<Schedule> schedule = OfBlock(block, device);
+      complete = complete && schedule.has_value();
+      if (!complete) continue;
+      for (Stage& stage : schedule->stages) {
+        for (std::vector<int>& group : stage.groups) {
+          for (int& op : group) op += first;
+        }
+        result.stages.push_back(std::move(stage));
+      }
+      for (const auto& [op, algorithm] : schedule->algorithms) {
+        result.algorithms[first + op] = algorithm;
+      }
+      first += operators.size();
+    }
+    if (!complete) return std::nullopt;
+    return result;
+  }
+
+ private:
+  std::optional<Schedule> OfBlock(const Block& block,
+                                  const std::string& device) {
+    if (!HasChoices(block, device)) return SequentialSchedule(block);
+    const ScheduleCache* cache = CacheOf(device);
+    if (!cache) return std::nullopt;
+    std::optional<Schedule> schedule = cache->Find(block);
+    if (schedule) {
+      Count([](RuntimeCounts* counts) { ++counts->cached; });
+      return schedule;
+    }
+    if (options_.on_miss == OnMiss::kSearch) schedule = Search(block, device);
+    if (schedule) {
+      Count([](RuntimeCounts* counts) { ++counts->searched; });
+      return schedule;
+    }
+    cache->AddPending(block);
+    // Without a search, a chain has no other schedule.
+    if (IsChain(block)) return SequentialSchedule(block);
+    if (options_.on_miss == OnMiss::kGreedy) {
+      Count([](RuntimeCounts* counts) { ++counts->greedy; });
+      return GreedySchedule(block);
+    }
+    Count([](RuntimeCounts* counts) { ++counts->missed; });
+    return std::nullopt;
+  }
+
+  std::optional<Schedule> Search(const Block& block,
+                                 const std::string& device) {
+    if (search_failed_) return std::nullopt;
+    const StatusOr<std::string> request =
+        SearchRequest(block, EngineDevice(device), options_.cache_dir);
+    StatusOr<std::string> json = request.ok()
+                                     ? SearchQueue::Global().Search(*request)
+                                     : request.status();
+    StatusOr<Schedule> schedule =
+        json.ok() ? ParseSchedule(*json, block) : json.status();
+    if (schedule.ok()) return std::move(*schedule);
+    // Does not search for later blocks, which would wait in vain, too.
+    search_failed_ = true;
+    Warn(absl::StrCat(
+        "the search for a schedule failed, and the graph's other blocks that "
+        "are not in the cache are not searched: ",
+        schedule.status().message()));
+    return std::nullopt;
+  }
+
+  // Returns null if the cache cannot be opened because the engine cannot use
+  // the device.
+  const ScheduleCache* CacheOf(const std::string& device) {
+    const auto [known, is_new] = caches_.try_emplace(device);
+    if (is_new) {
+      absl::StatusOr<ScheduleCache> opened =
+          ScheduleCache::Open(options_.cache_dir, EngineDevice(device));
+      if (opened.ok()) {
+        known->second = std::move(*opened);
+      } else {
+        Warn(opened.status().message());
+      }
+    }
+    return known->second ? &*known->second : nullptr;
+  }
+
+  const Partition& partition_;
+  const RuntimeOptions& options_;
+  std::map<std::string, std::optional<ScheduleCache>> caches_;
+  bool search_failed_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<OnMiss> OnMissFromString(const std::string& text) {
+  for (OnMiss on_miss : {OnMiss::kSkip, OnMiss::kGreedy, OnMiss::kSearch}) {
+    if (text == ToString(on_miss)) return on_miss;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "on_miss must be \"skip\", \"greedy\" or \"search\", not '", text, "'"));
+}
+
+const char* ToString(OnMiss on_miss) {
+  switch (on_miss) {
+    case OnMiss::kSkip:
+      return "skip";
+    case OnMiss::kGreedy:
+      return "greedy";
+    case OnMiss::kSearch:
+      return "search";
+  }
+  return "skip";
+}
+
+std::optional<RuntimeOptions> ProcessOptions() {
+  std::lock_guard<std::mutex> lock(TheProcess().mutex);
+  return TheProcess().options;
+}
+
+void SetProcessOptions(std::optional<RuntimeOptions> options) {
+  std::lock_guard<std::mutex> lock(TheProcess().mutex);
+  TheProcess().options = std::move(options);
+}
+
+RuntimeCounts Counts() {
+  std::lock_guard<std::mutex> lock(TheProcess().mutex);
+  return TheProcess().counts;
+}
+
+void CountAnnotated(int regions) {
+  Count([regions](RuntimeCounts* counts) {
+    ++counts->annotated;
+    counts->regions += regions;
+  });
+}
+
+bool IsFrozenNetwork(const GraphDef& graph) {
+  std::vector<const NodeDef*> convolutions;
+  for (const NodeDef& node : graph.node()) {
+    if (IsConvolution(node) && node.input_size() > 1) {
+      convolutions.push_back(&node);
+    }
+  }
+  if (convolutions.empty()) return false;
+  std::unordered_map<std::string, const NodeDef*> by_name;
+  for (const NodeDef& node : graph.node()) by_name[node.name()] = &node;
+  for (const NodeDef* convolution : convolutions) {
+    const NodeDef* filter = convolution;
+    int input = 1;
+    do {
+      const auto it = by_name.find(std::string(
+          tensorflow::ParseTensorName(filter->input(input)).node()));
+      filter = it == by_name.end() ? nullptr : it->second;
+      input = 0;
+    } while (filter && filter->op() == "Identity" && filter->input_size() > 0);
+    if (filter && filter->op() == "Const") return true;
+  }
+  Count([](RuntimeCounts* counts) { ++counts->not_frozen; });
+  return false;
+}
+
+absl::StatusOr<int> ScheduleAndLower(
+    const tensorflow::grappler::GrapplerItem& item,
+    const RuntimeOptions& options, PartitionOptions partition_options,
+    GraphDef* graph) {
+  partition_options.batch_size = options.batch_size;
+  TF_ASSIGN_OR_RETURN(const Partition partition,
+                      PartitionGraph(item, partition_options));
+  BlockScheduler scheduler(partition, options);
+  TF_ASSIGN_OR_RETURN(
+      const int regions,
+      Lower(
+          partition,
+          [&](const Region& region, const Block& block,
+              const std::string& device) {
+            BatchSchedules schedules;
+            if (TooSmallToOffload(block)) return schedules;
+            std::optional<Schedule> schedule = scheduler.Join(region, device);
+            if (schedule) schedules[BatchSize(block)] = std::move(*schedule);
+            return schedules;
+          },
+          graph));
+  Count([regions](RuntimeCounts* counts) {
+    ++(regions > 0 ? counts->scheduled : counts->passed);
+    counts->regions += regions;
+  });
+  return regions;
+}
+
+}  // namespace ios::tf

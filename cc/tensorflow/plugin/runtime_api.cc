@@ -1,0 +1,163 @@
+#include "cc/tensorflow/plugin/runtime_api.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cc/engine/devices.h"
+#include "cc/tensorflow/names.h"
+#include "cc/tensorflow/ops/region_kernel.h"
+#include "cc/tensorflow/plugin/runtime.h"
+#include "cc/tensorflow/plugin/schedule_cache.h"
+#include "cc/tensorflow/plugin/search_queue.h"
+
+using ::ios::tf::SearchQueue;
+
+namespace {
+
+// Returns the value of `function`, or of `otherwise` if `function` throws:
+// exceptions must not pass into C.
+template <typename F, typename G>
+auto NoThrow(F&& function, G&& otherwise) noexcept -> decltype(otherwise()) {
+  try {
+    return function();
+  } catch (const std::exception&) {
+    return otherwise();
+  }
+}
+
+char* Null() { return nullptr; }
+
+// Returns the error in the arguments, or null.
+char* Enable(const char* cache_dir, const char* on_miss, int64_t batch_size) {
+  const absl::StatusOr<ios::tf::OnMiss> parsed =
+      ios::tf::OnMissFromString(on_miss);
+  if (!parsed.ok()) {
+    return strdup(std::string(parsed.status().message()).c_str());
+  }
+  if (batch_size < 1) {
+    return strdup(
+        absl::StrCat("batch_size is ", batch_size, ", but it must be positive")
+            .c_str());
+  }
+  ios::tf::SetProcessOptions(
+      ios::tf::RuntimeOptions{cache_dir, *parsed, batch_size});
+  return nullptr;
+}
+
+char* StatusJson() {
+  const std::optional<ios::tf::RuntimeOptions> options =
+      ios::tf::ProcessOptions();
+  const ios::tf::RuntimeCounts counts = ios::tf::Counts();
+  nlohmann::json status = {
+      {"enabled", options.has_value()},
+      {"counts",
+       {{"annotated_graphs", counts.annotated},
+        {"scheduled_graphs", counts.scheduled},
+        {"passed_graphs", counts.passed},
+        {"graphs_not_frozen", counts.not_frozen},
+        {"regions", counts.regions},
+        {"blocks_cached", counts.cached},
+        {"blocks_greedy", counts.greedy},
+        {"blocks_searched", counts.searched},
+        {"blocks_missed", counts.missed},
+        {"failed_captures", ios::FailedCaptures()},
+        {"warnings", ios::tf::ScheduleCache::warnings()}}}};
+  if (options) {
+    status["cache_dir"] = options->cache_dir;
+    status["on_miss"] = ios::tf::ToString(options->on_miss);
+    status["batch_size"] = options->batch_size;
+  }
+  return strdup(
+      status.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+          .c_str());
+}
+
+char* Search(const char* problem) {
+  const ios::StatusOr<std::string> found =
+      SearchQueue::Global().Search(problem);
+  return found.ok() ? strdup(found->c_str()) : nullptr;
+}
+
+int64_t Take(char** problem) {
+  std::string text;
+  const int64_t number = SearchQueue::Global().Take(&text);
+  *problem = number ? strdup(text.c_str()) : nullptr;
+  return number;
+}
+
+void Give(int64_t number, const char* schedule, const char* error) {
+  if (schedule) {
+    SearchQueue::Global().Give(number, std::string(schedule));
+  } else {
+    SearchQueue::Global().Give(number, ios::Internal(error));
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+void ios_tf_free_string(char* text) { std::free(text); }
+
+char* ios_tf_enable(const char* cache_dir, const char* on_miss,
+                    int64_t batch_size) {
+  return NoThrow([&] { return Enable(cache_dir, on_miss, batch_size); },
+                 [] { return strdup("out of memory"); });
+}
+
+char* ios_tf_names(void) {
+  return NoThrow([] { return strdup(ios::tf::NamesJson().c_str()); }, Null);
+}
+
+void ios_tf_disable(void) {
+  NoThrow([] { ios::tf::SetProcessOptions(std::nullopt); }, [] {});
+}
+
+char* ios_tf_status(void) { return NoThrow(StatusJson, Null); }
+
+int64_t ios_tf_packings(void) { return ios::tf::RegionPackings(); }
+
+char* ios_tf_search(const char* problem) {
+  return NoThrow([&] { return Search(problem); }, Null);
+}
+
+void ios_tf_open_search(int (*holds_lock)(void), void* (*release_lock)(void),
+                        void (*acquire_lock)(void*), int patience_ms) {
+  NoThrow(
+      [&] {
+        SearchQueue::Global().Open({holds_lock, release_lock, acquire_lock},
+                                   std::chrono::milliseconds(patience_ms));
+      },
+      [] {});
+}
+
+void ios_tf_close_search(void) {
+  NoThrow([] { SearchQueue::Global().Close(); }, [] {});
+}
+
+int64_t ios_tf_take_problem(char** problem) {
+  // Without memory for a problem, returns 0, and the searching thread ends.
+  return NoThrow([&] { return Take(problem); },
+                 [&]() -> int64_t {
+                   *problem = nullptr;
+                   return 0;
+                 });
+}
+
+int ios_tf_begin_search(int64_t number) {
+  return NoThrow([&]() -> int { return SearchQueue::Global().Begin(number); },
+                 [] { return 0; });
+}
+
+void ios_tf_give_schedule(int64_t number, const char* schedule,
+                          const char* error) {
+  NoThrow([&] { Give(number, schedule, error); }, [] {});
+}
+
+}  // extern "C"

@@ -1,0 +1,104 @@
+#include "cc/tensorflow/plugin/schedule_cache.h"
+
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cc/core/ir/problem.h"
+#include "cc/engine/devices.h"
+#include "cc/tensorflow/names.h"
+#include "cc/tensorflow/plugin/cache_file.h"
+#include "cc/tensorflow/status_util.h"
+#include "cc/tensorflow/warn.h"
+#include "tensorflow/core/platform/env.h"
+#include "tensorflow/core/platform/path.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::Env;
+using ::tensorflow::io::JoinPath;
+
+std::mutex& WarnedMutex() {
+  static auto* const mutex = new std::mutex;
+  return *mutex;
+}
+
+std::set<std::string>& Warned() {
+  static auto* const warned = new std::set<std::string>;
+  return *warned;
+}
+
+// Warns once per path, even if a server loads its models again and again.
+void WarnOnce(const std::string& path, const std::string& text) {
+  std::lock_guard<std::mutex> lock(WarnedMutex());
+  if (Warned().insert(path).second) {
+    Warn(absl::StrCat(path, " ", text));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<ScheduleCache> ScheduleCache::Open(
+    const std::string& directory, const std::string& engine_device) {
+  const StatusOr<std::string> fingerprint = DeviceFingerprint(engine_device);
+  if (!fingerprint.ok()) return ToAbsl(fingerprint.status());
+  const std::string device = DeviceDirectory(*fingerprint);
+  ScheduleCache cache;
+  cache.directory_ = directory;
+  cache.schedules_ = device;
+  cache.pending_ = JoinPath(kPending, device);
+  return cache;
+}
+
+std::optional<Schedule> ScheduleCache::Find(const Block& block) const {
+  const std::string path =
+      JoinPath(directory_, schedules_, Signature(block) + ".json");
+  const absl::StatusOr<std::string> json = ReadCacheFile(directory_, path);
+  if (absl::IsNotFound(json.status())) return std::nullopt;
+  if (!json.ok()) {
+    WarnOnce(path, absl::StrCat("is ignored: ", json.status().message()));
+    return std::nullopt;
+  }
+  StatusOr<Schedule> schedule = ParseSchedule(*json, block);
+  if (!schedule.ok()) {
+    WarnOnce(path, absl::StrCat("is ignored: ", schedule.status().message()));
+    return std::nullopt;
+  }
+  return std::move(*schedule);
+}
+
+bool ScheduleCache::AddPending(const Block& block) const {
+  const std::string path =
+      JoinPath(directory_, pending_, Signature(block) + ".json");
+  if (Env::Default()->FileExists(path).ok()) return false;
+  const StatusOr<std::string> problem = ProblemJson(block);
+  if (!problem.ok()) return false;
+  const absl::Status written = WriteCacheFile(directory_, path, *problem);
+  if (!written.ok()) {
+    WarnOnce(directory_,
+             absl::StrCat("cannot be written, so blocks without a schedule are "
+                          "not kept for ios_tf tune: ",
+                          written.message()));
+  }
+  return written.ok();
+}
+
+int ScheduleCache::warnings() {
+  std::lock_guard<std::mutex> lock(WarnedMutex());
+  return Warned().size();
+}
+
+StatusOr<std::string> SearchRequest(const Block& block,
+                                    const std::string& engine_device,
+                                    const std::string& cache_dir) {
+  IOS_ASSIGN_OR_RETURN(const std::string problem, ProblemJson(block));
+  auto json = nlohmann::json::parse(problem, nullptr, false);
+  json["device"] = engine_device;
+  json["cache_dir"] = cache_dir;
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace ios::tf

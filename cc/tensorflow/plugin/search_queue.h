@@ -1,0 +1,71 @@
+// SearchQueue: the optimizer uses it to ask the Python scheduler for a
+// schedule. TensorFlow calls the optimizer from threads that may or may not
+// hold Python's global lock (GIL). TensorFlow may also hold locks for which the
+// GIL's holder waits. So these threads never run Python. A separate Python
+// thread takes the problems.
+#ifndef IOS_TF_CC_TENSORFLOW_PLUGIN_SEARCH_QUEUE_H_
+#define IOS_TF_CC_TENSORFLOW_PLUGIN_SEARCH_QUEUE_H_
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "cc/core/status.h"
+
+namespace ios::tf {
+
+// Functions of the Python interpreter, to which this library is not linked. All
+// are null in a process without an interpreter.
+struct Interpreter {
+  int (*holds_lock)() = nullptr;          // PyGILState_Check
+  void* (*release_lock)() = nullptr;      // PyEval_SaveThread
+  void (*acquire_lock)(void*) = nullptr;  // PyEval_RestoreThread
+};
+
+class SearchQueue {
+ public:
+  // Returns the queue of this process. A forked child gets a new queue, because
+  // its parent's searcher does not exist in the child.
+  static SearchQueue& Global();
+
+  // Asks for a schedule of `problem` and waits for it. Callers are served one
+  // after the other. Returns FailedPrecondition if there is no searcher, or if
+  // the searcher does not begin in time: then some thread keeps the GIL,
+  // perhaps while it waits for the calling thread.
+  StatusOr<std::string> Search(const std::string& problem);
+
+  // The functions from here on are for the searcher. Open() announces a
+  // searcher, which must begin a search within `patience`. Close() makes all
+  // waiting callers fail.
+  void Open(const Interpreter& interpreter, std::chrono::milliseconds patience);
+  void Close();
+  // Waits for a problem; the caller must not hold the GIL. Returns the
+  // problem's number, or 0 once the queue is closed.
+  int64_t Take(std::string* problem);
+  // Reports that the searcher has the GIL and begins the search. Returns false
+  // if that is too late.
+  bool Begin(int64_t number);
+  void Give(int64_t number, StatusOr<std::string> schedule);
+
+ private:
+  enum class State { kNone, kAsked, kTaken, kBegun, kAnswered };
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;
+  Interpreter interpreter_;
+  std::chrono::milliseconds patience_{0};
+  // The problem that is being searched.
+  State state_ = State::kNone;
+  int64_t number_ = 0;
+  std::string problem_;
+  StatusOr<std::string> answer_ = std::string();
+};
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_PLUGIN_SEARCH_QUEUE_H_
