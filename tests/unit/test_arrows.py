@@ -1,66 +1,199 @@
-"""Checks the includes of cc/core, cc/engine, cc/tensorflow and of each device, and that
-no test imports another test."""
+"""Checks which folders of cc include which, and that no test imports another test."""
 
 import ast
+import graphlib
 import re
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# The project's headers that a folder may include besides its own, and the libraries
-# that it may include in angle brackets.
-ALLOWED = {
-    "cc/core": ([], ["nlohmann/"]),
-    "cc/engine": (["cc/core/"], ["nlohmann/"]),
-    "cc/engine/cpu": (["cc/core/", "cc/engine/(backend|host)/"], ["dnnl"]),
-    "cc/engine/cuda": (
-        ["cc/core/", "cc/engine/(backend|host)/"],
-        ["cuda", "cudnn", "nvrtc", "nlohmann/"],
-    ),
-    "cc/tensorflow": (
-        [
-            "cc/core/",
-            r"cc/engine/((backend/arrays|host/shared_objects)|devices|profiler|program)\.h",
-            # Functions that a graph composes are evaluated with the engine's own code.
-            r"cc/engine/cpu/kernels/(activations|broadcast)\.h",
-            "(absl|tensorflow|tsl|xla)/",
-        ],
-        ["nlohmann/"],
-    ),
+CORE = ["cc/core", "cc/core/ir"]
+# The other folders of cc that the files of each folder may include, in the order in
+# which they build on each other. A new folder needs a line here.
+ARROWS = {
+    "cc/core": [],
+    "cc/core/ops": ["cc/core"],
+    "cc/core/ir": ["cc/core", "cc/core/ops"],
+    "cc/core/transforms": [*CORE, "cc/core/ops"],
+    "cc/engine/host": ["cc/core"],
+    "cc/engine/backend": [*CORE, "cc/core/transforms"],
+    "cc/engine/cpu/threads": ["cc/engine/host"],
+    "cc/engine/cpu/kernels": [*CORE, "cc/engine/backend", "cc/engine/cpu/threads"],
+    "cc/engine/cpu/onednn": [
+        "cc/core/ir",
+        "cc/engine/backend",
+        "cc/engine/cpu/kernels",
+        "cc/engine/cpu/threads",
+        "cc/engine/host",
+    ],
+    "cc/engine/cpu/tasks": [
+        "cc/engine/backend",
+        "cc/engine/cpu/kernels",
+        "cc/engine/cpu/onednn",
+        "cc/engine/cpu/threads",
+    ],
+    "cc/engine/cpu": [
+        "cc/core",
+        "cc/engine/backend",
+        "cc/engine/cpu/kernels",
+        "cc/engine/cpu/onednn",
+        "cc/engine/cpu/tasks",
+        "cc/engine/cpu/threads",
+        "cc/engine/host",
+    ],
+    "cc/engine/cuda/driver": ["cc/core", "cc/engine/backend"],
+    "cc/engine/cuda/kernels": [*CORE, "cc/engine/backend", "cc/engine/cuda/driver"],
+    "cc/engine/cuda/timing": [
+        "cc/core",
+        "cc/engine/cuda/driver",
+        "cc/engine/cuda/kernels",
+    ],
+    "cc/engine/cuda/cudnn": [
+        *CORE,
+        "cc/engine/backend",
+        "cc/engine/cuda/driver",
+        "cc/engine/cuda/kernels",
+        "cc/engine/cuda/timing",
+        "cc/engine/host",
+    ],
+    "cc/engine/cuda": [
+        *CORE,
+        "cc/engine/backend",
+        "cc/engine/cuda/cudnn",
+        "cc/engine/cuda/driver",
+        "cc/engine/cuda/kernels",
+        "cc/engine/cuda/timing",
+    ],
+    "cc/engine": [
+        *CORE,
+        "cc/core/ops",
+        "cc/core/transforms",
+        "cc/engine/backend",
+        "cc/engine/host",
+    ],
+    "cc/tensorflow": ["cc/core"],
+    "cc/tensorflow/graph": [*CORE, "cc/tensorflow"],
+    "cc/tensorflow/import": [*CORE, "cc/tensorflow/graph"],
+    "cc/tensorflow/fuse": [
+        "cc/core/ops",
+        # The rules evaluate a graph's functions as the engine does.
+        "cc/engine/cpu/kernels",
+        "cc/tensorflow/graph",
+        "cc/tensorflow/import",
+    ],
+    "cc/tensorflow/partition": [
+        "cc/core/ir",
+        "cc/tensorflow/fuse",
+        "cc/tensorflow/graph",
+        "cc/tensorflow/import",
+    ],
+    "cc/tensorflow/ops": [
+        *CORE,
+        "cc/engine",
+        "cc/engine/backend",
+        "cc/engine/host",
+        "cc/tensorflow",
+        "cc/tensorflow/graph",
+        "cc/tensorflow/import",
+    ],
+    "cc/tensorflow/plugin": [
+        *CORE,
+        "cc/engine",
+        "cc/tensorflow",
+        "cc/tensorflow/graph",
+        "cc/tensorflow/ops",
+        "cc/tensorflow/partition",
+    ],
+    "cc/tensorflow/convert": [
+        *CORE,
+        "cc/tensorflow",
+        "cc/tensorflow/graph",
+        "cc/tensorflow/partition",
+        "cc/tensorflow/plugin",
+    ],
+}
+# The only headers of a folder that files below another folder may include.
+HEADERS = {
+    ("cc/tensorflow", "cc/engine"): ["devices.h", "profiler.h", "program.h"],
+    ("cc/tensorflow", "cc/engine/backend"): ["arrays.h"],
+    ("cc/tensorflow", "cc/engine/host"): ["shared_objects.h"],
+    ("cc/tensorflow", "cc/engine/cpu/kernels"): ["activations.h", "broadcast.h"],
+}
+# The headers of libraries that files below a folder may include. The innermost folder
+# counts. Headers of the operating system and of C++ are allowed everywhere.
+LIBRARIES = {
+    "cc/core": ["nlohmann/"],
+    "cc/engine": ["nlohmann/"],
+    "cc/engine/cpu": ["dnnl"],
+    "cc/engine/cpu/kernels": [],
+    "cc/engine/cpu/threads": [],
+    "cc/engine/cuda": ["cuda", "cudnn", "nvrtc", "nlohmann/"],
+    "cc/tensorflow": ["absl/", "nlohmann/", "tensorflow/", "tsl/", "xla/"],
 }
 # The only file that may include every device.
 EVERY_DEVICE = "cc/engine/devices.cc"
 
 
 def folder_of(file: str) -> str:
-    """The innermost folder of ALLOWED that contains a file."""
-    return max((f for f in ALLOWED if file.startswith(f + "/")), key=len)
+    return file.rpartition("/")[0]
 
 
-@pytest.mark.parametrize("folder", ALLOWED)
-def test_includes(folder):
-    ours, libraries = ALLOWED[folder]
-    files = {str(path.relative_to(ROOT)): path for path in (ROOT / folder).rglob("*.*")}
-    checked = [
-        name
-        for name in files
+def includes() -> dict[str, list[str]]:
+    """The headers that each source and header of the product includes."""
+    files = {str(path.relative_to(ROOT)): path for path in (ROOT / "cc").rglob("*.*")}
+    return {
+        name: re.findall(r'^#include ["<]([^">]+)', path.read_text(), re.M)
+        for name, path in files.items()
         if name.endswith((".cc", ".h"))
-        and folder_of(name) == folder
-        and name != EVERY_DEVICE
         and not name.endswith("_test.cc")
-    ]
-    assert checked
-    for name in checked:
-        text = files[name].read_text()
-        for quote, header in re.findall(r'^#include (["<])([^">]+)', text, re.M):
-            if quote == '"':
-                assert re.match("|".join([folder + "/", *ours]), header), (name, header)
-                if header.startswith(folder + "/"):
-                    assert folder_of(header) == folder, (name, header)
-            elif "/" in header or header.endswith((".h", ".hpp")):
-                system = [r"sys/", r"linux/", r"[a-z]+\.h$"]
-                assert re.match("|".join(system + libraries), header), (name, header)
+        and not name.startswith("cc/third_party/")
+        and name != EVERY_DEVICE
+    }
+
+
+def arrows() -> dict[tuple[str, str], str]:
+    """The pairs of folders of which the first includes the second, with an example."""
+    found = {}
+    for name, headers in includes().items():
+        for header in headers:
+            pair = folder_of(name), folder_of(header)
+            if header.startswith("cc/") and pair[0] != pair[1]:
+                found[pair] = f"{name} includes {header}"
+    return found
+
+
+def test_all_folders_are_known():
+    assert {folder_of(name) for name in includes()} == set(ARROWS)
+
+
+def test_arrows():
+    allowed = {(one, other) for one, others in ARROWS.items() for other in others}
+    for pair, example in arrows().items():
+        assert pair in allowed, example
+
+
+def test_no_circles():
+    # Raises CycleError with the folders of a circle.
+    graphlib.TopologicalSorter(ARROWS).prepare()
+
+
+@pytest.mark.parametrize(("below", "folder"), HEADERS)
+def test_headers(below, folder):
+    for name, headers in includes().items():
+        for header in headers:
+            if name.startswith(below + "/") and folder_of(header) == folder:
+                allowed = HEADERS[below, folder]
+                assert Path(header).name in allowed, (name, header)
+
+
+def test_libraries():
+    system = [r"[a-z_]+$", r"[a-z]+\.h$", r"sys/", r"linux/"]
+    for name, headers in includes().items():
+        room = max((f for f in LIBRARIES if name.startswith(f + "/")), key=len)
+        allowed = "|".join(["cc/", *system, *LIBRARIES[room]])
+        for header in headers:
+            assert re.match(allowed, header), (name, header)
 
 
 def imported(tree: ast.AST) -> set[str]:
