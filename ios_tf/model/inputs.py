@@ -121,8 +121,8 @@ def open_sizes(shape: Sequence[int | None]) -> dict[int, int]:
 
     The leading dimension is the batch. Several open dimensions alternate between height
     and width. A single one is a height only if two dimensions follow it: a sequence is
-    an image of height 1, so its length is a width (see WithProbe in
-    cc/tensorflow/graph/probes.cc).
+    an image of height 1, so its length is a width (see WithSample in
+    cc/tensorflow/shapes/shape_sample.cc).
     """
     dimensions = [d for d, size in enumerate(shape) if d and size is None]
     if len(dimensions) == 1:

@@ -11,9 +11,8 @@
 
 #include "cc/tensorflow/fuse/operator_graph.h"
 #include "cc/tensorflow/fuse/rules.h"
-#include "cc/tensorflow/graph/graph_index.h"
-#include "cc/tensorflow/graph/layouts.h"
 #include "cc/tensorflow/import/importer.h"
+#include "cc/tensorflow/shapes/analyzed_graph.h"
 #include "tensorflow/core/framework/node_def_builder.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/grappler/grappler_item.h"
@@ -156,19 +155,18 @@ class ImportedGraph {
  public:
   explicit ImportedGraph(const TestGraph& graph,
                          const Placement& placement = Placement()) {
-    auto index =
-        GraphIndex::Create(graph.item(), /*batch_size=*/1, kUsualImageSize);
-    EXPECT(index.ok());
-    index_ = *std::move(index);
-    index_->SetChannelsFirst(FindChannelsFirst(index_.get()));
+    auto analyzed =
+        AnalyzedGraph::Create(graph.item(), /*batch_size=*/1, kUsualImageSize);
+    EXPECT(analyzed.ok());
+    analyzed_ = *std::move(analyzed);
     std::vector<Refusal> refusals;
     operators_ = std::make_unique<OperatorGraph>(
-        *index_, ImportNodes(index_.get(), placement, &refusals));
+        *analyzed_, ImportNodes(analyzed_.get(), placement, &refusals));
   }
 
   OperatorGraph& operators() { return *operators_; }
-  GraphIndex& index() { return *index_; }
-  const GraphIndex& index() const { return *index_; }
+  GraphView& graph() const { return analyzed_->graph(); }
+  const LayoutMap& layouts() const { return analyzed_->layouts(); }
 
   // How often the rule applied.
   int Apply(Rule rule) {
@@ -198,7 +196,7 @@ class ImportedGraph {
     return alive;
   }
 
-  std::unique_ptr<GraphIndex> index_;
+  std::unique_ptr<AnalyzedGraph> analyzed_;
   std::unique_ptr<OperatorGraph> operators_;
 };
 

@@ -74,19 +74,22 @@ ARROWS = {
     ],
     "cc/tensorflow": ["cc/core"],
     "cc/tensorflow/graph": [*CORE, "cc/tensorflow"],
-    "cc/tensorflow/import": [*CORE, "cc/tensorflow/graph"],
+    "cc/tensorflow/shapes": [*CORE, "cc/tensorflow", "cc/tensorflow/graph"],
+    "cc/tensorflow/import": [*CORE, "cc/tensorflow/graph", "cc/tensorflow/shapes"],
     "cc/tensorflow/fuse": [
         "cc/core/ops",
         # The rules evaluate a graph's functions as the engine does.
         "cc/engine/cpu/kernels",
         "cc/tensorflow/graph",
         "cc/tensorflow/import",
+        "cc/tensorflow/shapes",
     ],
     "cc/tensorflow/partition": [
         "cc/core/ir",
         "cc/tensorflow/fuse",
         "cc/tensorflow/graph",
         "cc/tensorflow/import",
+        "cc/tensorflow/shapes",
     ],
     "cc/tensorflow/ops": [
         *CORE,
@@ -104,6 +107,7 @@ ARROWS = {
         "cc/tensorflow/graph",
         "cc/tensorflow/ops",
         "cc/tensorflow/partition",
+        "cc/tensorflow/shapes",
     ],
     "cc/tensorflow/convert": [
         *CORE,
@@ -111,6 +115,7 @@ ARROWS = {
         "cc/tensorflow/graph",
         "cc/tensorflow/partition",
         "cc/tensorflow/plugin",
+        "cc/tensorflow/shapes",
     ],
 }
 # The only headers of a folder that files below another folder may include.

@@ -25,7 +25,7 @@ std::map<std::string, int> LeftToTensorFlow(const Partition& partition,
                                 "_Arg",        "_Retval",
                                 "NoOp",        "Identity",
                                 "VarHandleOp"};
-  const GraphIndex& graph = *partition.graph;
+  const GraphView& graph = partition.graph();
   std::map<std::string, int> left;
   for (int i = 0; i < graph.size(); ++i) {
     if (graph.constant(i) || graph.variable(i) || graph.passthrough(i) ||
@@ -70,16 +70,18 @@ absl::StatusOr<std::string> Collect(const Partition& partition) {
   }
   json refused = json::array();
   for (const Refusal& refusal : partition.refusals) {
-    const GraphIndex& graph = *partition.graph;
+    const GraphView& graph = partition.graph();
     refused.push_back({{"node", OperatorName(graph, refusal.node)},
                        {"op", graph.node(refusal.node).op()},
                        {"reason", refusal.reason}});
   }
   json sizes;  // null: the requested sizes are used
-  if (const auto& fitting = partition.graph->fitting_sizes()) sizes = *fitting;
+  if (partition.shapes().fitting_sizes()) {
+    sizes = *partition.shapes().fitting_sizes();
+  }
   std::set<std::array<int64_t, 3>> bounds;
-  for (const Probe& probe : partition.graph->bound_probes()) {
-    bounds.insert({probe.batch, probe.sizes[0], probe.sizes[1]});
+  for (const ShapeSample& sample : partition.shapes().bound_samples()) {
+    bounds.insert({sample.batch, sample.sizes[0], sample.sizes[1]});
   }
   const json result = {
       {"version", kFormatVersion},
@@ -88,7 +90,7 @@ absl::StatusOr<std::string> Collect(const Partition& partition) {
       {"report",
        {{"operators", types},
         {"regions", partition.regions.size()},
-        {"nodes", partition.graph->size()},
+        {"nodes", partition.graph().size()},
         {"image_size", std::move(sizes)},
         {"bound_sizes", bounds},
         {"left_to_tensorflow", LeftToTensorFlow(partition, covered)},

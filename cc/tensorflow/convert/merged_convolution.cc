@@ -23,13 +23,15 @@ class MergeWriter {
   MergeWriter(const Partition& partition, const Merge& merge,
               GraphEditor* editor)
       : partition_(partition),
-        index_(*partition.graph),
+        view_(partition.graph()),
+        shapes_(partition.shapes()),
+        layouts_(partition.layouts()),
         merge_(merge),
         first_(Imported(merge.plan.parts[0])),
         channels_first_(AllHaveChannelsFirst()),
         name_(editor->UniqueName(absl::StrCat(first_.op.name, kMerged))),
         editor_(*editor),
-        nodes_(editor, index_.node(first_.output.node).device(),
+        nodes_(editor, view_.node(first_.output.node).device(),
                merge.made->block.dtype, merge.places) {}
 
   void ReplaceParts() {
@@ -40,9 +42,9 @@ class MergeWriter {
       editor_.Replace(
           part.output,
           editor_.InLayout(absl::StrCat(name_, "/output_", i), PartName(i),
-                           layout(), index_.layout(part.output),
+                           layout(), layouts_.layout(part.output),
                            ToTensorFlow(part.dtype),
-                           index_.node(part.output.node).device()));
+                           view_.node(part.output.node).device()));
       for (int n : part.nodes) {
         editor_.ReplaceControl(n, PartName(BatchIsOpen() ? i : 0));
       }
@@ -62,7 +64,7 @@ class MergeWriter {
     const std::string filter = Filter();
     const std::string input =
         nodes_.InLayout(name_ + "/input", editor_.Input(first_.inputs[0]),
-                        index_.layout(first_.inputs[0]), layout());
+                        layouts_.layout(first_.inputs[0]), layout());
     NodeDef* conv = nodes_.Node(name_, "Conv2D", {input, filter});
     for (const std::string& wait : editor_.ControlInputs(nodes)) {
       conv->add_input(wait);
@@ -92,12 +94,12 @@ class MergeWriter {
   }
 
   // Returns true if the number of images follows the batch of the graph's
-  // inputs, so that it may be 0. The second and third probes have 3 and 5
+  // inputs, so that it may be 0. The second and third samples have 3 and 5
   // images.
   bool BatchIsOpen() const {
-    if (index_.probes() < 3) return false;
-    const Shape* three = index_.shape(first_.inputs[0], 1);
-    const Shape* five = index_.shape(first_.inputs[0], 2);
+    if (shapes_.samples() < 3) return false;
+    const Shape* three = shapes_.shape(first_.inputs[0], 1);
+    const Shape* five = shapes_.shape(first_.inputs[0], 2);
     return three && five && 5 * three->front() == 3 * five->front();
   }
 
@@ -166,7 +168,7 @@ class MergeWriter {
   bool AllHaveChannelsFirst() const {
     return std::all_of(merge_.plan.parts.begin(), merge_.plan.parts.end(),
                        [&](const MergePlan::Part& part) {
-                         return index_.channels_first(Imported(part).output);
+                         return layouts_.channels_first(Imported(part).output);
                        });
   }
   Layout layout() const {
@@ -214,7 +216,7 @@ class MergeWriter {
         channels = filter.values.size() /
                    (from.op.kernel[0] * from.op.kernel[1] * from.op.filters);
       } else {
-        channels = (*index_.shape(filter.variable))[2];
+        channels = (*shapes_.shape(filter.variable))[2];
       }
     }
     const TensorShape shape({op.kernel[0], op.kernel[1], channels, op.filters});
@@ -277,7 +279,9 @@ class MergeWriter {
   }
 
   const Partition& partition_;
-  const GraphIndex& index_;
+  const GraphView& view_;
+  const ShapeTable& shapes_;
+  const LayoutMap& layouts_;
   const Merge& merge_;
   const ImportedOperator& first_;
   const bool channels_first_;

@@ -109,9 +109,9 @@ class Rewriter {
            tensorflow::GraphDef* graph)
       : partition_(partition),
         options_(options),
-        index_(*partition.graph),
+        view_(partition.graph()),
         graph_(*graph),
-        editor_(index_, graph) {}
+        editor_(view_, graph) {}
 
   void Run(const std::vector<SizedBlock>& blocks) {
     std::vector<Scheduled> scheduled;
@@ -228,7 +228,7 @@ class Rewriter {
 
   const Partition& partition_;
   const RewriteOptions& options_;
-  const GraphIndex& index_;
+  const GraphView& view_;
   tensorflow::GraphDef& graph_;
   GraphEditor editor_;
   std::map<int, std::vector<Place>> places_;  // by node

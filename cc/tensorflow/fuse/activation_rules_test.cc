@@ -53,7 +53,7 @@ TEST(ActivationGoesIntoTheConvolution) {
     if (fetched) continue;
     EXPECT(imported.Types() == Types{OperatorType::kConv2D});
     EXPECT(imported.At(0).op.activation == Activation::kRelu);
-    EXPECT(imported.index().Name(imported.At(0).output) == "relu");
+    EXPECT(imported.graph().Name(imported.At(0).output) == "relu");
   }
 }
 
@@ -82,7 +82,7 @@ TEST(ReluGoesIntoTheSeparableConvolutionsThatReadIt) {
     if (others) continue;
     EXPECT(imported.Types() == Types{OperatorType::kSepConv});
     EXPECT(imported.At(0).op.pre_activation == Activation::kRelu);
-    EXPECT(imported.index().Name(imported.At(0).inputs[0]) == "image");
+    EXPECT(imported.graph().Name(imported.At(0).inputs[0]) == "image");
   }
 }
 

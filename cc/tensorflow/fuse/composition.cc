@@ -17,7 +17,7 @@ bool IsElementwise(const OperatorGraph& ops, int i) {
       (op.kind == Kind::kOperator && DefinitionOf(op.op.type).elementwise);
   return computes &&
          std::all_of(op.inputs.begin(), op.inputs.end(), [&](TensorRef t) {
-           return ops.graph().same_shape(t, op.output);
+           return ops.shapes().same_shape(t, op.output);
          });
 }
 

@@ -70,7 +70,7 @@ bool FuseSepConv(OperatorGraph& ops, int i) {
       ops[i].op.bias) {
     return false;
   }
-  const Shape* x = ops.graph().shape(ops[i].inputs[0]);
+  const Shape* x = ops.shapes().shape(ops[i].inputs[0]);
   const int next = ops.OnlyUser(i);
   if (!x || ops[i].op.groups != x->back() ||
       !ops.Is(next, OperatorType::kConv2D)) {

@@ -30,7 +30,7 @@ TEST(ScalesInARowAreOne) {
   EXPECT(imported.size() == 1);
   EXPECT(imported.At(0).weights[0].values == (std::vector<float>{2, 3}));
   EXPECT(imported.At(0).weights[1].values == (std::vector<float>{4, 5}));
-  EXPECT(imported.index().node(imported.At(0).output.node).name() == "scale");
+  EXPECT(imported.graph().node(imported.At(0).output.node).name() == "scale");
 }
 
 TEST(ScalesWithALargeShiftBetweenThemStay) {

@@ -21,9 +21,9 @@ void Apply(Rule rule, OperatorGraph& ops) {
 
 }  // namespace
 
-std::vector<ImportedOperator> Fuse(const GraphIndex& graph,
+std::vector<ImportedOperator> Fuse(const AnalyzedGraph& analyzed,
                                    std::vector<ImportedOperator> operators) {
-  OperatorGraph ops(graph, std::move(operators));
+  OperatorGraph ops(analyzed, std::move(operators));
   for (const Rule rule : kRules) Apply(rule, ops);
   std::vector<ImportedOperator> result;
   for (size_t i = 0; i < ops.size(); ++i) {
@@ -36,6 +36,7 @@ std::vector<ImportedOperator> Fuse(const GraphIndex& graph,
                    op.nodes.end());
     result.push_back(std::move(op));
   }
+  const GraphView& graph = analyzed.graph();
   // Sorts by output nodes: the output node of an operator comes after its
   // inputs' producers.
   std::vector<int> position(graph.size());

@@ -6,14 +6,14 @@
 
 #include <vector>
 
-#include "cc/tensorflow/graph/graph_index.h"
 #include "cc/tensorflow/import/importer.h"
+#include "cc/tensorflow/shapes/analyzed_graph.h"
 
 namespace ios::tf {
 
 // Takes and returns operators in a topological order. A tensor disappears
 // inside an operator only if nothing else reads it.
-std::vector<ImportedOperator> Fuse(const GraphIndex& graph,
+std::vector<ImportedOperator> Fuse(const AnalyzedGraph& analyzed,
                                    std::vector<ImportedOperator> operators);
 
 }  // namespace ios::tf

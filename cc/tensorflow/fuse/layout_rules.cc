@@ -63,7 +63,7 @@ bool MoveReference(OperatorGraph& ops, int i) {
       ++readers;
   }
   const TensorRef to = ops[producer].inputs[0];
-  const Shape* shape = ops.graph().shape(to);
+  const Shape* shape = ops.shapes().shape(to);
   if (readers > 1 || !shape || shape->size() != 4) return false;
   ops.SetInputs(i, {ops[i].inputs[0], to});
   return true;
@@ -81,9 +81,9 @@ bool AbsorbCasts(OperatorGraph& ops, int i) {
     chain.push_back(next);
     next = ops.OnlyUser(next);
   }
-  const tensorflow::DataType narrow = ops.graph().dtype(ops[i].inputs[0]);
+  const tensorflow::DataType narrow = ops.shapes().dtype(ops[i].inputs[0]);
   if (chain.empty() || next < 0 || ops[next].kind != Kind::kCast ||
-      ops.graph().dtype(ops[next].output) != narrow) {
+      ops.shapes().dtype(ops[next].output) != narrow) {
     return false;
   }
   for (int k : chain) ops[k].dtype = ops[next].dtype;

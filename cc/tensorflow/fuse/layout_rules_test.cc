@@ -29,9 +29,9 @@ TEST(OperatorsReadWhatWasTransposed) {
     EXPECT(imported.Apply(AbsorbLayout) == 1);
     // The Transpose stays TensorFlow's node if it is fetched.
     EXPECT(imported.Types() == Types{OperatorType::kConv2D});
-    EXPECT(imported.index().Name(imported.At(0).inputs[0]) == "image");
+    EXPECT(imported.graph().Name(imported.At(0).inputs[0]) == "image");
     const std::vector<int>& nodes = imported.At(0).nodes;
-    const int node = imported.index().Find("last");
+    const int node = imported.graph().Find("last");
     EXPECT((std::count(nodes.begin(), nodes.end(), node) == 0) == fetched);
   }
 }
@@ -48,7 +48,7 @@ TEST(LastOfTheTransposesInARowDecides) {
   EXPECT(imported.Apply(AbsorbLayout) == 1);
   EXPECT(imported.Types() == Types{OperatorType::kConv2D});
   // The second Transpose is fetched and needs the node of the first.
-  const int conv = imported.index().Find("conv");
+  const int conv = imported.graph().Find("conv");
   EXPECT(imported.At(0).nodes == std::vector<int>{conv});
 }
 
@@ -79,8 +79,8 @@ TEST(CastsAroundANormAreItsOwn) {
     if (op.op.type != OperatorType::kScale) continue;
     ++scales;
     EXPECT(op.dtype == DataType::kFloat16);
-    EXPECT(imported.index().Name(op.inputs[0]) == "relu");
-    EXPECT(imported.index().Name(op.output) == "narrow");
+    EXPECT(imported.graph().Name(op.inputs[0]) == "relu");
+    EXPECT(imported.graph().Name(op.output) == "narrow");
   }
   EXPECT(scales == 1);
 }
@@ -105,7 +105,7 @@ TEST(ScaleByOneGoes) {
     ImportedGraph imported(graph);
     EXPECT(imported.Apply(DropIdentityScale) == (factor == 1.0f ? 1 : 0));
     const ImportedOperator& last = imported.At(imported.size() - 1);
-    EXPECT(imported.index().Name(last.output) == "scaled");
+    EXPECT(imported.graph().Name(last.output) == "scaled");
   }
 }
 
@@ -122,8 +122,8 @@ TEST(ReferenceForASizeIsAnEarlierTensorAsLarge) {
     if (ops.Is(i, OperatorType::kPool)) pool = i;
   }
   EXPECT(pool >= 0);
-  const TensorRef conv = {imported.index().Find("conv"), 0};
-  const TensorRef image = {imported.index().Find("image"), 0};
+  const TensorRef conv = {imported.graph().Find("conv"), 0};
+  const TensorRef image = {imported.graph().Find("image"), 0};
   ops[pool].op.type = OperatorType::kResize;
   ops[pool].op.size_from_last_input = true;
   ops.SetInputs(pool, {image, conv});

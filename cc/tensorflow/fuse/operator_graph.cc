@@ -4,9 +4,11 @@
 
 namespace ios::tf {
 
-OperatorGraph::OperatorGraph(const GraphIndex& graph,
+OperatorGraph::OperatorGraph(const AnalyzedGraph& analyzed,
                              std::vector<ImportedOperator> operators)
-    : graph_(graph), ops_(std::move(operators)), alive_(ops_.size(), true) {
+    : analyzed_(analyzed),
+      ops_(std::move(operators)),
+      alive_(ops_.size(), true) {
   std::set<int> recognised;
   for (size_t i = 0; i < ops_.size(); ++i) {
     producer_[ops_[i].output] = i;
@@ -16,8 +18,8 @@ OperatorGraph::OperatorGraph(const GraphIndex& graph,
   // Finds results that are read by nodes that are not operators, or from
   // outside of the graph.
   for (const ImportedOperator& op : ops_) {
-    const std::vector<int>& readers = graph_.Consumers(op.output);
-    if (graph_.preserved(op.output.node) ||
+    const std::vector<int>& readers = graph().Consumers(op.output);
+    if (graph().preserved(op.output.node) ||
         std::any_of(readers.begin(), readers.end(),
                     [&](int i) { return recognised.count(i) == 0; })) {
       external_.insert(op.output);
@@ -31,7 +33,7 @@ int OperatorGraph::Producer(TensorRef tensor) const {
 }
 
 const std::string& OperatorGraph::Device(int i) const {
-  return graph_.node(ops_[i].output.node).device();
+  return graph().node(ops_[i].output.node).device();
 }
 
 int OperatorGraph::OnlyUser(int i) {

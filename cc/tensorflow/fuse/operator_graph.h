@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "cc/tensorflow/graph/graph_index.h"
 #include "cc/tensorflow/import/importer.h"
+#include "cc/tensorflow/shapes/analyzed_graph.h"
 
 namespace ios::tf {
 
@@ -17,10 +17,12 @@ namespace ios::tf {
 class OperatorGraph {
  public:
   // Takes operators in a topological order.
-  OperatorGraph(const GraphIndex& graph,
+  OperatorGraph(const AnalyzedGraph& analyzed,
                 std::vector<ImportedOperator> operators);
 
-  const GraphIndex& graph() const { return graph_; }
+  const GraphView& graph() const { return analyzed_.graph(); }
+  const ShapeTable& shapes() const { return analyzed_.shapes(); }
+  const LayoutMap& layouts() const { return analyzed_.layouts(); }
   size_t size() const { return ops_.size(); }
   ImportedOperator& operator[](int i) { return ops_[i]; }
   const ImportedOperator& operator[](int i) const { return ops_[i]; }
@@ -81,7 +83,7 @@ class OperatorGraph {
   void PushIntoUsers(int i);
 
  private:
-  const GraphIndex& graph_;
+  const AnalyzedGraph& analyzed_;
   std::vector<ImportedOperator> ops_;
   std::vector<bool> alive_;
   std::map<TensorRef, int> producer_;

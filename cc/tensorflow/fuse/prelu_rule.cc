@@ -151,7 +151,7 @@ bool FusePRelu(OperatorGraph& ops, int i) {
       ops, i,
       [&](int k) { return IsElementwise(ops, k) && IsHomogeneous(ops[k]); },
       [&](const Composition& larger) {
-        const Shape* const output = ops.graph().shape(ops[i].output);
+        const Shape* const output = ops.shapes().shape(ops[i].output);
         if (!output) return false;
         // A tensor of a block has rank 4 (feature maps) or 2 (rows of
         // features).

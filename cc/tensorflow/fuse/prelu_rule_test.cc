@@ -29,8 +29,8 @@ void ExpectPRelu(const TestGraph& graph, const Shape& shape,
   EXPECT(found.op.function == BinaryFunction::kPRelu);
   EXPECT(found.op.operand == shape);
   EXPECT(found.weights.size() == 1 && found.weights[0].values == slopes);
-  EXPECT(imported.index().Name(found.inputs[0]) == "image");
-  EXPECT(imported.index().Name(found.output) == "y");
+  EXPECT(imported.graph().Name(found.inputs[0]) == "image");
+  EXPECT(imported.graph().Name(found.output) == "y");
 }
 
 TEST(SlopesOfChannels) {
@@ -85,7 +85,7 @@ TEST(AdditionBeforeItStays) {
   EXPECT(imported.Apply(FusePRelu) == 1 && imported.size() == 2);
   EXPECT(imported.At(0).op.type == OperatorType::kScale);
   EXPECT(imported.At(1).op.function == BinaryFunction::kPRelu);
-  EXPECT(imported.index().Name(imported.At(1).inputs[0]) == "shifted");
+  EXPECT(imported.graph().Name(imported.At(1).inputs[0]) == "shifted");
 }
 
 // x - factors * (x - |x|) is PReLU for finite numbers, but NaN for infinity.

@@ -11,10 +11,10 @@ using Kind = ImportedOperator::Kind;
 // Returns whether a Reshape makes [N,C] of [N,1,1,C].
 bool IsSqueeze(const OperatorGraph& ops, int i) {
   const TensorRef from = ops[i].inputs[0], to = ops[i].output;
-  const Shape *x = ops.graph().shape(from), *y = ops.graph().shape(to);
+  const Shape *x = ops.shapes().shape(from), *y = ops.shapes().shape(to);
   return x && y && x->size() == 4 && y->size() == 2 && (*x)[1] == 1 &&
-         (*x)[2] == 1 && ops.graph().fixed_size(from) &&
-         ops.graph().same_dimensions(from, to, 0, 1);
+         (*x)[2] == 1 && ops.shapes().fixed_size(from) &&
+         ops.shapes().same_dimensions(from, to, 0, 1);
 }
 
 // Returns whether the operator computes each pixel of one tensor by itself.
@@ -41,8 +41,8 @@ bool IsOfCells(const OperatorGraph& ops, int i) {
 bool KeepMaps(OperatorGraph& ops, int i) {
   if (!ops.IsReshape(i)) return false;
   const TensorRef from = ops[i].inputs[0];
-  const Shape *x = ops.graph().shape(from),
-              *rows = ops.graph().shape(ops[i].output);
+  const Shape *x = ops.shapes().shape(from),
+              *rows = ops.shapes().shape(ops[i].output);
   if (!x || !rows || x->size() != 4) return false;
   // If the rows are not pixels, each number may still be computed by itself.
   const bool has_cells = x->back() == rows->back();
@@ -57,12 +57,12 @@ bool KeepMaps(OperatorGraph& ops, int i) {
   }
   if (back < 0 || chain.empty()) return false;
   const TensorRef to = ops[back].output;
-  const Shape* y = ops.graph().shape(to);
-  if (!y || y->size() != 4 || !ops.graph().same_dimensions(from, to, 0, 3)) {
+  const Shape* y = ops.shapes().shape(to);
+  if (!y || y->size() != 4 || !ops.shapes().same_dimensions(from, to, 0, 3)) {
     return false;
   }
-  if (!has_cells && (!ops.graph().same_shape(from, to) ||
-                     ops.graph().layout(from) != ops.graph().layout(to))) {
+  if (!has_cells && (!ops.shapes().same_shape(from, to) ||
+                     ops.layouts().layout(from) != ops.layouts().layout(to))) {
     return false;
   }
   for (int k : chain) {
@@ -80,10 +80,10 @@ bool KeepMaps(OperatorGraph& ops, int i) {
 
 bool KeepDims(OperatorGraph& ops, int i) {
   if (!ops.IsReshape(i)) return false;
-  const Shape* x = ops.graph().shape(ops[i].inputs[0]);
-  const Shape* y = ops.graph().shape(ops[i].output);
+  const Shape* x = ops.shapes().shape(ops[i].inputs[0]);
+  const Shape* y = ops.shapes().shape(ops[i].output);
   if (!x || !y || x->size() != 2 || y->size() != 4 || x->back() != y->back() ||
-      !ops.graph().same_dimensions(ops[i].inputs[0], ops[i].output, 0, 1)) {
+      !ops.shapes().same_dimensions(ops[i].inputs[0], ops[i].output, 0, 1)) {
     return false;
   }
   // The operators that compute the reshaped tensor, the last one first.
@@ -137,11 +137,11 @@ bool KeepDims(OperatorGraph& ops, int i) {
 bool FlattenIntoMatMul(OperatorGraph& ops, int i) {
   if (!ops.IsReshape(i)) return false;
   const TensorRef from = ops[i].inputs[0];
-  const Shape *x = ops.graph().shape(from),
-              *y = ops.graph().shape(ops[i].output);
+  const Shape *x = ops.shapes().shape(from),
+              *y = ops.shapes().shape(ops[i].output);
   if (!x || !y || x->size() != 4 || y->size() != 2 ||
-      !ops.graph().fixed_size(from) ||
-      !ops.graph().same_dimensions(from, ops[i].output, 0, 1) ||
+      !ops.shapes().fixed_size(from) ||
+      !ops.shapes().same_dimensions(from, ops[i].output, 0, 1) ||
       !ops.AllUsers(
           i, [&](int user) { return ops.Is(user, OperatorType::kMatMul); })) {
     return false;

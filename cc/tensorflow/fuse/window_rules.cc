@@ -12,7 +12,7 @@ namespace {
 // pixels off. A larger window could cut pixels too, but it would multiply
 // infinite neighbours by zero.
 bool PadToConvolution(OperatorGraph& ops, int i) {
-  const Shape* x = ops.graph().shape(ops[i].inputs[0]);
+  const Shape* x = ops.shapes().shape(ops[i].inputs[0]);
   Operator& op = ops[i].op;
   const Padding& p = op.padding;
   if (!x || std::min({p.top, p.bottom, p.left, p.right}) < 0) return false;
@@ -31,7 +31,7 @@ bool TakesAllSizes(const OperatorGraph& ops, int i) {
   const std::array<int64_t, 2> padding = {p.top + p.bottom, p.left + p.right};
   for (int k : {0, 1}) {
     const int64_t reach = (op.kernel[k] - 1) * op.dilations[k];
-    if (reach > padding[k] && !ops.graph().fixed(ops[i].inputs[0], 1 + k)) {
+    if (reach > padding[k] && !ops.shapes().fixed(ops[i].inputs[0], 1 + k)) {
       return false;
     }
   }
@@ -68,9 +68,9 @@ bool IsSpreadCell(const OperatorGraph& ops, int i) {
     return false;
   }
   const TensorRef x = ops[i].inputs[0];
-  const Shape* cell = ops.graph().shape(x);
+  const Shape* cell = ops.shapes().shape(x);
   return cell && cell->size() == 4 && (*cell)[1] == 1 && (*cell)[2] == 1 &&
-         ops.graph().fixed(x, 1) && ops.graph().fixed(x, 2);
+         ops.shapes().fixed(x, 1) && ops.shapes().fixed(x, 2);
 }
 
 // Returns whether a product with ones repeats one channel over several.
@@ -80,7 +80,7 @@ bool IsSpreadChannel(const OperatorGraph& ops, int i) {
       ops[i].op.operand.size() != 4 || !ops[i].weights[0].constant()) {
     return false;
   }
-  const Shape* x = ops.graph().shape(ops[i].inputs[0]);
+  const Shape* x = ops.shapes().shape(ops[i].inputs[0]);
   const std::vector<float>& factors = ops[i].weights[0].values;
   return x && x->back() == 1 &&
          ops[i].op.operand.back() == static_cast<int64_t>(factors.size()) &&
@@ -134,7 +134,7 @@ bool DropSpread(OperatorGraph& ops, int i) {
     const std::vector<TensorRef>& inputs = ops[user].inputs;
     if (inputs.size() != 2 || !ops[user].op.operand.empty()) return false;
     const TensorRef other = inputs[inputs[0] == y ? 1 : 0];
-    return other != y && ops.graph().same_shape(other, y);
+    return other != y && ops.shapes().same_shape(other, y);
   };
   if (!ops.AllUsers(i, broadcasts)) return false;
   for (int user : ops.Users(i)) {
@@ -198,7 +198,7 @@ bool FoldSubsampling(OperatorGraph& ops, int i) {
 bool FoldPad(OperatorGraph& ops, int i) {
   if (!ops.IsZeroPad(i)) return false;
   const std::vector<int>& users = ops.Users(i);
-  const Shape* x = ops.graph().shape(ops[i].inputs[0]);
+  const Shape* x = ops.shapes().shape(ops[i].inputs[0]);
   const bool relu = IsNonNegative(ops, ops.Producer(ops[i].inputs[0]));
   const Padding pad = ops[i].op.padding;
   const auto folds = [&](int user) {

@@ -165,8 +165,8 @@ TEST(CellThatIsSpreadOverAnImageIsBroadcast) {
     const ImportedOperator& last = imported.At(1);
     EXPECT(last.op.function ==
            (op == "Mul" ? BinaryFunction::kMultiply : BinaryFunction::kAdd));
-    EXPECT(imported.index().Name(last.inputs[0]) == "image");
-    EXPECT(imported.index().Name(last.inputs[1]) == "mean");
+    EXPECT(imported.graph().Name(last.inputs[0]) == "image");
+    EXPECT(imported.graph().Name(last.inputs[1]) == "mean");
   }
 }
 
@@ -182,7 +182,7 @@ TEST(ChannelThatIsSpreadOverSeveralIsBroadcast) {
     if (factor != 1.0f) continue;
     EXPECT(imported.Types() ==
            (Types{OperatorType::kConv2D, OperatorType::kBinary}));
-    EXPECT(imported.index().Name(imported.At(1).inputs[1]) == "one");
+    EXPECT(imported.graph().Name(imported.At(1).inputs[1]) == "one");
   }
 }
 

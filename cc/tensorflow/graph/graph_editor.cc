@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cc/tensorflow/graph/dtypes.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -29,7 +30,7 @@ bool IsRemovable(const NodeDef& node) {
 
 std::string GraphEditor::UniqueName(const std::string& wish) {
   std::string name = wish;
-  for (int k = 1; index_.Find(name) >= 0 || new_names_.count(name) > 0; ++k) {
+  for (int k = 1; view_.Find(name) >= 0 || new_names_.count(name) > 0; ++k) {
     name = absl::StrCat(wish, "_", k);
   }
   new_names_.insert(name);
@@ -117,17 +118,17 @@ void GraphEditor::ReplaceControl(int node, const std::string& replacement) {
 
 std::string GraphEditor::Input(TensorRef tensor) const {
   const auto it = tensors_.find(tensor);
-  return it != tensors_.end() ? it->second : index_.Name(tensor);
+  return it != tensors_.end() ? it->second : view_.Name(tensor);
 }
 
 std::string GraphEditor::ControlInput(int node) const {
   // Waiting for a node that passes a tensor on means waiting for the node that
   // computes the tensor.
   const int source =
-      index_.passthrough(node) ? index_.Resolve({node, 0}).node : node;
+      view_.passthrough(node) ? view_.Resolve({node, 0}).node : node;
   const auto it = controls_.find(source);
   return absl::StrCat(
-      "^", it != controls_.end() ? it->second : index_.node(node).name());
+      "^", it != controls_.end() ? it->second : view_.node(node).name());
 }
 
 std::set<std::string> GraphEditor::ControlInputs(
@@ -135,7 +136,7 @@ std::set<std::string> GraphEditor::ControlInputs(
   const std::set<int> own(nodes.begin(), nodes.end());
   std::set<std::string> inputs;
   for (int i : nodes) {
-    for (int c : index_.WaitsFor(i)) {
+    for (int c : view_.WaitsFor(i)) {
       if (own.count(c) == 0) inputs.insert(ControlInput(c));
     }
   }
@@ -143,16 +144,18 @@ std::set<std::string> GraphEditor::ControlInputs(
 }
 
 void GraphEditor::Finish() {
-  for (int i = 0; i < index_.size(); ++i) {
+  for (int i = 0; i < view_.size(); ++i) {
     NodeDef* node = graph_.mutable_node(i);
     const auto own = tensors_.find({i, 0});
-    if (own != tensors_.end() && index_.preserved(i)) {
+    if (own != tensors_.end() && view_.preserved(i)) {
       NodeDef identity;
       identity.set_name(node->name());
       identity.set_op("Identity");
       identity.set_device(node->device());
       identity.add_input(own->second);
-      tensorflow::AddNodeAttr("T", index_.dtype({i, 0}), &identity);
+      tensorflow::AddNodeAttr(
+          "T", OutputType(view_.node(i)).value_or(tensorflow::DT_INVALID),
+          &identity);
       *node = std::move(identity);
       continue;
     }
@@ -161,14 +164,14 @@ void GraphEditor::Finish() {
     size_t data = 0, control = 0;
     for (const std::string& input : node->input()) {
       if (input[0] != '^') {
-        const auto it = tensors_.find(index_.Resolve(index_.inputs(i)[data++]));
+        const auto it = tensors_.find(view_.Resolve(view_.inputs(i)[data++]));
         inputs.push_back(it != tensors_.end() ? it->second : input);
         continue;
       }
-      const int c = index_.controls(i)[control++];
+      const int c = view_.controls(i)[control++];
       // Control inputs without effect would only keep their nodes alive. Frozen
       // graphs have such inputs for nodes that once read variables.
-      if (!index_.has_effect(c)) continue;
+      if (!view_.has_effect(c)) continue;
       waits.insert(ControlInput(c));
     }
     node->clear_input();
@@ -197,7 +200,7 @@ void GraphEditor::RemoveOrphans() {
   while (!open.empty()) {
     const int i = open.back();
     open.pop_back();
-    if ((i < index_.size() && index_.preserved(i)) ||
+    if ((i < view_.size() && view_.preserved(i)) ||
         !IsRemovable(graph_.node(i)) || !removed.insert(i).second) {
       continue;
     }

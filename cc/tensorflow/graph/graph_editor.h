@@ -8,16 +8,17 @@
 #include <string>
 #include <vector>
 
-#include "cc/tensorflow/graph/graph_index.h"
+#include "cc/tensorflow/graph/graph_view.h"
+#include "cc/tensorflow/graph/layout.h"
 #include "tensorflow/core/framework/graph.pb.h"
 
 namespace ios::tf {
 
 class GraphEditor {
  public:
-  // `graph` is a copy of the graph that `index` describes.
-  GraphEditor(const GraphIndex& index, tensorflow::GraphDef* graph)
-      : index_(index), graph_(*graph) {}
+  // `graph` is a copy of the graph that `view` shows.
+  GraphEditor(const GraphView& view, tensorflow::GraphDef* graph)
+      : view_(view), graph_(*graph) {}
 
   // Returns an unused node name that starts with `wish`. New nodes may also use
   // it as a prefix.
@@ -57,7 +58,7 @@ class GraphEditor {
   std::string ControlInput(int node) const;
   void RemoveOrphans();
 
-  const GraphIndex& index_;
+  const GraphView& view_;
   tensorflow::GraphDef& graph_;
   std::set<std::string> new_names_;
   std::map<TensorRef, std::string> tensors_;

@@ -18,10 +18,10 @@ struct Edited {
       : graph(std::move(edited)),
         imported(graph),
         graph_def(graph.item().graph),
-        editor(imported.index(), &graph_def) {}
+        editor(imported.graph(), &graph_def) {}
 
   TensorRef Tensor(const std::string& name) {
-    return {imported.index().Find(name), 0};
+    return {imported.graph().Find(name), 0};
   }
   std::map<std::string, NodeDef> Finish() {
     editor.Finish();

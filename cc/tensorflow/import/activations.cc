@@ -38,7 +38,7 @@ std::optional<float> SelectedNumber(ImportContext& in, int i, int k,
                                     std::vector<int>* nodes) {
   const TensorRef value = in.Input(i, k);
   if (in.graph().node(value.node).op() == "ZerosLike" &&
-      in.graph().same_shape(value, {i, 0}) &&
+      in.shapes().same_shape(value, {i, 0}) &&
       in.graph().OnlyConsumer(value) == i &&
       in.graph().controls(value.node).empty()) {
     nodes->push_back(value.node);
@@ -62,7 +62,7 @@ Result Threshold(ImportContext& in, int i) {
       !in.graph().controls(greater).empty()) {
     return Refuse("the threshold must be a constant without control inputs");
   }
-  if (!in.InputShape(i, 1, {2, 4}) || !in.graph().same_shape(x, {i, 0})) {
+  if (!in.InputShape(i, 1, {2, 4}) || !in.shapes().same_shape(x, {i, 0})) {
     return Refuse("unknown shape");
   }
   ImportedOperator op = in.Make(i, OperatorType::kActivation, {x});
@@ -75,7 +75,8 @@ Result Threshold(ImportContext& in, int i) {
 // of the compared tensor's shape. The rules in rules.h find the activation that
 // contains the selection.
 Result Select(ImportContext& in, int i) {
-  GraphIndex& graph = in.graph();
+  GraphView& graph = in.graph();
+  const ShapeTable& shapes = in.shapes();
   if (Threshold(in, i).ok()) return absl::OkStatus();
   const int compares = in.Input(i, 0).node;
   Selection selection;
@@ -88,7 +89,7 @@ Result Select(ImportContext& in, int i) {
   const std::optional<float> than = Scalar(in.Constant(compares, 1));
   if (!than || graph.OnlyConsumer({compares, 0}) != i ||
       !graph.controls(compares).empty() || !in.InputShape(i, 1, {2, 4}) ||
-      graph.dtype(x) != graph.dtype(y) || !graph.same_shape(x, y)) {
+      shapes.dtype(x) != shapes.dtype(y) || !shapes.same_shape(x, y)) {
     return Refuse("the condition does not compare a tensor with a number");
   }
   selection.than = *than;
@@ -99,7 +100,7 @@ Result Select(ImportContext& in, int i) {
     const TensorRef value = in.Input(i, k);
     *number = SelectedNumber(in, i, k, &op.nodes);
     if (*number) continue;
-    if (!graph.same_shape(value, y)) {
+    if (!shapes.same_shape(value, y)) {
       return Refuse("the selection reads tensors of different shapes");
     }
     op.inputs.push_back(value);

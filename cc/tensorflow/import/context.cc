@@ -19,11 +19,11 @@ Result ImportContext::Enter(int i) {
     return Refuse(absl::StrCat("the node is placed on ", device_,
                                ", not on the device of the conversion"));
   }
-  const auto dtype = ToDataType(graph_.dtype({i, 0}));
+  const auto dtype = ToDataType(shapes_.dtype({i, 0}));
   if (!dtype) {
     return Refuse(
         absl::StrCat("the engine does not support the data type ",
-                     tensorflow::DataTypeString(graph_.dtype({i, 0}))));
+                     tensorflow::DataTypeString(shapes_.dtype({i, 0}))));
   }
   dtype_ = *dtype;
   TF_RETURN_IF_ERROR(CheckDtype(dtype_));
@@ -32,15 +32,15 @@ Result ImportContext::Enter(int i) {
   if (op == "Cast" || op == "Transpose") return absl::OkStatus();
   std::optional<Layout> layout;
   // A mean over rows turns an image into a sequence of columns.
-  const Shape* result = graph_.shape({i, 0});
+  const Shape* result = shapes_.shape({i, 0});
   const bool removes_rows = op == "Mean" && result && result->size() == 4 &&
                             !Attr<bool>(node, "keep_dims", false);
   const bool reshapes = Reshapes(node) || removes_rows;
   const auto fits = [&](TensorRef t) {
-    const Shape* shape = graph_.shape(t);
+    const Shape* shape = shapes_.shape(t);
     if (!shape || shape->size() != 4 || reshapes) return true;
-    if (!layout) layout = graph_.layout(t);
-    return *layout == graph_.layout(t);
+    if (!layout) layout = layouts_.layout(t);
+    return *layout == layouts_.layout(t);
   };
   for (size_t k = 0; k < graph_.inputs(i).size(); ++k) {
     const TensorRef t = graph_.Input(i, k);
@@ -69,18 +69,18 @@ Result ImportContext::CheckDtype(DataType dtype) const {
 const Shape* ImportContext::InputShape(
     int i, size_t k, std::initializer_list<size_t> ranks) const {
   if (k >= graph_.inputs(i).size() ||
-      graph_.dtype(graph_.Input(i, k)) != graph_.dtype({i, 0})) {
+      shapes_.dtype(graph_.Input(i, k)) != shapes_.dtype({i, 0})) {
     return nullptr;
   }
   const TensorRef t = graph_.Input(i, k);
-  const Shape* shape = graph_.shape(t);
+  const Shape* shape = shapes_.shape(t);
   if (!shape || std::count(ranks.begin(), ranks.end(), shape->size()) == 0) {
     return nullptr;
   }
   // A tensor that is empty for some sizes cannot be measured at those sizes. An
   // example is the tensor of all images but the first.
-  for (int probe = 0; probe < graph_.required_probes(); ++probe) {
-    if (NumElements(*graph_.shape(t, probe)) == 0) return nullptr;
+  for (int sample = 0; sample < shapes_.required_samples(); ++sample) {
+    if (NumElements(*shapes_.shape(t, sample)) == 0) return nullptr;
   }
   return shape;
 }

@@ -15,9 +15,9 @@
 
 #include "absl/status/status.h"
 #include "cc/tensorflow/graph/attributes.h"
-#include "cc/tensorflow/graph/graph_index.h"
 #include "cc/tensorflow/graph/placement.h"
 #include "cc/tensorflow/import/importer.h"
+#include "cc/tensorflow/shapes/analyzed_graph.h"
 #include "tensorflow/core/framework/node_def_util.h"
 
 namespace ios::tf {
@@ -31,8 +31,12 @@ inline Result Refuse(std::string reason) {
 
 class ImportContext {
  public:
-  ImportContext(GraphIndex* graph, const Placement& placement)
-      : graph_(*graph), placement_(placement) {}
+  ImportContext(AnalyzedGraph* analyzed, const Placement& placement)
+      : analyzed_(*analyzed),
+        graph_(analyzed->graph()),
+        shapes_(analyzed->shapes()),
+        layouts_(analyzed->layouts()),
+        placement_(placement) {}
 
   // Moves on to node `i`. Refuses the node if its device, data type or layout
   // rules out an operator.
@@ -42,7 +46,10 @@ class ImportContext {
     return std::exchange(emitted_, {});
   }
 
-  GraphIndex& graph() const { return graph_; }
+  AnalyzedGraph& analyzed() const { return analyzed_; }
+  GraphView& graph() const { return graph_; }
+  ShapeTable& shapes() const { return shapes_; }
+  const LayoutMap& layouts() const { return layouts_; }
   // The node's data type, and the layout of its tensors of rank 3 and 4.
   DataType dtype() const { return dtype_; }
   Layout layout() const { return layout_; }
@@ -51,7 +58,7 @@ class ImportContext {
 
   // Input() returns data input k of any node. InputShape() returns its shape,
   // or null unless the input has the node's data type, one of these ranks, and
-  // at least one element for all required probes. Constant() returns the
+  // at least one element for all required samples. Constant() returns the
   // input's value, or null if the input is not constant.
   TensorRef Input(int i, size_t k) const { return graph_.Input(i, k); }
   const Shape* InputShape(int i, size_t k,
@@ -70,7 +77,10 @@ class ImportContext {
   Result Emit(ImportedOperator op);
 
  private:
-  GraphIndex& graph_;
+  AnalyzedGraph& analyzed_;
+  GraphView& graph_;
+  ShapeTable& shapes_;
+  const LayoutMap& layouts_;
   const Placement placement_;
   std::string device_;
   DataType dtype_ = DataType::kFloat32;

@@ -5,9 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cc/tensorflow/graph/dtypes.h"
-#include "cc/tensorflow/graph/shape_arithmetic.h"
 #include "cc/tensorflow/import/handlers.h"
 #include "cc/tensorflow/import/weight.h"
+#include "cc/tensorflow/shapes/shape_arithmetic.h"
 
 namespace ios::tf {
 namespace {
@@ -32,7 +32,7 @@ std::optional<std::pair<Weight, Shape>> Filter(const ImportContext& in, int i,
     }
     shape = &of_constant;
   } else if (!constant && in.graph().variable(input.node)) {
-    shape = in.graph().shape(input);
+    shape = in.shapes().shape(input);
   }
   if (!shape || shape->size() != rank || NumElements(*shape) == 0) {
     return std::nullopt;
@@ -90,18 +90,19 @@ Result ReadFusedOps(ImportContext& in, int i, ImportedOperator* op) {
 std::optional<std::array<int64_t, 4>> PaddingAround(
     ImportContext& in, int before, int after,
     const std::vector<int64_t>& block) {
-  GraphIndex& graph = in.graph();
+  GraphView& graph = in.graph();
+  const ShapeTable& shapes = in.shapes();
   const size_t dims = block.size();
   std::array<int64_t, 4> padding = {};
-  for (int probe = 0; probe < graph.probes(); ++probe) {
-    const auto* pads = graph.integers(graph.inputs(before)[2], probe);
-    const auto* crops = graph.integers(graph.inputs(after)[2], probe);
-    if ((!pads || !crops) && probe >= graph.required_probes()) continue;
+  for (int sample = 0; sample < shapes.samples(); ++sample) {
+    const auto* pads = shapes.integers(graph.inputs(before)[2], sample);
+    const auto* crops = shapes.integers(graph.inputs(after)[2], sample);
+    if ((!pads || !crops) && sample >= shapes.required_samples()) continue;
     if (!pads || !crops || pads->size() != 2 * dims ||
         crops->size() != 2 * dims) {
       return std::nullopt;
     }
-    const Shape* const x = graph.shape(in.Input(before, 0), probe);
+    const Shape* const x = shapes.shape(in.Input(before, 0), sample);
     for (size_t d = 0; x && d < dims; ++d) {
       const int64_t size = (*x)[3 - dims + d];
       if ((size + (*pads)[2 * d] + (*pads)[2 * d + 1]) % block[d] != 0) {
@@ -111,7 +112,7 @@ std::optional<std::array<int64_t, 4>> PaddingAround(
     for (size_t k = 0; k < 2 * dims; ++k) {
       int64_t& cells = padding[4 - 2 * dims + k];
       const int64_t here = (*pads)[k] - (*crops)[k];
-      if (here < 0 || (probe > 0 && here != cells)) return std::nullopt;
+      if (here < 0 || (sample > 0 && here != cells)) return std::nullopt;
       cells = here;
     }
   }
@@ -122,7 +123,8 @@ std::optional<std::array<int64_t, 4>> PaddingAround(
 // SpaceToBatchND and BatchToSpaceND. If this is the case, turns all three nodes
 // into `op`.
 void ReadSpaceToBatch(ImportContext& in, ImportedOperator* op) {
-  GraphIndex& graph = in.graph();
+  GraphView& graph = in.graph();
+  const ShapeTable& shapes = in.shapes();
   const int conv = op->output.node;
   TensorRef from = op->inputs[0], to = op->output;
   std::vector<int> nodes = {conv};
@@ -132,8 +134,8 @@ void ReadSpaceToBatch(ImportContext& in, ImportedOperator* op) {
   if (graph.node(expands).op() == "ExpandDims" && squeezes >= 0 &&
       graph.node(squeezes).op() == "Squeeze" &&
       graph.OnlyConsumer(from) == conv &&
-      graph.same_shape(in.Input(expands, 0), from) &&
-      graph.same_shape(to, {squeezes, 0})) {
+      shapes.same_shape(in.Input(expands, 0), from) &&
+      shapes.same_shape(to, {squeezes, 0})) {
     nodes.insert(nodes.end(), {expands, squeezes});
     from = in.Input(expands, 0);
     to = {squeezes, 0};
@@ -177,7 +179,7 @@ Result Convolution(ImportContext& in, int i) {
   auto filter = Filter(in, i, 1, 4);
   if (!filter) return Refuse("the filter must be a constant or a variable");
   ImportedOperator op = in.Make(i, OperatorType::kConv2D, {in.Input(i, 0)});
-  const int64_t channels = in.graph().shape(op.inputs[0])->back();
+  const int64_t channels = in.shapes().shape(op.inputs[0])->back();
   const Shape& shape = filter->second;
   op.op.kernel = {shape[0], shape[1]};
   if (depthwise) {
@@ -206,7 +208,7 @@ Result ReadReference(ImportContext& in, const SizeExpressions& sizes,
         "the engine cannot derive the output size for all input sizes");
   }
   const TensorRef like = sizes[0]->tensor;
-  const Shape* shape = sizes[0]->constant() ? nullptr : in.graph().shape(like);
+  const Shape* shape = sizes[0]->constant() ? nullptr : in.shapes().shape(like);
   for (int k : {0, 1}) {
     if (sizes[k]->factor != 1 || sizes[k]->offset != 0 ||
         sizes[k]->tensor != like || sizes[k]->axis != 1 + k) {
@@ -215,7 +217,7 @@ Result ReadReference(ImportContext& in, const SizeExpressions& sizes,
     }
   }
   if (!shape || shape->size() != 4 ||
-      in.graph().dtype(like) != in.graph().dtype(op->inputs[0])) {
+      in.shapes().dtype(like) != in.shapes().dtype(op->inputs[0])) {
     return Refuse(
         "the output takes its size from a tensor that is not an image of the "
         "input's data type");
@@ -233,7 +235,7 @@ Result ReadTransposedSize(ImportContext& in, int i,
                           ImportedOperator* imported) {
   Operator& op = imported->op;
   const TensorRef x = imported->inputs[0];
-  const Shape &from = *in.graph().shape(x), *to = in.graph().shape({i, 0});
+  const Shape &from = *in.shapes().shape(x), *to = in.shapes().shape({i, 0});
   const Padding given = op.padding;
   std::array<int64_t, 4> cut;
   for (int k : {0, 1}) {
@@ -242,10 +244,10 @@ Result ReadTransposedSize(ImportContext& in, int i,
     const int64_t window = (op.kernel[k] - 1) * op.dilations[k] + 1;
     int64_t total;  // extent of all windows, less the output
     if (size && size->factor == op.strides[k] &&
-        size->tensor == SizesFrom(in.graph(), x) && size->axis == 1 + k) {
+        size->tensor == SizesFrom(in.analyzed(), x) && size->axis == 1 + k) {
       total = window - op.strides[k] - size->offset;
-    } else if (to && to->size() == 4 && in.graph().fixed(x, 1 + k) &&
-               in.graph().fixed({i, 0}, 1 + k)) {
+    } else if (to && to->size() == 4 && in.shapes().fixed(x, 1 + k) &&
+               in.shapes().fixed({i, 0}, 1 + k)) {
       total = (from[1 + k] - 1) * op.strides[k] + window - (*to)[1 + k];
     } else {
       return ReadReference(in, sizes, imported);
@@ -291,12 +293,12 @@ Result TransposedConvolution(ImportContext& in, int i) {
   TF_RETURN_IF_ERROR(ReadWindow(in, node, &op.op));
   // The operand lists all four dimensions of the output, or only height and
   // width.
-  SizeExpressions sizes = ReadSizes(&in.graph(), in.Input(i, 0));
+  SizeExpressions sizes = ReadSizes(&in.analyzed(), in.Input(i, 0));
   if (sizes.size() == 4) {
     // A constant output size fixes the batch size. TensorFlow compares it with
     // the input's batch size only when it runs the node.
     if (sizes[0] && sizes[0]->constant() &&
-        !in.graph().known(op.inputs[0], 0)) {
+        !in.shapes().known(op.inputs[0], 0)) {
       return Refuse(
           "the output size has a constant batch size, but the input's batch "
           "size varies");

@@ -94,7 +94,7 @@ Result AddN(ImportContext& in, int i) {
   std::vector<TensorRef> tensors;
   for (size_t k = 0; k < inputs; ++k) {
     if (!in.InputShape(i, k, {2, 4}) ||
-        !in.graph().same_shape(in.Input(i, k), in.Input(i, 0))) {
+        !in.shapes().same_shape(in.Input(i, k), in.Input(i, 0))) {
       return Refuse("unknown shape");
     }
     tensors.push_back(in.Input(i, k));
@@ -201,7 +201,7 @@ Result Arithmetic(ImportContext& in, int i) {
   const Shape* y = in.InputShape(i, 1, {2, 4});
   if (!x || !y || x->size() != y->size()) return Refuse("unknown shape");
   const TensorRef a = in.Input(i, 0), b = in.Input(i, 1);
-  if (function == BinaryFunction::kAdd && in.graph().same_shape(a, b)) {
+  if (function == BinaryFunction::kAdd && in.shapes().same_shape(a, b)) {
     return in.Emit(in.Make(i, OperatorType::kAdd, {a, b}));
   }
   ImportedOperator op = in.Make(i, OperatorType::kBinary, {a, b});

@@ -26,35 +26,37 @@ const HandlerTable& Handlers() {
 
 // Returns true if the emitted operators accept input sizes for which TensorFlow
 // refuses to run the node.
-bool AcceptsInvalidSizes(GraphIndex& graph, int i,
+bool AcceptsInvalidSizes(AnalyzedGraph* analyzed, int i,
                          const std::vector<ImportedOperator>& emitted) {
+  const GraphView& graph = analyzed->graph();
+  ShapeTable& shapes = analyzed->shapes();
   const std::string& type = graph.node(i).op();
   if (!Reshapes(graph.node(i)) && type != "Slice" && type != "BroadcastTo" &&
       type != "Conv2DBackpropInput") {
     return false;  // does not check the number of images or cells
   }
   for (const ImportedOperator& op : emitted) {
-    const Shape* y = graph.shape(op.output);
+    const Shape* y = shapes.shape(op.output);
     if (!y) continue;
     // The output has a constant number of images, but the inputs may have
     // fewer.
-    if (graph.known(op.output, 0) &&
+    if (shapes.known(op.output, 0) &&
         std::all_of(op.inputs.begin(), op.inputs.end(), [&](TensorRef t) {
-          return graph.fixed(t, 0) && !graph.known(t, 0);
+          return shapes.fixed(t, 0) && !shapes.known(t, 0);
         })) {
       return true;
     }
     // The same applies to rows and columns. TensorFlow only checks the number
     // of cells of a reshape, so there both rows and columns must be constant.
     for (const TensorRef& t : op.inputs) {
-      const Shape* x = graph.shape(t);
+      const Shape* x = shapes.shape(t);
       if (!x || x->size() != 4) continue;
       const bool counts = Reshapes(graph.node(i));
       for (int d : {1, 2}) {
         if (y->size() != 4) {
-          if (graph.fixed(t, d) && !graph.known(t, d)) return true;
-        } else if (!graph.known(t, d) && graph.known(op.output, d) &&
-                   (!counts || graph.known(op.output, 3 - d))) {
+          if (shapes.fixed(t, d) && !shapes.known(t, d)) return true;
+        } else if (!shapes.known(t, d) && shapes.known(op.output, d) &&
+                   (!counts || shapes.known(op.output, 3 - d))) {
           return true;
         }
       }
@@ -76,7 +78,7 @@ bool Selection::Holds(double x) const {
   return compares == "Less" ? x < than : x <= than;
 }
 
-std::string OperatorName(const GraphIndex& graph, int node) {
+std::string OperatorName(const GraphView& graph, int node) {
   const tensorflow::NodeDef& def = graph.node(node);
   if (absl::StrContains(def.op(), "Conv") && graph.inputs(node).size() > 1) {
     absl::string_view filter = graph.node(graph.Input(node, 1).node).name();
@@ -87,23 +89,24 @@ std::string OperatorName(const GraphIndex& graph, int node) {
   return def.name();
 }
 
-std::vector<ImportedOperator> ImportNodes(GraphIndex* graph,
+std::vector<ImportedOperator> ImportNodes(AnalyzedGraph* analyzed,
                                           const Placement& placement,
                                           std::vector<Refusal>* refusals) {
   std::vector<ImportedOperator> result;
-  ImportContext in(graph, placement);
-  for (int i : graph->order()) {
-    if (graph->constant(i) || graph->conditional(i) || graph->passthrough(i) ||
-        graph->fed(i) || graph->variable(i) || !graph->live(i)) {
+  const GraphView& graph = analyzed->graph();
+  ImportContext in(analyzed, placement);
+  for (int i : graph.order()) {
+    if (graph.constant(i) || graph.conditional(i) || graph.passthrough(i) ||
+        graph.fed(i) || graph.variable(i) || !graph.live(i)) {
       continue;
     }
-    const std::string& op = graph->node(i).op();
+    const std::string& op = graph.node(i).op();
     const auto handler = Handlers().find(op);
     if (handler == Handlers().end()) continue;
     Result imported = in.Enter(i);
     if (imported.ok()) imported = handler->second(in, i);
     std::vector<ImportedOperator> emitted = in.TakeEmitted();
-    if (imported.ok() && AcceptsInvalidSizes(*graph, i, emitted)) {
+    if (imported.ok() && AcceptsInvalidSizes(analyzed, i, emitted)) {
       imported = Refuse(
           "TensorFlow rejects some input sizes that the engine would accept");
     }
@@ -114,7 +117,7 @@ std::vector<ImportedOperator> ImportNodes(GraphIndex* graph,
     }
   }
   for (ImportedOperator& op : result) {
-    const std::vector<int>& more = graph->aliases(op.output.node);
+    const std::vector<int>& more = graph.aliases(op.output.node);
     op.nodes.insert(op.nodes.end(), more.begin(), more.end());
   }
   return result;

@@ -10,9 +10,9 @@
 
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/data_type.h"
-#include "cc/tensorflow/graph/graph_index.h"
 #include "cc/tensorflow/graph/placement.h"
 #include "cc/tensorflow/import/weight.h"
+#include "cc/tensorflow/shapes/analyzed_graph.h"
 
 namespace ios::tf {
 
@@ -59,7 +59,7 @@ struct ImportedOperator {
 // multiplies the factors of a batch norm into the weights. It names the weights
 // "CONVOLUTION/merged_input", and gives the convolution the multiplication's
 // name.)
-std::string OperatorName(const GraphIndex& graph, int node);
+std::string OperatorName(const GraphView& graph, int node);
 
 // The reason why a node of a recognised type is left to TensorFlow.
 struct Refusal {
@@ -70,7 +70,7 @@ struct Refusal {
 // Returns the operators of all nodes of known type in a topological order,
 // without fusion. A node gives one operator, and a split gives one per output.
 // Adds convolutions that it cannot import to `refusals`.
-std::vector<ImportedOperator> ImportNodes(GraphIndex* graph,
+std::vector<ImportedOperator> ImportNodes(AnalyzedGraph* analyzed,
                                           const Placement& placement,
                                           std::vector<Refusal>* refusals);
 

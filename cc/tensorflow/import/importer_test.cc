@@ -69,9 +69,10 @@ TEST(ConvolutionsThatMakeNoSteps) {
                 .Attr("strides", TestGraph::Sizes{1, 0, 1, 1})
                 .Attr("padding", "SAME"));
   graph.Fetch("conv");
-  auto index = GraphIndex::Create(graph.item(), 1, kUsualImageSize);
+  auto analyzed = AnalyzedGraph::Create(graph.item(), 1, kUsualImageSize);
   // TensorFlow may refuse the graph, or leave the node without a shape.
-  EXPECT(!index.ok() || !(*index)->shape({(*index)->Find("conv"), 0}));
+  EXPECT(!analyzed.ok() ||
+         !(*analyzed)->shapes().shape({(*analyzed)->graph().Find("conv"), 0}));
 }
 
 TEST(TransposedConvolutions) {
@@ -196,7 +197,7 @@ std::string Norm(TestGraph* graph, const std::string& x,
 ImportedOperator Of(const TestGraph& graph, const std::string& name) {
   const ImportedGraph imported(graph);
   for (int k = 0; k < imported.size(); ++k) {
-    if (imported.index().Name(imported.At(k).output) == name) {
+    if (imported.graph().Name(imported.At(k).output) == name) {
       return imported.At(k);
     }
   }
@@ -342,7 +343,7 @@ TEST(ConcatsAreAlongChannels) {
   graph.Fetch("rows");
   const ImportedGraph imported(graph);
   EXPECT(imported.Types() == Types{OperatorType::kConcat});
-  EXPECT(imported.index().Name(imported.At(0).output) == "channels");
+  EXPECT(imported.graph().Name(imported.At(0).output) == "channels");
 }
 
 TEST(PadsOfImages) {

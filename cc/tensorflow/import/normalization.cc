@@ -13,7 +13,10 @@ using ::tensorflow::Tensor;
 
 class Matcher {
  public:
-  explicit Matcher(GraphIndex* graph) : graph_(*graph) {}
+  explicit Matcher(AnalyzedGraph* analyzed)
+      : graph_(analyzed->graph()),
+        shapes_(analyzed->shapes()),
+        layouts_(analyzed->layouts()) {}
 
   std::optional<Normalization> Match(int node) {
     const bool adds = IsSum({node, 0});
@@ -165,14 +168,14 @@ class Matcher {
   std::vector<int64_t> Axes(int mean) {
     bool keeps = false;
     auto axes = Integers(graph_.Constant(graph_.Input(mean, 1)));
-    const Shape* shape = graph_.shape(graph_.Input(mean, 0));
+    const Shape* shape = shapes_.shape(graph_.Input(mean, 0));
     if (!tensorflow::TryGetNodeAttr(graph_.node(mean), "keep_dims", &keeps) ||
         !keeps || !axes || !shape) {
       return {};
     }
     const int64_t rank =
         shape->size() -
-        (graph_.layout(graph_.Input(mean, 0)) == Layout::kSequence);
+        (layouts_.layout(graph_.Input(mean, 0)) == Layout::kSequence);
     for (int64_t& axis : *axes) axis = axis < 0 ? axis + rank : axis;
     std::sort(axes->begin(), axes->end());
     return *axes;
@@ -213,15 +216,18 @@ class Matcher {
     return false;
   }
 
-  GraphIndex& graph_;
+  GraphView& graph_;
+  const ShapeTable& shapes_;
+  const LayoutMap& layouts_;
   Normalization found_;
   TensorRef factor_, mean_;
 };
 
 }  // namespace
 
-std::optional<Normalization> MatchNormalization(GraphIndex* graph, int node) {
-  return Matcher(graph).Match(node);
+std::optional<Normalization> MatchNormalization(AnalyzedGraph* analyzed,
+                                                int node) {
+  return Matcher(analyzed).Match(node);
 }
 
 }  // namespace ios::tf

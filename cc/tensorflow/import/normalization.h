@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "cc/tensorflow/graph/graph_index.h"
+#include "cc/tensorflow/shapes/analyzed_graph.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace ios::tf {
@@ -27,7 +27,8 @@ struct Normalization {
 
 // Returns the norm that ends with `node`, or nullopt. `node` must add, multiply
 // or divide two tensors.
-std::optional<Normalization> MatchNormalization(GraphIndex* graph, int node);
+std::optional<Normalization> MatchNormalization(AnalyzedGraph* analyzed,
+                                                int node);
 
 }  // namespace ios::tf
 

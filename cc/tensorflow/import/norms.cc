@@ -27,13 +27,13 @@ bool IsOfChannels(const Tensor& values, int64_t groups, int64_t channels) {
 
 // Returns the norm that ends with `node`, if the node's output has this rank.
 std::optional<Normalization> NormOf(ImportContext& in, int node, size_t rank) {
-  const Shape* shape = in.graph().shape({node, 0});
+  const Shape* shape = in.shapes().shape({node, 0});
   const std::string& op = in.graph().node(node).op();
   if ((op != "AddV2" && op != "Add" && op != "Mul" && op != "RealDiv") ||
       !shape || RankOf(*shape, in.layout()) != rank) {
     return std::nullopt;
   }
-  return MatchNormalization(&in.graph(), node);
+  return MatchNormalization(&in.analyzed(), node);
 }
 
 // Emits `op` with the epsilon, scale and shift of `norm`. Scale and shift must
@@ -41,7 +41,7 @@ std::optional<Normalization> NormOf(ImportContext& in, int node, size_t rank) {
 // must have the same groups.
 Result EmitNorm(ImportContext& in, TensorRef x, const Normalization& norm,
                 ImportedOperator op) {
-  const Shape& shape = *in.graph().shape(x);
+  const Shape& shape = *in.shapes().shape(x);
   const int64_t channels = shape.back();
   const bool in_groups = norm.x != x;
   op.op.epsilon = norm.epsilon;
@@ -65,11 +65,11 @@ Result EmitNorm(ImportContext& in, TensorRef x, const Normalization& norm,
 }  // namespace
 
 Result Norm(ImportContext& in, int i) {
-  const Shape* x = in.graph().shape({i, 0});
+  const Shape* x = in.shapes().shape({i, 0});
   if (!x) return Refuse("unknown shape");
   const int64_t rank = RankOf(*x, in.layout());
   auto norm = NormOf(in, i, rank);
-  if (!norm || !in.graph().same_shape(norm->x, {i, 0})) {
+  if (!norm || !in.shapes().same_shape(norm->x, {i, 0})) {
     return Refuse("the nodes are not a norm");
   }
   if (in.layout() == Layout::kChannelsFirst) {
@@ -85,7 +85,7 @@ Result Norm(ImportContext& in, int i) {
     if (norm->axes != image) {
       image.pop_back();
       op.op.groups = x->back();
-      if (norm->axes != image || !in.graph().fixed({i, 0}, x->size() - 1)) {
+      if (norm->axes != image || !in.shapes().fixed({i, 0}, x->size() - 1)) {
         return Refuse("the norm is not over pixels, images or channels");
       }
     }
@@ -94,7 +94,9 @@ Result Norm(ImportContext& in, int i) {
 }
 
 Result GroupNorm(ImportContext& in, int i) {
-  GraphIndex& graph = in.graph();
+  GraphView& graph = in.graph();
+  const ShapeTable& shapes = in.shapes();
+  const LayoutMap& layouts = in.layouts();
   const int last = in.Input(i, 0).node;
   auto norm = NormOf(in, last, 5);
   const bool flat = !norm;  // [N,cells,groups,C/groups]
@@ -105,17 +107,17 @@ Result GroupNorm(ImportContext& in, int i) {
     return Refuse("the nodes are not a group norm");
   }
   const TensorRef x = in.Input(norm->x.node, 0);
-  const Shape* grouped = graph.shape(norm->x);
+  const Shape* grouped = shapes.shape(norm->x);
   const size_t groups = flat ? 2 : 3;
   const auto keeps_cells = [&](const Shape& image, const Shape& in_groups) {
     return image[0] == in_groups[0] &&
            (flat ? image[1] * image[2] == in_groups[1]
                  : image[1] == in_groups[1] && image[2] == in_groups[2]);
   };
-  if (!graph.shape(x) || graph.shape(x)->size() != 4 ||
-      graph.channels_first(x) || graph.channels_first({i, 0}) ||
-      !graph.same_shape(x, {i, 0}) || !graph.Agree(x, norm->x, keeps_cells) ||
-      !graph.fixed(norm->x, groups)) {
+  if (!shapes.shape(x) || shapes.shape(x)->size() != 4 ||
+      layouts.channels_first(x) || layouts.channels_first({i, 0}) ||
+      !shapes.same_shape(x, {i, 0}) || !shapes.Agree(x, norm->x, keeps_cells) ||
+      !shapes.fixed(norm->x, groups)) {
     return Refuse("the reshape changes the order of pixels");
   }
   ImportedOperator op = in.Make(i, OperatorType::kNormalize, {x});
@@ -126,7 +128,9 @@ Result GroupNorm(ImportContext& in, int i) {
 }
 
 Result ChannelShuffle(ImportContext& in, int i) {
-  GraphIndex& graph = in.graph();
+  GraphView& graph = in.graph();
+  const ShapeTable& shapes = in.shapes();
+  const LayoutMap& layouts = in.layouts();
   const TensorRef turned = in.Input(i, 0);
   if (graph.node(turned.node).op() != "Transpose") {
     return Refuse("the nodes are not a channel shuffle");
@@ -137,22 +141,23 @@ Result ChannelShuffle(ImportContext& in, int i) {
     return Refuse("the nodes are not a channel shuffle");
   }
   const TensorRef x = in.Input(grouped.node, 0);
-  const Shape* shape = graph.shape(grouped);
-  const bool first = graph.channels_first(x);
+  const Shape* shape = shapes.shape(grouped);
+  const bool first = layouts.channels_first(x);
   const std::vector<int64_t> wanted = first
                                           ? std::vector<int64_t>{0, 2, 1, 3, 4}
                                           : std::vector<int64_t>{0, 1, 2, 4, 3};
   const size_t groups = first ? 1 : 3;
-  if (*order != wanted || !shape || shape->size() != 5 || !graph.shape(x) ||
-      graph.shape(x)->size() != 4 || graph.layout(x) != graph.layout({i, 0}) ||
-      graph.layout(x) == Layout::kSequence || !graph.same_shape(x, {i, 0}) ||
-      !graph.fixed(grouped, groups) || !graph.fixed(grouped, groups + 1)) {
+  if (*order != wanted || !shape || shape->size() != 5 || !shapes.shape(x) ||
+      shapes.shape(x)->size() != 4 ||
+      layouts.layout(x) != layouts.layout({i, 0}) ||
+      layouts.layout(x) == Layout::kSequence || !shapes.same_shape(x, {i, 0}) ||
+      !shapes.fixed(grouped, groups) || !shapes.fixed(grouped, groups + 1)) {
     return Refuse("the nodes shuffle other dimensions than channels");
   }
   const auto keeps_others = [&](const Shape& a, const Shape& b) {
     return a[0] == b[0] && a[1] == b[first ? 3 : 1] && a[2] == b[first ? 4 : 2];
   };
-  if (!graph.Agree(x, grouped, keeps_others)) {
+  if (!shapes.Agree(x, grouped, keeps_others)) {
     return Refuse("the nodes shuffle other dimensions than channels");
   }
   ImportedOperator op = in.Make(i, OperatorType::kChannelShuffle, {x});

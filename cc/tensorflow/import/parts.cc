@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/tensorflow/graph/dtypes.h"
-#include "cc/tensorflow/graph/layouts.h"
 #include "cc/tensorflow/import/handlers.h"
+#include "cc/tensorflow/shapes/layout_map.h"
 
 namespace ios::tf {
 namespace {
@@ -73,7 +73,7 @@ Result Roll(ImportContext& in, int i) {
       return Refuse("the node rolls the batch or channels");
     }
     int64_t shift = (*shifts)[k];
-    if (in.graph().known(in.Input(i, 0), axis)) shift %= (*x)[axis];
+    if (in.shapes().known(in.Input(i, 0), axis)) shift %= (*x)[axis];
     int64_t& sum = sums[axis - 1];
     if (std::abs(shift) > kMaxDimension - std::abs(sum)) {
       return Refuse("the node rolls by too many cells");
@@ -112,7 +112,7 @@ Result Split(ImportContext& in, int i) {
   const int parts = Attr<int64_t>(in.graph().node(i), "num_split", 0);
   int64_t offset = 0;
   for (int port = 0; port < parts; ++port) {
-    const Shape* y = in.graph().shape({i, port});
+    const Shape* y = in.shapes().shape({i, port});
     if (!y) return Refuse("unknown shape");
     if (!in.graph().Consumers({i, port}).empty()) {
       TF_RETURN_IF_ERROR(
@@ -127,15 +127,16 @@ Result Split(ImportContext& in, int i) {
 // inputs. The operand may be a constant, or computed from fixed sizes.
 std::optional<std::vector<int64_t>> FixedIntegers(const ImportContext& in,
                                                   int i, size_t k) {
-  GraphIndex& graph = in.graph();
+  GraphView& graph = in.graph();
+  const ShapeTable& shapes = in.shapes();
   if (const Tensor* constant = in.Constant(i, k)) return Integers(constant);
   if (k >= graph.inputs(i).size()) return std::nullopt;
   const TensorRef operand = graph.inputs(i)[k];
-  const std::vector<int64_t>* const example = graph.integers(operand, 0);
+  const std::vector<int64_t>* const example = shapes.integers(operand, 0);
   if (!example) return std::nullopt;
-  for (int probe = 1; probe < graph.probes(); ++probe) {
-    if (!graph.shape({i, 0}, probe)) continue;
-    const std::vector<int64_t>* here = graph.integers(operand, probe);
+  for (int sample = 1; sample < shapes.samples(); ++sample) {
+    if (!shapes.shape({i, 0}, sample)) continue;
+    const std::vector<int64_t>* here = shapes.integers(operand, sample);
     if (!here || *here != *example) return std::nullopt;
   }
   return *example;
@@ -147,16 +148,17 @@ std::optional<std::vector<int64_t>> FixedIntegers(const ImportContext& in,
 // from the borders of height and width. The number of cells that it cuts must
 // be the same for every size of the graph's inputs.
 Result EmitRange(ImportContext& in, int i, const std::vector<int64_t>& begin) {
-  GraphIndex& graph = in.graph();
+  const ShapeTable& shapes = in.shapes();
   const TensorRef input = in.Input(i, 0), output = {i, 0};
   std::vector<std::array<int64_t, 2>> cut;  // cells at both ends, per dimension
-  for (int probe = 0; probe < graph.probes(); ++probe) {
-    const Shape *x = graph.shape(input, probe), *y = graph.shape(output, probe);
-    if ((!x || !y) && probe >= graph.required_probes()) continue;
+  for (int sample = 0; sample < shapes.samples(); ++sample) {
+    const Shape *x = shapes.shape(input, sample),
+                *y = shapes.shape(output, sample);
+    if ((!x || !y) && sample >= shapes.required_samples()) continue;
     if (!x || !y || x->size() != y->size()) return Refuse("unknown shape");
     // The output may be empty at small sizes, where fewer cells can be cut.
     // Even then its size must be the input's size less the cut, and at least 0.
-    if (probe >= graph.required_probes() && NumElements(*y) == 0) {
+    if (sample >= shapes.required_samples() && NumElements(*y) == 0) {
       for (size_t d = 0; d < x->size(); ++d) {
         const int64_t left = (*x)[d] - cut[d][0] - cut[d][1];
         if ((*y)[d] != std::max<int64_t>(left, 0)) {
@@ -173,10 +175,10 @@ Result EmitRange(ImportContext& in, int i, const std::vector<int64_t>& begin) {
           first[d] < 0 ? first[d] + size : first[d], 0, size);
       here.push_back({from, size - from - (*y)[d]});
     }
-    if (probe == 0) cut = here;
+    if (sample == 0) cut = here;
     if (here != cut) return Refuse("the slice depends on the input's size");
   }
-  const Shape& y = *graph.shape(output);
+  const Shape& y = *shapes.shape(output);
   const std::array<int64_t, 2> nothing = {0, 0};
   const size_t last = cut.size() - 1;
   if (std::find(y.begin(), y.end(), 0) != y.end() || cut[0] != nothing) {
@@ -208,7 +210,7 @@ Result Slice(ImportContext& in, int i) {
   const auto most = Logical(size.value_or(Shape()), in.layout(), 1, -1);
   for (size_t d = 1; x->size() == 4 && d < 3; ++d) {
     const bool asks = from[d] > 0 || (d < most.size() && most[d] >= 0);
-    if (asks && !in.graph().known(input, d)) {
+    if (asks && !in.shapes().known(input, d)) {
       return Refuse("TensorFlow rejects images that are too small");
     }
   }
@@ -216,9 +218,11 @@ Result Slice(ImportContext& in, int i) {
 }
 
 Result Transpose(ImportContext& in, int i) {
-  GraphIndex& graph = in.graph();
+  GraphView& graph = in.graph();
+  const ShapeTable& shapes = in.shapes();
+  const LayoutMap& layouts = in.layouts();
   const TensorRef x = in.Input(i, 0), y = {i, 0};
-  const Layout from = graph.layout(x), to = graph.layout(y);
+  const Layout from = layouts.layout(x), to = layouts.layout(y);
   const Permutation permutation = PermutationOf(&graph, i);
   // Keras puts a Transpose that changes nothing before every Dense of maps.
   if (permutation == Permutation::kNone && from == to && !graph.preserved(i) &&
@@ -226,7 +230,7 @@ Result Transpose(ImportContext& in, int i) {
     graph.Alias(i, x);
     return absl::OkStatus();
   }
-  const Shape* shape = graph.shape(x);
+  const Shape* shape = shapes.shape(x);
   if (!shape || shape->size() != 4 ||
       !((permutation == Permutation::kToChannelsFirst &&
          from == Layout::kChannelsLast && to == Layout::kChannelsFirst) ||
@@ -238,44 +242,45 @@ Result Transpose(ImportContext& in, int i) {
 }
 
 Result Reshape(ImportContext& in, int i) {
-  GraphIndex& graph = in.graph();
+  const ShapeTable& shapes = in.shapes();
+  const LayoutMap& layouts = in.layouts();
   if (GroupNorm(in, i).ok() || ChannelShuffle(in, i).ok()) {
     return absl::OkStatus();
   }
   const TensorRef x = in.Input(i, 0), y = {i, 0};
-  const Shape *from = in.InputShape(i, 0, {2, 4}), *to = graph.shape(y);
+  const Shape *from = in.InputShape(i, 0, {2, 4}), *to = shapes.shape(y);
   if (!from || !to || (to->size() != 2 && to->size() != 4)) {
     return Refuse("unknown shape");
   }
   // A reshape between [N,W,C] and [N,1,W,C] only changes the layout.
-  if (graph.same_shape(x, y) && !graph.channels_first(x) &&
-      !graph.channels_first(y)) {
+  if (shapes.same_shape(x, y) && !layouts.channels_first(x) &&
+      !layouts.channels_first(y)) {
     return in.Emit(in.Make(i, Kind::kLayout, {x}));
   }
   // Flattening turns maps into the features of each image; see
   // FlattenIntoMatMul.
   const bool flattens =
-      from->size() == 4 && to->size() == 2 && graph.fixed_size(x);
+      from->size() == 4 && to->size() == 2 && shapes.fixed_size(x);
   // Unflattening turns features back into maps; see KeepMaps.
   const bool unflattens =
-      from->size() == 2 && to->size() == 4 && graph.fixed_size(y);
+      from->size() == 2 && to->size() == 4 && shapes.fixed_size(y);
   const auto keeps_values = [&](const Shape& a, const Shape& b) {
     if (NumElements(a) != NumElements(b)) return false;
     if ((flattens || unflattens) && a[0] == b[0]) return true;  // per image
-    return a.back() == b.back() && !(flattens && graph.channels_first(x));
+    return a.back() == b.back() && !(flattens && layouts.channels_first(x));
   };
-  if (!graph.Agree(x, y, keeps_values)) {
+  if (!shapes.Agree(x, y, keeps_values)) {
     return Refuse("the reshape mixes images or channels");
   }
   for (const TensorRef& t : {x, y}) {
-    const Shape& shape = *graph.shape(t);
-    if (graph.channels_first(t) && !(t == x && flattens) &&
-        (shape[1] != 1 || shape[2] != 1 || !graph.fixed_size(t))) {
+    const Shape& shape = *shapes.shape(t);
+    if (layouts.channels_first(t) && !(t == x && flattens) &&
+        (shape[1] != 1 || shape[2] != 1 || !shapes.fixed_size(t))) {
       return Refuse("the reshape changes the order of pixels");
     }
   }
   ImportedOperator op = in.Make(i, Kind::kReshape, {x});
-  op.from = graph.layout(x);
+  op.from = layouts.layout(x);
   return in.Emit(std::move(op));
 }
 
@@ -313,7 +318,7 @@ Result StridedSlice(ImportContext& in, int i) {
 
 Result Cast(ImportContext& in, int i) {
   const TensorRef x = in.Input(i, 0);
-  const auto from = ToDataType(in.graph().dtype(x));
+  const auto from = ToDataType(in.shapes().dtype(x));
   if (!from) return Refuse("the engine does not support the input's data type");
   TF_RETURN_IF_ERROR(in.CheckDtype(*from));
   return in.Emit(in.Make(i, Kind::kCast, {x}));

@@ -32,10 +32,12 @@ Result Pool(ImportContext& in, int i) {
 // Emits a sum over the dimension that a Pack has added, as an addition of the
 // packed tensors.
 Result SumOfPack(ImportContext& in, int i) {
-  GraphIndex& graph = in.graph();
+  GraphView& graph = in.graph();
+  const ShapeTable& shapes = in.shapes();
+  const LayoutMap& layouts = in.layouts();
   const NodeDef& node = graph.node(i);
   const int pack = in.Input(i, 0).node;
-  const Shape* shape = graph.shape({i, 0});
+  const Shape* shape = shapes.shape({i, 0});
   auto axes = Integers(in.Constant(i, 1));
   if (node.op() != "Sum" || graph.node(pack).op() != "Pack" || !shape ||
       !axes || axes->size() != 1 || graph.inputs(pack).size() < 2 ||
@@ -50,8 +52,8 @@ Result SumOfPack(ImportContext& in, int i) {
   std::vector<TensorRef> tensors;
   for (size_t k = 0; k < graph.inputs(pack).size(); ++k) {
     const TensorRef t = in.Input(pack, k);
-    if (!in.InputShape(pack, k, {2, 4}) || !graph.same_shape(t, {i, 0}) ||
-        graph.layout(t) != graph.layout({i, 0})) {
+    if (!in.InputShape(pack, k, {2, 4}) || !shapes.same_shape(t, {i, 0}) ||
+        layouts.layout(t) != layouts.layout({i, 0})) {
       return Refuse("unknown shape");
     }
     tensors.push_back(t);
@@ -64,10 +66,12 @@ Result SumOfPack(ImportContext& in, int i) {
 // Emits the mean of all rows, or of all columns, as an average pooling with a
 // window of that size. The images must have a fixed height or width.
 Result MeanOfRows(ImportContext& in, int i, const std::vector<int64_t>& axes) {
-  GraphIndex& graph = in.graph();
+  GraphView& graph = in.graph();
+  const ShapeTable& shapes = in.shapes();
+  const LayoutMap& layouts = in.layouts();
   const NodeDef& node = graph.node(i);
   const TensorRef x = in.Input(i, 0), y = {i, 0};
-  const Shape* shape = graph.shape(x);
+  const Shape* shape = shapes.shape(x);
   if (node.op() != "Mean" || axes.size() != 1 || shape->size() != 4 ||
       in.layout() == Layout::kSequence || axes[0] < 1 || axes[0] > 2) {
     return Refuse("the node is not the mean of rows or columns");
@@ -76,9 +80,9 @@ Result MeanOfRows(ImportContext& in, int i, const std::vector<int64_t>& axes) {
   // Only a mean can be a pooling here: a maximum must keep NaN, and a max
   // pooling does not.
   const bool keeps = Attr<bool>(node, "keep_dims", false);
-  if (!graph.fixed(x, axis) || graph.layout(x) != Layout::kChannelsLast ||
-      !(keeps ? graph.layout(y) == Layout::kChannelsLast
-              : axis == 1 && graph.layout(y) == Layout::kSequence)) {
+  if (!shapes.fixed(x, axis) || layouts.layout(x) != Layout::kChannelsLast ||
+      !(keeps ? layouts.layout(y) == Layout::kChannelsLast
+              : axis == 1 && layouts.layout(y) == Layout::kSequence)) {
     return Refuse("the result is not an image, or the averaged size varies");
   }
   ImportedOperator op = in.Make(i, OperatorType::kPool, {x});

@@ -1,8 +1,8 @@
 // Handlers of resizes, of repeated cells, and of cells that move to channels or
 // back.
 #include "cc/tensorflow/graph/dtypes.h"
-#include "cc/tensorflow/graph/shape_arithmetic.h"
 #include "cc/tensorflow/import/handlers.h"
+#include "cc/tensorflow/shapes/shape_arithmetic.h"
 
 namespace ios::tf {
 namespace {
@@ -13,13 +13,13 @@ using ::tensorflow::NodeDef;
 // result holds for every size of the first input of `op`.
 Result ReadOutputSize(ImportContext& in, int i, const SizeExpressions& sizes,
                       ImportedOperator* op) {
-  GraphIndex& graph = in.graph();
-  const TensorRef x = SizesFrom(graph, op->inputs[0]);
+  const ShapeTable& shapes = in.shapes();
+  const TensorRef x = SizesFrom(in.analyzed(), op->inputs[0]);
   std::optional<TensorRef> like;
   for (int k = 0; k < 2; ++k) {
     const bool known = k < static_cast<int>(sizes.size()) && sizes[k];
     const SizeExpression size = known ? *sizes[k] : SizeExpression();
-    const Shape* y = graph.shape({i, 0});
+    const Shape* y = shapes.shape({i, 0});
     if (known && size.constant()) {
       op->op.output_size[k] = size.offset;
     } else if (known && size.offset == 0 && size.factor > 0 &&
@@ -27,7 +27,7 @@ Result ReadOutputSize(ImportContext& in, int i, const SizeExpressions& sizes,
                (k == 0 || size.tensor == like.value_or(x))) {
       op->op.factors[k] = size.factor;
       if (size.tensor != x) like = size.tensor;
-    } else if (y && y->size() == 4 && graph.fixed({i, 0}, 1 + k)) {
+    } else if (y && y->size() == 4 && shapes.fixed({i, 0}, 1 + k)) {
       op->op.output_size[k] = (*y)[1 + k];
     } else {
       return Refuse(
@@ -35,9 +35,9 @@ Result ReadOutputSize(ImportContext& in, int i, const SizeExpressions& sizes,
     }
   }
   if (!like) return absl::OkStatus();
-  const Shape* shape = graph.shape(*like);
+  const Shape* shape = shapes.shape(*like);
   if (op->op.output_size != std::array<int64_t, 2>{0, 0} || !shape ||
-      shape->size() != 4 || graph.dtype(*like) != graph.dtype(x)) {
+      shape->size() != 4 || shapes.dtype(*like) != shapes.dtype(x)) {
     return Refuse(
         "the output must take height and width from one image of the input's "
         "data type");
@@ -48,17 +48,18 @@ Result ReadOutputSize(ImportContext& in, int i, const SizeExpressions& sizes,
 }
 
 Result Resize(ImportContext& in, int i) {
-  GraphIndex& graph = in.graph();
+  GraphView& graph = in.graph();
+  const ShapeTable& shapes = in.shapes();
   const NodeDef& node = graph.node(i);
-  const Shape* shape = graph.shape(in.Input(i, 0));
+  const Shape* shape = shapes.shape(in.Input(i, 0));
   if (!shape || shape->size() != 4) return Refuse("unknown shape");
   ImportedOperator op = in.Make(i, OperatorType::kResize, {in.Input(i, 0)});
   // TensorFlow returns float32 for any type; Keras casts the result back.
-  const auto type = ToDataType(graph.dtype(op.inputs[0]));
+  const auto type = ToDataType(shapes.dtype(op.inputs[0]));
   if (type != in.dtype()) {
     const int cast = graph.OnlyConsumer(op.output);
     if (!type || cast < 0 || graph.node(cast).op() != "Cast" ||
-        graph.dtype({cast, 0}) != graph.dtype(op.inputs[0])) {
+        shapes.dtype({cast, 0}) != shapes.dtype(op.inputs[0])) {
       return Refuse("the resize changes the data type");
     }
     TF_RETURN_IF_ERROR(in.CheckDtype(*type));
@@ -74,7 +75,7 @@ Result Resize(ImportContext& in, int i) {
   if (half_pixel) op.op.coordinates = Coordinates::kHalfPixel;
   if (align) op.op.coordinates = Coordinates::kAlignCorners;
   TF_RETURN_IF_ERROR(
-      ReadOutputSize(in, i, ReadSizes(&graph, in.Input(i, 1)), &op));
+      ReadOutputSize(in, i, ReadSizes(&in.analyzed(), in.Input(i, 1)), &op));
   return in.Emit(std::move(op));
 }
 
@@ -98,23 +99,25 @@ Result MoveDepth(ImportContext& in, int i) {
 // Emits a Tile or BroadcastTo that spreads one cell over an image, or one
 // channel over several channels.
 Result Spread(ImportContext& in, int i) {
-  GraphIndex& graph = in.graph();
+  GraphView& graph = in.graph();
+  const ShapeTable& shapes = in.shapes();
+  const LayoutMap& layouts = in.layouts();
   const bool tile = graph.node(i).op() == "Tile";
   const TensorRef x = in.Input(i, 0), y = {i, 0};
-  const Shape *from = in.InputShape(i, 0, {4}), *to = graph.shape(y);
-  SizeExpressions sizes = ReadSizes(&graph, in.Input(i, 1));
+  const Shape *from = in.InputShape(i, 0, {4}), *to = shapes.shape(y);
+  SizeExpressions sizes = ReadSizes(&in.analyzed(), in.Input(i, 1));
   if (!from || !to || to->size() != 4 || sizes.size() != 4 ||
-      graph.layout(x) != Layout::kChannelsLast ||
-      graph.layout(y) != Layout::kChannelsLast) {
+      layouts.layout(x) != Layout::kChannelsLast ||
+      layouts.layout(y) != Layout::kChannelsLast) {
     return Refuse("the node repeats other dimensions than height and width");
   }
   const auto same = [&](int d) {
-    return graph.same_dimensions(x, y, d, d + 1);
+    return shapes.same_dimensions(x, y, d, d + 1);
   };
-  const auto one = [&](int d) { return (*from)[d] == 1 && graph.fixed(x, d); };
+  const auto one = [&](int d) { return (*from)[d] == 1 && shapes.fixed(x, d); };
   if (!same(0)) return Refuse("the node repeats images");
   if (!same(3)) {
-    if (!one(3) || !same(1) || !same(2) || !graph.fixed(y, 3)) {
+    if (!one(3) || !same(1) || !same(2) || !shapes.fixed(y, 3)) {
       return Refuse("the node repeats several channels");
     }
     ImportedOperator op = in.Make(i, OperatorType::kBinary, {x});
@@ -126,7 +129,7 @@ Result Spread(ImportContext& in, int i) {
   for (int d : {1, 2}) {
     if (same(d)) {
       // This dimension keeps its size, whatever that is.
-      sizes[d] = SizeExpression{SizesFrom(graph, x), d, 1, 0};
+      sizes[d] = SizeExpression{SizesFrom(in.analyzed(), x), d, 1, 0};
     } else if (!one(d)) {
       return Refuse("the node repeats more than one pixel");
     }
@@ -145,7 +148,9 @@ Result Spread(ImportContext& in, int i) {
 // graph writes it as an ExpandDims behind that dimension, a Tile along the new
 // dimension, and a Reshape to an image again.
 Result Repeat(ImportContext& in, int i) {
-  GraphIndex& graph = in.graph();
+  GraphView& graph = in.graph();
+  const ShapeTable& shapes = in.shapes();
+  const LayoutMap& layouts = in.layouts();
   const TensorRef expanded = in.Input(i, 0);
   const int before = expanded.node, after = graph.OnlyConsumer({i, 0});
   if (graph.node(before).op() != "ExpandDims" || after < 0 ||
@@ -157,13 +162,13 @@ Result Repeat(ImportContext& in, int i) {
   const TensorRef x = in.Input(before, 0);
   auto axis = Integers(in.Constant(before, 1));
   const auto multiples = Integers(in.Constant(i, 1));
-  SizeExpressions wanted = SizesOf(&graph, x);
-  const SizeExpressions sizes = ReadSizes(&graph, in.Input(after, 1));
+  SizeExpressions wanted = SizesOf(&in.analyzed(), x);
+  const SizeExpressions sizes = ReadSizes(&in.analyzed(), in.Input(after, 1));
   const int64_t rank = wanted.size();
   if (!axis || axis->size() != 1 || !multiples || rank < 3 ||
       static_cast<int64_t>(multiples->size()) != rank + 1 ||
       static_cast<int64_t>(sizes.size()) != rank ||
-      graph.layout(x) != graph.layout({after, 0})) {
+      layouts.layout(x) != layouts.layout({after, 0})) {
     return Refuse("unknown shape");
   }
   if ((*axis)[0] < 0) (*axis)[0] += rank + 1;
@@ -177,7 +182,7 @@ Result Repeat(ImportContext& in, int i) {
     }
   }
   const int64_t dimension =
-      LogicalAxis(repeated, *graph.shape(x), graph.layout(x));
+      LogicalAxis(repeated, *shapes.shape(x), layouts.layout(x));
   if (repeated < 0 || times < 1 || (dimension != 1 && dimension != 2)) {
     return Refuse("the node repeats other dimensions than height and width");
   }

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cc/tensorflow/graph/graph_index.h"
+#include "cc/tensorflow/graph/graph_view.h"
 #include "cc/tensorflow/import/recipe.h"
 
 namespace ios::tf {

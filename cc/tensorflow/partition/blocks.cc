@@ -150,10 +150,10 @@ PartitionBlock MakeBlock(const Partition& partition,
           refs.try_emplace(t, -1 - static_cast<int>(result.inputs.size()));
       if (is_new) {
         result.inputs.push_back(t);
-        const auto inside = partition.shapes.find(t);
-        const Shape* shape = inside != partition.shapes.end()
+        const auto inside = partition.region_shapes.find(t);
+        const Shape* shape = inside != partition.region_shapes.end()
                                  ? &inside->second
-                                 : partition.graph->shape(t);
+                                 : partition.shapes().shape(t);
         result.block.inputs.push_back(shape ? *shape : Shape());
       }
       op.inputs.push_back(it->second);
@@ -170,8 +170,8 @@ PartitionBlock MakeBlock(const Partition& partition,
   }
   for (size_t i = 0; i < operators.size(); ++i) {
     const TensorRef output = partition.operators[operators[i]].output;
-    const std::vector<int>& readers = partition.graph->Consumers(output);
-    if (read.count(output) > 0 || partition.graph->preserved(output.node) ||
+    const std::vector<int>& readers = partition.graph().Consumers(output);
+    if (read.count(output) > 0 || partition.graph().preserved(output.node) ||
         std::any_of(readers.begin(), readers.end(),
                     [&](int r) { return covered.count(r) == 0; })) {
       result.block.outputs.push_back(i);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cc/core/ir/block.h"
-#include "cc/tensorflow/graph/graph_index.h"
+#include "cc/tensorflow/graph/graph_view.h"
 #include "cc/tensorflow/partition/regions.h"
 
 namespace ios::tf {

@@ -11,7 +11,7 @@ namespace {
 class Contraction {
  public:
   explicit Contraction(const Partition& partition)
-      : partition_(partition), graph_(*partition.graph) {
+      : partition_(partition), graph_(partition.graph()) {
     const int num_operators = partition.operators.size();
     num_items_ = num_operators + graph_.size();
     item_of_.resize(graph_.size());
@@ -97,7 +97,7 @@ class Contraction {
   }
 
   const Partition& partition_;
-  const GraphIndex& graph_;
+  const GraphView& graph_;
   int num_items_ = 0;
   std::vector<int> item_of_;  // by node; an operator for its nodes
   std::vector<bool> covered_;

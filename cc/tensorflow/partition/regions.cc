@@ -12,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/tensorflow/fuse/fusion.h"
-#include "cc/tensorflow/graph/layouts.h"
 #include "cc/tensorflow/partition/blocks.h"
 #include "cc/tensorflow/partition/levels.h"
 
@@ -45,26 +44,26 @@ std::vector<int64_t> Channels(const std::vector<Shape>& shapes) {
 
 // Returns the first operator that does not fit TensorFlow, if any. An operator
 // does not fit if its result lacks the shape that TensorFlow infers in some
-// probe. It also does not fit if the number of channels that it reads varies
-// between probes, because a program's channels are fixed. Stores the shapes of
+// sample. It also does not fit if the number of channels that it reads varies
+// between samples, because a program's channels are fixed. Stores the shapes of
 // all tensors inside of the region in the partition.
 std::optional<Misfit> FindMisfit(const std::vector<int>& region,
                                  Partition* partition) {
   const PartitionBlock made = MakeBlock(*partition, region, "");
   const Block& block = made.block;
   const std::set<int> outputs(block.outputs.begin(), block.outputs.end());
-  std::vector<std::vector<int64_t>> channels;  // read in the first probe
-  for (int probe = 0; probe < partition->graph->probes(); ++probe) {
+  std::vector<std::vector<int64_t>> channels;  // read in the first sample
+  for (int sample = 0; sample < partition->shapes().samples(); ++sample) {
     std::vector<Shape> inputs;
     for (const TensorRef& t : made.inputs) {
-      const Shape* shape = partition->graph->shape(t, probe);
+      const Shape* shape = partition->shapes().shape(t, sample);
       inputs.push_back(shape ? *shape : Shape());
     }
-    // TensorFlow rejects the sizes of this probe.
-    if (probe > 0 && std::count(inputs.begin(), inputs.end(), Shape()) > 0) {
+    // TensorFlow rejects the sizes of this sample.
+    if (sample > 0 && std::count(inputs.begin(), inputs.end(), Shape()) > 0) {
       continue;
     }
-    const bool required = probe < partition->graph->required_probes();
+    const bool required = sample < partition->shapes().required_samples();
     std::vector<Shape> shapes;
     std::optional<Misfit> misfit;
     for (size_t i = 0; i < made.operators.size(); ++i) {
@@ -73,12 +72,12 @@ std::optional<Misfit> FindMisfit(const std::vector<int>& region,
       for (int ref : block.operators[i].inputs) {
         read.push_back(ref < 0 ? inputs[-1 - ref] : shapes[ref]);
       }
-      const Shape* wanted = partition->graph->shape(op.output, probe);
-      if (!wanted && probe > 0 && !misfit) break;
+      const Shape* wanted = partition->shapes().shape(op.output, sample);
+      if (!wanted && sample > 0 && !misfit) break;
       // Small sizes may leave empty tensors, which TensorFlow's rules treat
       // differently.
       if (!required && wanted && NumElements(*wanted) == 0) break;
-      if (probe == 0) channels.push_back(Channels(read));
+      if (sample == 0) channels.push_back(Channels(read));
       if (Channels(read) != channels[i]) {
         return Misfit{made.operators[i],
                       "the number of input channels is not constant"};
@@ -89,7 +88,7 @@ std::optional<Misfit> FindMisfit(const std::vector<int>& region,
           return Misfit{made.operators[i], shape.status().message()};
         // TensorFlow's shape functions accept inputs that its kernels refuse,
         // such as mirroring more pixels than an image has. An earlier misfit in
-        // this probe does not count, because it assumes that no operator
+        // this sample does not count, because it assumes that no operator
         // refuses its inputs.
         misfit.reset();
         break;
@@ -103,7 +102,7 @@ std::optional<Misfit> FindMisfit(const std::vector<int>& region,
         if (required) break;
       }
       shapes.push_back(*std::move(shape));
-      if (probe == 0) partition->shapes[op.output] = shapes.back();
+      if (sample == 0) partition->region_shapes[op.output] = shapes.back();
     }
     if (misfit) return misfit;
   }
@@ -122,7 +121,7 @@ void NoteProducers(Partition* partition) {
 // such a node again, so the nodes that it reads inside of the operator are
 // uncovered too.
 void ReleaseSharedNodes(Partition* partition) {
-  const GraphIndex& graph = *partition->graph;
+  const GraphView& graph = partition->graph();
   std::set<int> covered, results;
   std::set<TensorRef> read;
   for (const ImportedOperator& op : partition->operators) {
@@ -158,7 +157,7 @@ void LeaveToTensorFlow(std::vector<int> operators, Partition* partition) {
   for (int k : operators) {
     partition->operators.erase(partition->operators.begin() + k);
   }
-  partition->shapes.clear();
+  partition->region_shapes.clear();
   NoteProducers(partition);
 }
 
@@ -180,7 +179,7 @@ absl::Status FindRegions(Partition* partition) {
   std::map<std::tuple<TensorRef, int, std::string>, int> first_reader;
   for (int k = 0; k < n; ++k) {
     const std::string& device =
-        partition->graph->node(operators[k].output.node).device();
+        partition->graph().node(operators[k].output.node).device();
     for (const TensorRef& t : operators[k].inputs) {
       const auto it = partition->producer.find(t);
       if (it != partition->producer.end() && level[it->second] == level[k]) {
@@ -230,10 +229,9 @@ absl::StatusOr<Partition> PartitionGraph(
   Partition partition;
   partition.placement = options.placement;
   TF_ASSIGN_OR_RETURN(
-      partition.graph,
-      GraphIndex::Create(item, options.batch_size, options.image_size));
-  GraphIndex& graph = *partition.graph;
-  graph.SetChannelsFirst(FindChannelsFirst(&graph));
+      partition.analyzed,
+      AnalyzedGraph::Create(item, options.batch_size, options.image_size));
+  GraphView& graph = partition.graph();
   // If a region computes a Reshape or Resize, the nodes that compute its shape
   // operand from other tensors' shapes go away. These nodes must not count as
   // readers of those tensors. The removed nodes are known only after the
@@ -241,7 +239,8 @@ absl::StatusOr<Partition> PartitionGraph(
   // repeated without those that stayed.
   std::set<int> ignored;
   for (int i = 0; i < graph.size(); ++i) {
-    if (graph.ShapeInput(i) >= 0 && !graph.constant(i) && graph.shape({i, 0})) {
+    if (graph.ShapeInput(i) >= 0 && !graph.constant(i) &&
+        partition.shapes().shape({i, 0})) {
       ignored.insert(i);
     }
   }
@@ -249,9 +248,11 @@ absl::StatusOr<Partition> PartitionGraph(
     graph.IgnoreShapeInputs(ignored);
     partition.refusals.clear();
     partition.regions.clear();
-    partition.shapes.clear();
-    partition.operators = Fuse(
-        graph, ImportNodes(&graph, options.placement, &partition.refusals));
+    partition.region_shapes.clear();
+    partition.operators =
+        Fuse(*partition.analyzed,
+             ImportNodes(partition.analyzed.get(), options.placement,
+                         &partition.refusals));
     ReleaseSharedNodes(&partition);
     NoteProducers(&partition);
     TF_RETURN_IF_ERROR(FindRegions(&partition));

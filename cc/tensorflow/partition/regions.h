@@ -9,9 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "cc/core/ir/block.h"
-#include "cc/tensorflow/graph/graph_index.h"
 #include "cc/tensorflow/graph/placement.h"
 #include "cc/tensorflow/import/importer.h"
+#include "cc/tensorflow/shapes/analyzed_graph.h"
 #include "tensorflow/core/grappler/grappler_item.h"
 
 namespace ios::tf {
@@ -36,14 +36,18 @@ struct Region {
 // A graph as operators and regions. The regions are in an order in which they
 // can run.
 struct Partition {
-  std::unique_ptr<GraphIndex> graph;
+  std::unique_ptr<AnalyzedGraph> analyzed;
+  GraphView& graph() const { return analyzed->graph(); }
+  ShapeTable& shapes() const { return analyzed->shapes(); }
+  const LayoutMap& layouts() const { return analyzed->layouts(); }
+
   Placement placement;
   std::vector<ImportedOperator> operators;
   std::map<TensorRef, int> producer;  // operator by output tensor
   std::vector<Region> regions;
   // The shapes of tensors inside of regions, where their rank may differ from
   // that in the graph ([N,1,1,C] for [N,C]).
-  std::map<TensorRef, Shape> shapes;
+  std::map<TensorRef, Shape> region_shapes;
   // Nodes of known type that are left to TensorFlow, and the reasons.
   std::vector<Refusal> refusals;
 };

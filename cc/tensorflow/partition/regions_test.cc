@@ -25,7 +25,7 @@ Partition PartitionOf(const TestGraph& graph) {
 
 std::string NameOf(const Partition& partition, int op) {
   const TensorRef output = partition.operators[op].output;
-  return partition.graph->node(output.node).name();
+  return partition.graph().node(output.node).name();
 }
 
 Names NamesOf(const Partition& partition, const std::vector<int>& operators) {
@@ -139,7 +139,7 @@ TEST(BlocksAreCutWhereOneTensorIsLive) {
       MakeBlock(partition, partition.regions[0].blocks[1], "made");
   EXPECT(made.block.inputs == (std::vector<Shape>{{1, 8, 8, 4}}));
   EXPECT(made.inputs.size() == 1 &&
-         partition.graph->node(made.inputs[0].node).name() == "neck");
+         partition.graph().node(made.inputs[0].node).name() == "neck");
   EXPECT(made.block.outputs == std::vector<int>{2});
   EXPECT(Validate(made.block).ok() && !IsChain(made.block));
 }

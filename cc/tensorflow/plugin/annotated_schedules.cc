@@ -30,7 +30,7 @@ Places ByBatch(const NodeDef& node) {
 // of TensorFlow has replaced that node, returns the latest places of the
 // operator's other nodes.
 Places AnnotatedPlaces(const Partition& partition, const ImportedOperator& op) {
-  const GraphIndex& graph = *partition.graph;
+  const GraphView& graph = partition.graph();
   Places places = ByBatch(graph.node(op.output.node));
   if (!places.empty()) return places;
   for (int i : op.nodes) {

@@ -12,12 +12,12 @@
 #include "cc/engine/devices.h"
 #include "cc/tensorflow/graph/dtypes.h"
 #include "cc/tensorflow/graph/graph_editor.h"
-#include "cc/tensorflow/graph/layouts.h"
 #include "cc/tensorflow/graph/placement.h"
 #include "cc/tensorflow/names.h"
 #include "cc/tensorflow/ops/engine_device.h"
 #include "cc/tensorflow/ops/program_json.h"
 #include "cc/tensorflow/partition/blocks.h"
+#include "cc/tensorflow/shapes/layout_map.h"
 #include "cc/tensorflow/status_util.h"
 #include "cc/tensorflow/warn.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -42,14 +42,17 @@ struct LoweredRegion {
 class Borders {
  public:
   Borders(const Partition& partition, GraphEditor* editor)
-      : graph_(*partition.graph), editor_(*editor) {}
+      : graph_(partition.graph()),
+        shapes_(partition.shapes()),
+        layouts_(partition.layouts()),
+        editor_(*editor) {}
 
   // Makes readers of `tensor` read `output` ("name" or "name:port") of a
   // region.
   void Leave(TensorRef tensor, const std::string& output,
              const LoweredRegion& region) {
     outputs_[tensor] = output;
-    const Layout layout = graph_.layout(tensor);
+    const Layout layout = layouts_.layout(tensor);
     if (layout == Layout::kChannelsLast) {
       editor_.Replace(tensor, output);
       return;
@@ -57,11 +60,11 @@ class Borders {
     editor_.Replace(
         tensor, editor_.InLayout(
                     editor_.UniqueName(absl::StrCat(region.name, "/output")),
-                    output, Layout::kChannelsLast, layout, graph_.dtype(tensor),
-                    region.node_device));
+                    output, Layout::kChannelsLast, layout,
+                    shapes_.dtype(tensor), region.node_device));
     for (int i : graph_.Consumers(tensor)) {
       if (graph_.node(i).op() == "Transpose" &&
-          !graph_.channels_first({i, 0}) &&
+          !layouts_.channels_first({i, 0}) &&
           PermutationOf(&graph_, i) == Permutation::kToChannelsLast) {
         editor_.Replace({i, 0}, output);
       }
@@ -74,20 +77,22 @@ class Borders {
     const auto output = outputs_.find(tensor);
     if (output != outputs_.end()) return output->second;
     std::string input = editor_.Input(tensor);
-    const Layout layout = graph_.layout(tensor);
+    const Layout layout = layouts_.layout(tensor);
     if (layout == Layout::kChannelsLast) return input;
     std::string& changed = inputs_[{tensor, region.node_device}];
     if (changed.empty()) {
       changed = editor_.InLayout(
           editor_.UniqueName(absl::StrCat(region.name, "/input")), input,
-          layout, Layout::kChannelsLast, graph_.dtype(tensor),
+          layout, Layout::kChannelsLast, shapes_.dtype(tensor),
           region.node_device);
     }
     return changed;
   }
 
  private:
-  GraphIndex& graph_;
+  GraphView& graph_;
+  const ShapeTable& shapes_;
+  const LayoutMap& layouts_;
   GraphEditor& editor_;
   std::map<TensorRef, std::string> outputs_;
   std::map<std::pair<TensorRef, std::string>, std::string> inputs_;
@@ -134,7 +139,8 @@ void AddRegionNode(const Partition& partition, const LoweredRegion& region,
 
 std::string DeviceOf(const Partition& partition, const Region& region) {
   const ImportedOperator& first = partition.operators[region.operators[0]];
-  return partition.placement.DeviceOf(partition.graph->node(first.output.node));
+  return partition.placement.DeviceOf(
+      partition.graph().node(first.output.node));
 }
 
 // Returns true if the engine can run regions on this device. If it cannot,
@@ -157,8 +163,8 @@ std::optional<LoweredRegion> ScheduleRegion(const Partition& partition,
   LoweredRegion result;
   result.device = device;
   result.node_device =
-      partition.graph
-          ->node(partition.operators[region.operators[0]].output.node)
+      partition.graph()
+          .node(partition.operators[region.operators[0]].output.node)
           .device();
   result.made = MakeBlock(partition, region.operators, "");
   const Block& block = result.made.block;
@@ -189,7 +195,7 @@ std::optional<LoweredRegion> ScheduleRegion(const Partition& partition,
 absl::StatusOr<int> Lower(const Partition& partition,
                           const RegionScheduler& scheduler,
                           tensorflow::GraphDef* graph) {
-  GraphEditor editor(*partition.graph, graph);
+  GraphEditor editor(partition.graph(), graph);
   Borders borders(partition, &editor);
   std::vector<LoweredRegion> lowered;
   std::map<std::string, bool> usable;  // by device

@@ -1,18 +1,14 @@
-// Finds the input sizes that a graph's constants require. Position embeddings
-// of 20x20, for example, fit images of only one size.
+#include "cc/tensorflow/shapes/fitting_sizes.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdlib>
-#include <optional>
 #include <vector>
 
 #include "cc/core/limits.h"
 #include "cc/tensorflow/graph/attributes.h"
-#include "cc/tensorflow/graph/graph_index.h"
 #include "cc/tensorflow/graph/one_of.h"
-#include "cc/tensorflow/graph/probes.h"
-#include "cc/tensorflow/graph/shape_inference.h"
 
 namespace ios::tf {
 namespace {
@@ -68,32 +64,35 @@ ImageSize Solve(const ImageSize& sizes, int64_t v, const ImageSize& more,
   return result;
 }
 
-}  // namespace
-
-std::optional<Shape> GraphIndex::GraphShape(TensorRef tensor, int probe) const {
-  const Shape* const known = shape(tensor, probe);
+// Returns a shape with the rank that the tensor has in the graph: sequences
+// have rank 3.
+std::optional<Shape> GraphShape(const ShapeSampler& sampler, TensorRef tensor,
+                                int sample) {
+  const Shape* const known = sampler.shape(tensor, sample);
   if (!known) return std::nullopt;
   Shape result = *known;
-  if (nodes_[tensor.node].sequences[tensor.port]) {
-    result.erase(result.begin() + 1);
-  }
+  if (sampler.types().IsSequence(tensor)) result.erase(result.begin() + 1);
   return result;
 }
 
-ImageSize GraphIndex::CorrectedSizes(const ImageSize& sizes) const {
+// Returns sizes for which more operands fit. Needs three samples: an example of
+// `sizes`, then one with a larger height and one with a larger width.
+ImageSize CorrectedSizes(const ShapeSampler& sampler, const ImageSize& sizes) {
+  const GraphView& view = sampler.view();
   ImageSize result = sizes;
-  for (int i : order_) {
-    const std::vector<TensorRef>& inputs = nodes_[i].inputs;
+  for (int i : view.order()) {
+    const NodeDef& node = view.node(i);
+    const std::vector<TensorRef>& inputs = view.inputs(i);
     if (inputs.size() < 2) continue;
     std::array<std::optional<Shape>, 3> x, y;
-    for (int probe = 0; probe < 3; ++probe) {
-      x[probe] = GraphShape(inputs[0], probe);
-      y[probe] = GraphShape(inputs[1], probe);
+    for (int sample = 0; sample < 3; ++sample) {
+      x[sample] = GraphShape(sampler, inputs[0], sample);
+      y[sample] = GraphShape(sampler, inputs[1], sample);
     }
     if (!x[0] || !y[0]) continue;
-    for (const auto& [d, e] : EqualDimensions(node(i), *x[0], *y[0])) {
+    for (const auto& [d, e] : EqualDimensions(node, *x[0], *y[0])) {
       const int64_t a = (*x[0])[d], b = (*y[0])[e];
-      if (Fit(node(i), a, b) || !x[1] || !x[2] || !y[1] || !y[2]) continue;
+      if (Fit(node, a, b) || !x[1] || !x[2] || !y[1] || !y[2]) continue;
       const ImageSize more_a = {(*x[1])[d], (*x[2])[d]};
       const ImageSize more_b = {(*y[1])[e], (*y[2])[e]};
       const bool fixed_a = more_a[0] == a && more_a[1] == a;
@@ -113,53 +112,46 @@ ImageSize GraphIndex::CorrectedSizes(const ImageSize& sizes) const {
   return result;
 }
 
-bool GraphIndex::HasMisfits() const {
-  return std::any_of(order_.begin(), order_.end(), [&](int i) {
-    const std::vector<TensorRef>& inputs = nodes_[i].inputs;
+}  // namespace
+
+bool HasMisfits(const ShapeSampler& sampler) {
+  const GraphView& view = sampler.view();
+  return std::any_of(view.order().begin(), view.order().end(), [&](int i) {
+    const std::vector<TensorRef>& inputs = view.inputs(i);
     if (inputs.size() < 2) return false;
-    const auto x = GraphShape(inputs[0], 0), y = GraphShape(inputs[1], 0);
+    const auto x = GraphShape(sampler, inputs[0], 0);
+    const auto y = GraphShape(sampler, inputs[1], 0);
     if (!x || !y) return false;
-    const std::vector<Pair> pairs = EqualDimensions(node(i), *x, *y);
+    const std::vector<Pair> pairs = EqualDimensions(view.node(i), *x, *y);
     return std::any_of(pairs.begin(), pairs.end(), [&](const Pair& pair) {
-      return !Fit(node(i), (*x)[pair.x], (*y)[pair.y]);
+      return !Fit(view.node(i), (*x)[pair.x], (*y)[pair.y]);
     });
   });
 }
 
-void GraphIndex::ForgetShapes() {
-  for (Node& node : nodes_) {
-    node.shapes.clear();
-    node.dtypes.clear();
-    node.sequences.clear();
-  }
-  integers_.clear();
-  bounds_.clear();
-  probes_ = 0;
-}
-
-absl::StatusOr<std::optional<ImageSize>> GraphIndex::FittingSizes(
-    const Infer& infer, const Probe& example) {
+absl::StatusOr<std::optional<ImageSize>> FindFittingSizes(
+    const ShapeSample& example, ShapeSampler* sampler) {
   // Few rounds suffice: linear extrapolation is exact except for rounding.
   constexpr int kRounds = 4;
-  Probe probe = example;
-  std::optional<ImageSize> found;
-  for (int round = 0; round < kRounds && !found; ++round) {
-    ForgetShapes();
-    TF_RETURN_IF_ERROR(infer(probe, true).status());
+  ShapeSample sample = example;
+  std::optional<ImageSize> fitting;
+  for (int round = 0; round < kRounds && !fitting; ++round) {
+    sampler->Clear();
+    TF_RETURN_IF_ERROR(sampler->Add(sample).status());
     for (int k : {0, 1}) {
-      Probe more = probe;
-      more.sizes[k] += kStep;
-      TF_RETURN_IF_ERROR(infer(more, false).status());
+      ShapeSample larger = sample;
+      larger.sizes[k] += kStep;
+      TF_RETURN_IF_ERROR(sampler->Add(larger).status());
     }
-    const ImageSize corrected = CorrectedSizes(probe.sizes);
-    if (corrected == probe.sizes) break;
-    probe.sizes = corrected;
-    ForgetShapes();
-    TF_RETURN_IF_ERROR(infer(probe, true).status());
-    if (!HasMisfits()) found = probe.sizes;
+    const ImageSize corrected = CorrectedSizes(*sampler, sample.sizes);
+    if (corrected == sample.sizes) break;
+    sample.sizes = corrected;
+    sampler->Clear();
+    TF_RETURN_IF_ERROR(sampler->Add(sample).status());
+    if (!HasMisfits(*sampler)) fitting = sample.sizes;
   }
-  ForgetShapes();
-  return found;
+  sampler->Clear();
+  return fitting;
 }
 
 }  // namespace ios::tf

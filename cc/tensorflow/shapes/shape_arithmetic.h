@@ -1,14 +1,14 @@
 // Represents a graph's arithmetic on shapes as expressions that hold for all
 // sizes of its inputs. These expressions show where the size of a resized image
 // comes from.
-#ifndef IOS_TF_CC_TENSORFLOW_GRAPH_SHAPE_ARITHMETIC_H_
-#define IOS_TF_CC_TENSORFLOW_GRAPH_SHAPE_ARITHMETIC_H_
+#ifndef IOS_TF_CC_TENSORFLOW_SHAPES_SHAPE_ARITHMETIC_H_
+#define IOS_TF_CC_TENSORFLOW_SHAPES_SHAPE_ARITHMETIC_H_
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "cc/tensorflow/graph/graph_index.h"
+#include "cc/tensorflow/shapes/analyzed_graph.h"
 
 namespace ios::tf {
 
@@ -40,17 +40,17 @@ using SizeExpressions = std::vector<std::optional<SizeExpression>>;
 // Returns the elements of an integer tensor, with nullopt for elements that are
 // not such expressions. Returns an empty list if even the number of elements is
 // unknown.
-SizeExpressions ReadSizes(GraphIndex* graph, TensorRef tensor);
+SizeExpressions ReadSizes(AnalyzedGraph* graph, TensorRef tensor);
 
 // Returns the tensor whose dimensions stand for those of `tensor`, such as a
 // sequence that is expanded to the image `tensor`.
-TensorRef SizesFrom(const GraphIndex& graph, TensorRef tensor);
+TensorRef SizesFrom(const AnalyzedGraph& graph, TensorRef tensor);
 
 // Returns the dimensions of a floating-point tensor, in the order of the graph.
 // Returns an empty list unless the dimensions are known or depend only on the
 // sizes of the graph's inputs.
-SizeExpressions SizesOf(GraphIndex* graph, TensorRef tensor);
+SizeExpressions SizesOf(AnalyzedGraph* graph, TensorRef tensor);
 
 }  // namespace ios::tf
 
-#endif  // IOS_TF_CC_TENSORFLOW_GRAPH_SHAPE_ARITHMETIC_H_
+#endif  // IOS_TF_CC_TENSORFLOW_SHAPES_SHAPE_ARITHMETIC_H_

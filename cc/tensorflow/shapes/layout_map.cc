@@ -1,9 +1,11 @@
-#include "cc/tensorflow/graph/layouts.h"
+#include "cc/tensorflow/shapes/layout_map.h"
 
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <unordered_set>
+#include <vector>
 
 #include "cc/tensorflow/graph/dtypes.h"
 #include "cc/tensorflow/graph/elementwise.h"
@@ -58,49 +60,48 @@ bool KeepsLayout(const std::string& op) {
 }
 
 // Groups tensors into classes with the same order of dimensions.
-class Layouts {
+class LayoutFinder {
  public:
-  explicit Layouts(GraphIndex* graph) : graph_(*graph) {}
+  LayoutFinder(GraphView* view, const ShapeTable& shapes)
+      : view_(*view), shapes_(shapes) {}
 
-  std::set<TensorRef> Run() {
+  LayoutMap Run() {
     std::vector<int> transposes;
-    for (int i : graph_.order()) {
-      if (IsWeight(i) || graph_.passthrough(i)) continue;
-      const std::string& op = graph_.node(i).op();
+    for (int i : view_.order()) {
+      if (IsWeight(i) || view_.passthrough(i)) continue;
+      const std::string& op = view_.node(i).op();
       if (op == "Transpose" && Class({i, 0}) >= 0 &&
-          Class(graph_.Input(i, 0)) >= 0) {
+          Class(view_.Input(i, 0)) >= 0) {
         transposes.push_back(i);
       } else if (KeepsLayout(op)) {
         JoinAll(i);
       }
     }
-    for (int i : graph_.order()) {
-      if (IsWeight(i) || graph_.passthrough(i)) continue;
+    for (int i : view_.order()) {
+      if (IsWeight(i) || view_.passthrough(i)) continue;
       ReadFormat(i);
     }
     for (bool changed = true; changed;) {
       changed = false;
       for (int i : transposes) changed = ReadTranspose(i) || changed;
     }
-    std::set<TensorRef> result;
+    std::set<TensorRef> channels_first;
     for (const auto& [tensor, k] : numbers_) {
-      if (first_[Find(k)] == true) result.insert(tensor);
+      if (first_[Find(k)] == true) channels_first.insert(tensor);
     }
-    return result;
+    return {std::move(channels_first), shapes_.sequences()};
   }
 
  private:
   // Weights do not have an image layout.
-  bool IsWeight(int i) const {
-    return graph_.constant(i) || graph_.variable(i);
-  }
+  bool IsWeight(int i) const { return view_.constant(i) || view_.variable(i); }
 
   // Returns the number of a tensor of rank 4. Returns -1 for weights, sequences
   // and tensors of other ranks.
   int Class(TensorRef tensor) {
-    const Shape* shape = graph_.shape(tensor);
+    const Shape* shape = shapes_.shape(tensor);
     if (!shape || shape->size() != 4 || IsWeight(tensor.node) ||
-        graph_.layout(tensor) == Layout::kSequence) {
+        shapes_.is_sequence(tensor)) {
       return -1;
     }
     const auto [it, is_new] = numbers_.try_emplace(tensor, root_.size());
@@ -120,10 +121,10 @@ class Layouts {
 
   void JoinAll(int i) {
     std::vector<int> classes;
-    for (size_t k = 0; k < graph_.inputs(i).size(); ++k) {
-      classes.push_back(Class(graph_.Input(i, k)));
+    for (size_t k = 0; k < view_.inputs(i).size(); ++k) {
+      classes.push_back(Class(view_.Input(i, k)));
     }
-    for (int port = 0; graph_.dtype({i, port}) != tensorflow::DT_INVALID;
+    for (int port = 0; shapes_.dtype({i, port}) != tensorflow::DT_INVALID;
          ++port) {
       classes.push_back(Class({i, port}));
     }
@@ -136,15 +137,15 @@ class Layouts {
   }
 
   void ReadFormat(int i) {
-    const NodeDef& node = graph_.node(i);
+    const NodeDef& node = view_.node(i);
     const int input = FormattedInput(node.op());
     std::string format = "NHWC";
-    if (input < 0 || input >= static_cast<int>(graph_.inputs(i).size()) ||
+    if (input < 0 || input >= static_cast<int>(view_.inputs(i).size()) ||
         (!IsChannelsLast(node.op()) &&
          !tensorflow::TryGetNodeAttr(node, "data_format", &format))) {
       return;
     }
-    for (const TensorRef& t : {graph_.Input(i, input), TensorRef{i, 0}}) {
+    for (const TensorRef& t : {view_.Input(i, input), TensorRef{i, 0}}) {
       // The first format wins: nodes that contradict it are not imported.
       if (Class(t) >= 0 && !First(t)) First(t) = format == "NCHW";
     }
@@ -154,8 +155,8 @@ class Layouts {
   // and the permutation fits it. Then sets the layout of the other side and
   // returns true.
   bool ReadTranspose(int i) {
-    const Permutation permutation = PermutationOf(&graph_, i);
-    const TensorRef x = graph_.Input(i, 0), y = {i, 0};
+    const Permutation permutation = PermutationOf(&view_, i);
+    const TensorRef x = view_.Input(i, 0), y = {i, 0};
     std::optional<bool> from, to;
     switch (permutation) {
       case Permutation::kOther:
@@ -179,7 +180,8 @@ class Layouts {
     return true;
   }
 
-  GraphIndex& graph_;
+  GraphView& view_;
+  const ShapeTable& shapes_;
   std::map<TensorRef, int> numbers_;
   std::vector<int> root_;
   std::vector<std::optional<bool>> first_;  // channels first, by root
@@ -187,10 +189,10 @@ class Layouts {
 
 }  // namespace
 
-Permutation PermutationOf(GraphIndex* graph, int transpose) {
+Permutation PermutationOf(GraphView* view, int transpose) {
   const tensorflow::Tensor* order =
-      graph->inputs(transpose).size() > 1
-          ? graph->Constant(graph->inputs(transpose)[1])
+      view->inputs(transpose).size() > 1
+          ? view->Constant(view->inputs(transpose)[1])
           : nullptr;
   const auto values = Integers(order);
   if (!values || order->dims() != 1) return Permutation::kOther;
@@ -206,8 +208,8 @@ Permutation PermutationOf(GraphIndex* graph, int transpose) {
   return Permutation::kOther;
 }
 
-std::set<TensorRef> FindChannelsFirst(GraphIndex* graph) {
-  return Layouts(graph).Run();
+LayoutMap FindLayouts(GraphView* view, const ShapeTable& shapes) {
+  return LayoutFinder(view, shapes).Run();
 }
 
 }  // namespace ios::tf

@@ -1,4 +1,4 @@
-#include "cc/tensorflow/graph/shape_arithmetic.h"
+#include "cc/tensorflow/shapes/shape_arithmetic.h"
 
 #include <algorithm>
 #include <cmath>
@@ -68,7 +68,11 @@ MaybeSize Multiply(const MaybeSize& a, const MaybeSize& b) {
 
 class Reader {
  public:
-  explicit Reader(GraphIndex* graph) : graph_(*graph) {}
+  explicit Reader(AnalyzedGraph* analyzed)
+      : analyzed_(*analyzed),
+        graph_(analyzed->graph()),
+        shapes_(analyzed->shapes()),
+        layouts_(analyzed->layouts()) {}
 
   SizeExpressions Read(TensorRef tensor, int depth) {
     tensor = graph_.Resolve(tensor);
@@ -96,17 +100,17 @@ class Reader {
   }
 
   SizeExpressions OfShape(TensorRef of) {
-    const Shape* shape = graph_.shape(of);
+    const Shape* shape = shapes_.shape(of);
     if (!shape) return {};
     std::vector<int> axes(shape->size());
     std::iota(axes.begin(), axes.end(), 0);
-    if (graph_.layout(of) == Layout::kChannelsFirst) axes = {0, 3, 1, 2};
-    if (graph_.layout(of) == Layout::kSequence) axes = {0, 2, 3};
-    of = SizesFrom(graph_, of);
+    if (layouts_.layout(of) == Layout::kChannelsFirst) axes = {0, 3, 1, 2};
+    if (layouts_.layout(of) == Layout::kSequence) axes = {0, 2, 3};
+    of = SizesFrom(analyzed_, of);
     SizeExpressions result;
     for (int axis : axes) {
       result.push_back(
-          graph_.fixed(of, axis)
+          shapes_.fixed(of, axis)
               ? ConstantSize((*shape)[axis])
               : SizeExpression{of, axis, /*factor=*/1, /*offset=*/0});
     }
@@ -212,27 +216,32 @@ class Reader {
     return result;
   }
 
-  GraphIndex& graph_;
+  const AnalyzedGraph& analyzed_;
+  GraphView& graph_;
+  const ShapeTable& shapes_;
+  const LayoutMap& layouts_;
 };
 
 }  // namespace
 
-TensorRef SizesFrom(const GraphIndex& graph, TensorRef tensor) {
+TensorRef SizesFrom(const AnalyzedGraph& analyzed, TensorRef tensor) {
+  const GraphView& graph = analyzed.graph();
+  const ShapeTable& shapes = analyzed.shapes();
   while (true) {
     const std::string& op = graph.node(tensor.node).op();
     if (op != "ExpandDims" && op != "Squeeze") return tensor;
     const TensorRef from = graph.Input(tensor.node, 0);
-    if (!graph.shape(from) || !graph.same_shape(from, tensor)) return tensor;
+    if (!shapes.shape(from) || !shapes.same_shape(from, tensor)) return tensor;
     tensor = from;
   }
 }
 
-SizeExpressions SizesOf(GraphIndex* graph, TensorRef tensor) {
-  return Reader(graph).OfShape(tensor);
+SizeExpressions SizesOf(AnalyzedGraph* analyzed, TensorRef tensor) {
+  return Reader(analyzed).OfShape(tensor);
 }
 
-SizeExpressions ReadSizes(GraphIndex* graph, TensorRef tensor) {
-  return Reader(graph).Read(tensor, 0);
+SizeExpressions ReadSizes(AnalyzedGraph* analyzed, TensorRef tensor) {
+  return Reader(analyzed).Read(tensor, 0);
 }
 
 }  // namespace ios::tf

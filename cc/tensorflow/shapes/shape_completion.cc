@@ -1,15 +1,12 @@
-#include "cc/tensorflow/graph/shape_inference.h"
+#include "cc/tensorflow/shapes/shape_completion.h"
 
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <unordered_set>
-#include <utility>
+#include <vector>
 
-#include "cc/tensorflow/graph/graph_index.h"
 #include "cc/tensorflow/graph/one_of.h"
-#include "cc/tensorflow/graph/size_bounds.h"
-#include "cc/tensorflow/names.h"
+#include "cc/tensorflow/graph/pure_nodes.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -43,17 +40,6 @@ PartialTensorShape KnownShape(tensorflow::TensorShapeProto shape) {
   return known;
 }
 
-// Returns whether the node is a pure function, according to the registration of
-// its operation.
-bool IsPure(const NodeDef& node) {
-  const tensorflow::OpDef* op = nullptr;
-  return tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok() &&
-         !op->is_stateful() &&
-         std::none_of(op->attr().begin(), op->attr().end(), [](const auto& a) {
-           return a.type() == "func" || a.type() == "list(func)";
-         });
-}
-
 // Returns whether shape functions apply to the node. Only a run tells which
 // tensors of a Switch or Merge exist.
 bool IsInferable(const NodeDef& node) {
@@ -62,54 +48,53 @@ bool IsInferable(const NodeDef& node) {
 
 class Completion {
  public:
-  Completion(const tensorflow::GraphDef& graph,
-             const std::vector<std::vector<TensorRef>>& inputs,
-             const PlaceholderSizes& fresh, OutputProperties* outputs)
-      : graph_(graph),
-        inputs_(inputs),
-        fresh_(fresh),
+  Completion(const GraphView& view, const tensorflow::GraphDef& graph,
+             const PlaceholderSizes& placeholder, OutputProperties* outputs)
+      : view_(view),
+        graph_(graph),
+        placeholder_(placeholder),
         outputs_(*outputs),
-        failed_(inputs.size()),
-        evaluated_(inputs.size()),
-        values_(inputs.size()) {}
+        failed_(view.size()),
+        evaluated_(view.size()),
+        values_(view.size()) {}
 
-  BoundDistances Bounds(const std::vector<int>& order) {
-    return ReadBounds(graph_, order, inputs_, outputs_,
+  BoundDistances Bounds() {
+    return ReadBounds(view_, graph_, outputs_,
                       [&](TensorRef t) { return Value(t); });
   }
 
   // Returns the number of tensors that got placeholder sizes.
-  int Run(const std::vector<int>& order) {
-    for (int i : order) {
+  int Run() {
+    for (int i : view_.order()) {
       const auto& outputs = outputs_[i];
       if (std::any_of(outputs.begin(), outputs.end(), [](const auto& output) {
             return !KnownShape(output.shape()).IsFullyDefined();
           })) {
         failed_[i] = ReadsFailed(i) || !Infer(i);
-        if (!failed_[i]) Assume(i);
+        if (!failed_[i]) FillUnknown(i);
       }
     }
-    for (int i : order) {
+    for (int i : view_.order()) {
       if (!OneOf(graph_.node(i).op(), {"SpaceToBatchND", "BatchToSpaceND",
                                        "Slice", "StridedSlice"})) {
         continue;
       }
-      for (size_t k = 1; k < inputs_[i].size(); ++k) {
-        const TensorRef t = inputs_[i][k];
+      for (size_t k = 1; k < view_.inputs(i).size(); ++k) {
+        const TensorRef t = view_.inputs(i)[k];
         // Only slices of data need known bounds, not slices of shapes.
-        const auto* data = Output(inputs_[i][0]);
+        const auto* data = Output(view_.inputs(i)[0]);
         if (!data || !tensorflow::DataTypeIsFloating(data->dtype())) break;
         if (const Tensor* value = Value(t)) {
           value->AsProtoTensorContent(outputs_[t.node][t.port].mutable_value());
         }
       }
     }
-    return assumed_;
+    return filled_;
   }
 
  private:
   bool ReadsFailed(int i) const {
-    return std::any_of(inputs_[i].begin(), inputs_[i].end(),
+    return std::any_of(view_.inputs(i).begin(), view_.inputs(i).end(),
                        [&](TensorRef t) { return failed_[t.node]; });
   }
 
@@ -124,7 +109,7 @@ class Completion {
     }
     std::vector<PartialTensorShape> shapes, as_shapes;
     std::vector<const Tensor*> values;
-    for (const TensorRef& t : inputs_[i]) {
+    for (const TensorRef& t : view_.inputs(i)) {
       const auto* input = Output(t);
       if (!input) return true;
       const Tensor* value = Value(t);
@@ -156,8 +141,8 @@ class Completion {
   }
 
   // Gives sizes to images and sequences of which only the channels are known.
-  void Assume(int i) {
-    if (!fresh_.made_up) return;
+  void FillUnknown(int i) {
+    if (!placeholder_.fill_unknown) return;
     for (auto& output : outputs_[i]) {
       tensorflow::TensorShapeProto& shape = *output.mutable_shape();
       const int rank = shape.unknown_rank() ? 0 : shape.dim_size();
@@ -173,18 +158,18 @@ class Completion {
       if (!unknown) continue;
       // Each tensor gets different sizes, because nothing shows that two
       // tensors have equal sizes.
-      const int64_t more = fresh_.step * (assumed_ + 1);
+      const int64_t more = placeholder_.step * (filled_ + 1);
       if (shape.dim(0).size() < 0) {
-        shape.mutable_dim(0)->set_size(fresh_.Batch(shape.dim(0).size()));
+        shape.mutable_dim(0)->set_size(placeholder_.Batch(shape.dim(0).size()));
       }
       for (int d = 1; d < rank - 1; ++d) {
         if (shape.dim(d).size() < 0) {
           // A sequence is an image of height 1.
           const int size = rank == 3 ? 1 : d - 1;
-          shape.mutable_dim(d)->set_size(fresh_.sizes[size] + more);
+          shape.mutable_dim(d)->set_size(placeholder_.sizes[size] + more);
         }
       }
-      ++assumed_;
+      ++filled_;
     }
   }
 
@@ -223,9 +208,9 @@ class Completion {
       }
       return tensor;
     }
-    if (inputs_[i].empty()) return std::nullopt;
+    if (view_.inputs(i).empty()) return std::nullopt;
     if (node.op() == "Shape") {
-      const auto* input = Output(inputs_[i][0]);
+      const auto* input = Output(view_.inputs(i)[0]);
       if (!input) return std::nullopt;
       const PartialTensorShape shape = KnownShape(input->shape());
       if (!shape.IsFullyDefined()) return std::nullopt;
@@ -241,7 +226,7 @@ class Completion {
     }
     absl::InlinedVector<tensorflow::TensorValue, 4> inputs, results;
     if (!IsEvaluable(node)) return std::nullopt;
-    for (const TensorRef& t : inputs_[i]) {
+    for (const TensorRef& t : view_.inputs(i)) {
       const Tensor* value = Value(t);
       if (!value) return std::nullopt;
       inputs.emplace_back(const_cast<Tensor*>(value));
@@ -260,10 +245,10 @@ class Completion {
     return result && result->NumElements() <= kLongest ? result : std::nullopt;
   }
 
+  const GraphView& view_;
   const tensorflow::GraphDef& graph_;
-  const std::vector<std::vector<TensorRef>>& inputs_;
-  const PlaceholderSizes& fresh_;
-  int assumed_ = 0;
+  const PlaceholderSizes& placeholder_;
+  int filled_ = 0;
   OutputProperties& outputs_;
   std::vector<bool> failed_;  // by node, and for the readers of failed nodes
   std::vector<bool> evaluated_;
@@ -273,29 +258,13 @@ class Completion {
 
 }  // namespace
 
-bool IsEvaluable(const NodeDef& node) {
-  static const auto* const kOthers = new std::unordered_set<std::string>{
-      "Placeholder",   "PlaceholderV2", "PlaceholderWithDefault",
-      "_Arg",          "_Retval",       "_DeviceArg",
-      "_DeviceRetval", "Switch",        "Merge",
-      "Enter",         "Exit",          "NextIteration",
-      "LoopCond",      kRegion,         "IosStageLatency"};
-  return IsPure(node) && kOthers->count(node.op()) == 0;
-}
-
-int64_t PlaceholderSizes::Batch(int64_t unknown) const {
-  return example ? batch : 1000 - unknown;
-}
-
-int CompleteShapes(const tensorflow::GraphDef& graph,
-                   const std::vector<int>& order,
-                   const std::vector<std::vector<TensorRef>>& inputs,
-                   const PlaceholderSizes& fresh, OutputProperties* outputs,
-                   BoundDistances* bounds) {
-  Completion completion(graph, inputs, fresh, outputs);
-  const int assumed = completion.Run(order);
-  *bounds = completion.Bounds(order);
-  return assumed;
+int CompleteShapes(const GraphView& view, const tensorflow::GraphDef& graph,
+                   const PlaceholderSizes& placeholder,
+                   OutputProperties* outputs, BoundDistances* bounds) {
+  Completion completion(view, graph, placeholder, outputs);
+  const int filled = completion.Run();
+  *bounds = completion.Bounds();
+  return filled;
 }
 
 }  // namespace ios::tf

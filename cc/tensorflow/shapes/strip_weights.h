@@ -1,6 +1,6 @@
 // StripWeights: makes a copy of a graph for shape inference.
-#ifndef IOS_TF_CC_TENSORFLOW_GRAPH_STRIP_WEIGHTS_H_
-#define IOS_TF_CC_TENSORFLOW_GRAPH_STRIP_WEIGHTS_H_
+#ifndef IOS_TF_CC_TENSORFLOW_SHAPES_STRIP_WEIGHTS_H_
+#define IOS_TF_CC_TENSORFLOW_SHAPES_STRIP_WEIGHTS_H_
 
 #include <set>
 #include <string>
@@ -20,4 +20,4 @@ tensorflow::grappler::GrapplerItem StripWeights(
 
 }  // namespace ios::tf
 
-#endif  // IOS_TF_CC_TENSORFLOW_GRAPH_STRIP_WEIGHTS_H_
+#endif  // IOS_TF_CC_TENSORFLOW_SHAPES_STRIP_WEIGHTS_H_

@@ -1,4 +1,4 @@
-#include "cc/tensorflow/graph/strip_weights.h"
+#include "cc/tensorflow/shapes/strip_weights.h"
 
 #include <utility>
 

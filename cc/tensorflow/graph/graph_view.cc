@@ -1,4 +1,4 @@
-#include "cc/tensorflow/graph/graph_index.h"
+#include "cc/tensorflow/graph/graph_view.h"
 
 #include <algorithm>
 #include <set>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "cc/tensorflow/graph/annotations.h"
 #include "cc/tensorflow/graph/one_of.h"
-#include "cc/tensorflow/graph/shape_inference.h"
+#include "cc/tensorflow/graph/pure_nodes.h"
 #include "tensorflow/core/graph/tensor_id.h"
 
 namespace ios::tf {
@@ -42,37 +42,35 @@ bool IsInflated(const tensorflow::TensorProto& proto) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GraphIndex>> GraphIndex::Create(
-    const GrapplerItem& item, int64_t batch_size, const ImageSize& image_size) {
-  std::unique_ptr<GraphIndex> index(new GraphIndex);
-  index->item_ = &item;
-  TF_RETURN_IF_ERROR(index->ReadEdges(item));
-  TF_RETURN_IF_ERROR(index->SortNodes());
-  TF_RETURN_IF_ERROR(index->ReadShapes(item, batch_size, image_size));
-  index->ClassifyNodes();
-  index->FindConsumers();
-  index->cpu_ = std::make_unique<tensorflow::grappler::DeviceSimple>();
-  return index;
+absl::StatusOr<std::unique_ptr<GraphView>> GraphView::Create(
+    const GrapplerItem& item) {
+  std::unique_ptr<GraphView> view(new GraphView);
+  TF_RETURN_IF_ERROR(view->ReadEdges(item));
+  TF_RETURN_IF_ERROR(view->SortNodes());
+  view->ClassifyNodes();
+  view->FindConsumers();
+  view->cpu_ = std::make_unique<tensorflow::grappler::DeviceSimple>();
+  return view;
 }
 
-int GraphIndex::Find(const std::string& name) const {
+int GraphView::Find(const std::string& name) const {
   const auto it = by_name_.find(name);
   return it == by_name_.end() ? -1 : it->second;
 }
 
-std::string GraphIndex::Name(TensorRef tensor) const {
+std::string GraphView::Name(TensorRef tensor) const {
   const std::string& name = node(tensor.node).name();
   return tensor.port == 0 ? name : absl::StrCat(name, ":", tensor.port);
 }
 
-TensorRef GraphIndex::Resolve(TensorRef tensor) const {
+TensorRef GraphView::Resolve(TensorRef tensor) const {
   while (tensor.port < static_cast<int>(nodes_[tensor.node].forward.size())) {
     tensor = nodes_[tensor.node].forward[tensor.port];
   }
   return tensor;
 }
 
-absl::Status GraphIndex::ReadEdges(const GrapplerItem& item) {
+absl::Status GraphView::ReadEdges(const GrapplerItem& item) {
   nodes_.resize(item.graph.node_size());
   for (int i = 0; i < item.graph.node_size(); ++i) {
     nodes_[i].def = &item.graph.node(i);
@@ -103,10 +101,15 @@ absl::Status GraphIndex::ReadEdges(const GrapplerItem& item) {
   for (int i = 0; i < size(); ++i) {
     nodes_[i].preserved = !consumed[i] || keep.count(node(i).name()) > 0;
   }
+  for (const auto& feed : item.feed) {
+    const tensorflow::TensorId id = tensorflow::ParseTensorName(feed.first);
+    const int i = Find(std::string(id.node()));
+    if (i >= 0) nodes_[i].fed = true;
+  }
   return absl::OkStatus();
 }
 
-absl::Status GraphIndex::SortNodes() {
+absl::Status GraphView::SortNodes() {
   std::vector<int> missing(size(), 0);
   std::vector<std::vector<int>> readers(size());
   for (int i = 0; i < size(); ++i) {
@@ -133,9 +136,9 @@ absl::Status GraphIndex::SortNodes() {
   return absl::OkStatus();
 }
 
-bool GraphIndex::variable(int i) const { return IsWeight(node(i)); }
+bool GraphView::variable(int i) const { return IsWeight(node(i)); }
 
-void GraphIndex::ClassifyNodes() {
+void GraphView::ClassifyNodes() {
   for (int i : order_) {
     Node& node = nodes_[i];
     const std::string& op = node.def->op();
@@ -182,12 +185,12 @@ void GraphIndex::ClassifyNodes() {
   }
 }
 
-bool GraphIndex::waits(int i) const {
+bool GraphView::waits(int i) const {
   return std::any_of(nodes_[i].controls.begin(), nodes_[i].controls.end(),
                      [&](int c) { return nodes_[c].effect; });
 }
 
-std::set<int> GraphIndex::WaitsFor(int i) const {
+std::set<int> GraphView::WaitsFor(int i) const {
   std::set<int> result, seen = {i};
   std::vector<int> open = {i};
   while (!open.empty()) {
@@ -208,7 +211,7 @@ std::set<int> GraphIndex::WaitsFor(int i) const {
   return result;
 }
 
-void GraphIndex::FindConsumers() {
+void GraphView::FindConsumers() {
   for (Node& node : nodes_) node.live = node.preserved;
   const auto read = [&](int i, const auto& visit) {
     for (size_t k = 0; k < nodes_[i].inputs.size(); ++k) {
@@ -238,18 +241,18 @@ void GraphIndex::FindConsumers() {
   }
 }
 
-const std::vector<int>& GraphIndex::Consumers(TensorRef tensor) const {
+const std::vector<int>& GraphView::Consumers(TensorRef tensor) const {
   static const std::vector<int>* const kNone = new std::vector<int>;
   const auto it = consumers_.find(tensor);
   return it == consumers_.end() ? *kNone : it->second;
 }
 
-int GraphIndex::OnlyConsumer(TensorRef tensor) const {
+int GraphView::OnlyConsumer(TensorRef tensor) const {
   const std::vector<int>& consumers = Consumers(tensor);
   return consumers.size() == 1 && !preserved(tensor.node) ? consumers[0] : -1;
 }
 
-bool GraphIndex::Evaluate(int i) {
+bool GraphView::Evaluate(int i) {
   Node& node = nodes_[i];
   if (!node.constant) return false;
   if (node.evaluated) return !node.values.empty();
@@ -282,20 +285,20 @@ bool GraphIndex::Evaluate(int i) {
   return !node.values.empty();
 }
 
-const tensorflow::Tensor* GraphIndex::Constant(TensorRef tensor) {
+const tensorflow::Tensor* GraphView::Constant(TensorRef tensor) {
   if (!Evaluate(tensor.node)) return nullptr;
   const std::vector<tensorflow::Tensor>& values = nodes_[tensor.node].values;
   return tensor.port < static_cast<int>(values.size()) ? &values[tensor.port]
                                                        : nullptr;
 }
 
-void GraphIndex::Alias(int node, TensorRef original) {
+void GraphView::Alias(int node, TensorRef original) {
   nodes_[node].forward = {original};
   nodes_[original.node].aliases.push_back(node);
   FindConsumers();
 }
 
-int GraphIndex::ShapeInput(int i) const {
+int GraphView::ShapeInput(int i) const {
   const std::string& op = node(i).op();
   if (op == "Conv2DBackpropInput") return 0;
   if (OneOf(op, {"BatchToSpaceND", "SpaceToBatchND"})) return 2;
@@ -305,7 +308,7 @@ int GraphIndex::ShapeInput(int i) const {
              : -1;
 }
 
-void GraphIndex::IgnoreShapeInputs(const std::set<int>& nodes) {
+void GraphView::IgnoreShapeInputs(const std::set<int>& nodes) {
   ignored_shapes_ = nodes;
   FindConsumers();
 }

@@ -1,5 +1,5 @@
 // Tests which tensors have their channels first.
-#include "cc/tensorflow/graph/layouts.h"
+#include "cc/tensorflow/shapes/layout_map.h"
 
 #include "tests/cc/graphs.h"
 #include "tests/cc/testing.h"
@@ -30,8 +30,8 @@ std::set<std::string> ChannelsFirst(const TestGraph& graph) {
   const ImportedGraph imported(graph);
   std::set<std::string> names;
   for (const char* name : {"image", "first", "relu", "last", "pool", "end"}) {
-    const int node = imported.index().Find(name);
-    if (node >= 0 && imported.index().channels_first({node, 0})) {
+    const int node = imported.graph().Find(name);
+    if (node >= 0 && imported.layouts().channels_first({node, 0})) {
       names.insert(name);
     }
   }
@@ -76,7 +76,7 @@ TEST(OrdersOfDimensions) {
     TestGraph graph({1, 8, 8, 4});
     graph.Fetch(Ordered(&graph, "last", "image", order));
     ImportedGraph imported(graph);
-    EXPECT(PermutationOf(&imported.index(), imported.index().Find("last")) ==
+    EXPECT(PermutationOf(&imported.graph(), imported.graph().Find("last")) ==
            permutation);
   }
 }

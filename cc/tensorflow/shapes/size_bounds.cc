@@ -1,4 +1,4 @@
-#include "cc/tensorflow/graph/size_bounds.h"
+#include "cc/tensorflow/shapes/size_bounds.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@ using ::tensorflow::NodeDef;
 using ::tensorflow::Tensor;
 using Numbers = std::vector<double>;
 
-// The usual probes already lie on both sides of any bound up to this size.
+// The usual samples already lie on both sides of any bound up to this size.
 constexpr double kSmall = 2;
 // The number of bounds that a slice may have in each dimension.
 constexpr int kBoundsOfDimension = 6;
@@ -52,13 +52,9 @@ int64_t Mask(const NodeDef& node, const char* name) {
 
 class BoundReader {
  public:
-  BoundReader(const tensorflow::GraphDef& graph,
-              const std::vector<std::vector<TensorRef>>& inputs,
+  BoundReader(const GraphView& view, const tensorflow::GraphDef& graph,
               const OutputProperties& outputs, const ValueOf& value_of)
-      : graph_(graph),
-        inputs_(inputs),
-        outputs_(outputs),
-        value_of_(value_of) {}
+      : view_(view), graph_(graph), outputs_(outputs), value_of_(value_of) {}
 
   void Read(int i) {
     node_ = i;
@@ -96,7 +92,7 @@ class BoundReader {
     distances_[{node_, index, /*repeats=*/true}] = std::abs(quotient);
   }
 
-  const std::vector<TensorRef>& inputs() const { return inputs_[node_]; }
+  const std::vector<TensorRef>& inputs() const { return view_.inputs(node_); }
   bool IsConstant(size_t k) const {
     return graph_.node(inputs()[k].node).op() == "Const";
   }
@@ -234,8 +230,8 @@ class BoundReader {
     return window;
   }
 
+  const GraphView& view_;
   const tensorflow::GraphDef& graph_;
-  const std::vector<std::vector<TensorRef>>& inputs_;
   const OutputProperties& outputs_;
   const ValueOf& value_of_;
   int node_ = -1;
@@ -244,13 +240,12 @@ class BoundReader {
 
 }  // namespace
 
-BoundDistances ReadBounds(const tensorflow::GraphDef& graph,
-                          const std::vector<int>& order,
-                          const std::vector<std::vector<TensorRef>>& inputs,
+BoundDistances ReadBounds(const GraphView& view,
+                          const tensorflow::GraphDef& graph,
                           const OutputProperties& outputs,
                           const ValueOf& value_of) {
-  BoundReader reader(graph, inputs, outputs, value_of);
-  for (int i : order) reader.Read(i);
+  BoundReader reader(view, graph, outputs, value_of);
+  for (int i : view.order()) reader.Read(i);
   return reader.Take();
 }
 

@@ -1,5 +1,5 @@
-// Finds samples of sizes on both sides of each bound (size_bounds.h): by
-// secants and bisection along lines of probes that differ in one size.
+#include "cc/tensorflow/shapes/bound_samples.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,17 +7,10 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "cc/core/limits.h"
-#include "cc/tensorflow/graph/dtypes.h"
-#include "cc/tensorflow/graph/graph_index.h"
-#include "cc/tensorflow/graph/one_of.h"
-#include "cc/tensorflow/graph/probes.h"
-#include "tensorflow/core/framework/node_def_util.h"
-#include "tensorflow/core/framework/op.h"
 
 namespace ios::tf {
 namespace {
@@ -27,28 +20,28 @@ constexpr double kManyPeriods = 4;
 // A distance that changes its sign this often oscillates with the size, like a
 // remainder of a remainder. Samples have then seen both sides of the bound.
 constexpr size_t kManyBrackets = 6;
-// The largest number of probes on a line. If a graph needs more, the shapes
+// The largest number of samples on a line. If a graph needs more, the shapes
 // behind its bounds are unknown.
 constexpr size_t kMostOnLine = 128;
 
-// The size of the inputs that changes along a line of probes.
+// The size of the inputs that changes along a line of samples.
 enum class Vary { kBatch, kHeight, kWidth, kBoth };
 
 // Maps the size that changes along the line to the distances from the bounds.
 using Line = std::map<int64_t, BoundDistances>;
 
-Probe OnLine(const Probe& example, Vary vary, int64_t size) {
-  Probe probe = example;
-  probe.optional = true;
+ShapeSample OnLine(const ShapeSample& example, Vary vary, int64_t size) {
+  ShapeSample sample = example;
+  sample.optional = true;
   if (vary == Vary::kBatch) {
-    probe.batch = size;
-    return probe;
+    sample.batch = size;
+    return sample;
   }
   // Batch 1 would broadcast.
-  probe.batch = 2;
-  if (vary != Vary::kWidth) probe.sizes[0] = size;
-  if (vary != Vary::kHeight) probe.sizes[1] = size;
-  return probe;
+  sample.batch = 2;
+  if (vary != Vary::kWidth) sample.sizes[0] = size;
+  if (vary != Vary::kHeight) sample.sizes[1] = size;
+  return sample;
 }
 
 // Returns the sizes of the line that have a known distance from the bound
@@ -136,7 +129,7 @@ std::optional<int64_t> Extrapolate(
   return std::nullopt;
 }
 
-// Returns the whole numbers of a quotient that need probes on both sides.
+// Returns the whole numbers of a quotient that need samples on both sides.
 std::vector<int> Periods(const BoundKey& key) {
   return key.repeats ? std::vector<int>{1, 2} : std::vector<int>{0};
 }
@@ -164,75 +157,11 @@ std::set<int64_t> NextSizes(const Line& line, const std::set<BoundKey>& open) {
   return next;
 }
 
-int OutputCount(const tensorflow::NodeDef& node) {
-  const tensorflow::OpDef* op = nullptr;
-  tensorflow::DataTypeVector types;
-  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok() ||
-      !tensorflow::OutputTypesForNode(node, *op, &types).ok()) {
-    return 0;
-  }
-  return types.size();
-}
-
-}  // namespace
-
-void GraphIndex::AddUnpredictable(std::set<std::string>* nodes) const {
-  // A node computes data, sizes that samples predict, or numbers that depend on
-  // sizes and that samples do not predict.
-  enum class Of { kData, kSizes, kUnpredictable };
-  std::vector<Of> computes(size(), Of::kData);
-  for (int i : order_) {
-    const std::string& op = node(i).op();
-    if (OneOf(op, {"Shape", "ShapeN", "Size"})) {
-      computes[i] = Of::kSizes;
-      continue;
-    }
-    const std::vector<TensorRef>& inputs = nodes_[i].inputs;
-    // The other inputs of these nodes give the shape of the result.
-    const bool only_first =
-        OneOf(op, {"Reshape", "StridedSlice", "Slice", "Gather", "GatherV2",
-                   "SplitV", "Tile", "BroadcastTo", "Transpose"});
-    Of worst = Of::kData;
-    bool all = true;
-    for (size_t k = 0; k < (only_first ? 1 : inputs.size()); ++k) {
-      const Of here = computes[inputs[k].node];
-      worst = std::max(worst, here);
-      all = all && (here != Of::kData || node(inputs[k].node).op() == "Const");
-    }
-    if (worst == Of::kData ||
-        OneOf(op, {"Fill", "OneHot", "ZerosLike", "OnesLike", "Rank", "Enter",
-                   "Exit", "NextIteration", "LoopCond"})) {
-      continue;
-    }
-    const auto type = OutputType(node(i));
-    if (!type) continue;
-    const bool whole =
-        tensorflow::DataTypeIsInteger(*type) || *type == tensorflow::DT_BOOL;
-    if (!whole && (!all || !tensorflow::DataTypeIsFloating(*type))) continue;
-    // All other nodes may have bounds that no probe is derived from.
-    const bool predictable =
-        only_first ||
-        OneOf(op,
-              {"Split",       "Unpack",   "Pack",        "Concat",   "ConcatV2",
-               "Cast",        "Squeeze",  "ExpandDims",  "Identity", "Add",
-               "AddV2",       "Sub",      "Mul",         "Neg",      "Div",
-               "RealDiv",     "FloorDiv", "TruncateDiv", "FloorMod", "Mod",
-               "TruncateMod", "Floor",    "Ceil",        "Round",    "Rint",
-               "Prod",        "Range",    "Switch",      "IdentityN"});
-    if (predictable && (worst == Of::kSizes || !whole)) {
-      computes[i] = worst;
-    } else if (whole && OutputCount(node(i)) == 1) {
-      nodes->insert(node(i).name());
-    } else {
-      computes[i] = Of::kUnpredictable;
-    }
-  }
-}
-
-std::set<BoundKey> GraphIndex::OpenBounds() const {
+// Returns the bounds that may lie between the samples so far, or beyond them.
+std::set<BoundKey> OpenBounds(const ShapeSampler& sampler) {
   std::map<BoundKey, std::array<double, 2>> ranges;
-  for (const BoundDistances& distances : bounds_) {
-    for (const auto& [key, distance] : distances) {
+  for (const SampleShapes& sample : sampler.samples()) {
+    for (const auto& [key, distance] : sample.bounds) {
       auto& [least, most] =
           ranges.emplace(key, std::array{distance, distance}).first->second;
       least = std::min(least, distance);
@@ -248,14 +177,32 @@ std::set<BoundKey> GraphIndex::OpenBounds() const {
   return open;
 }
 
-void GraphIndex::ProbeBounds(const Infer& infer, const Probe& example,
-                             const MayVary& may_vary) {
-  const std::set<BoundKey> open = OpenBounds();
-  if (open.empty()) return;
-  std::set<int> untold;  // nodes that need too many probes
+// Makes the shapes of these nodes, and of all nodes behind them, unknown.
+void ForgetShapesBehind(const std::set<int>& nodes, ShapeSampler* sampler) {
+  if (nodes.empty()) return;
+  const GraphView& view = sampler->view();
+  std::vector<bool> behind(view.size(), false);
+  for (int i : view.order()) {
+    const std::vector<TensorRef>& inputs = view.inputs(i);
+    behind[i] = nodes.count(i) > 0 ||
+                std::any_of(inputs.begin(), inputs.end(),
+                            [&](TensorRef t) { return behind[t.node]; });
+    if (behind[i]) sampler->ForgetShapes(i);
+  }
+}
+
+}  // namespace
+
+std::vector<ShapeSample> AddBoundSamples(const ShapeSample& example,
+                                         const VaryingSizes& varying,
+                                         ShapeSampler* sampler) {
+  const std::set<BoundKey> open = OpenBounds(*sampler);
+  if (open.empty()) return {};
+  std::vector<ShapeSample> result;
+  std::set<int> unresolved;  // nodes that need too many samples
   std::vector<Vary> lines;
-  if (may_vary.batches) lines.push_back(Vary::kBatch);
-  if (may_vary.sizes) {
+  if (varying.batches) lines.push_back(Vary::kBatch);
+  if (varying.images) {
     lines.insert(lines.end(), {Vary::kHeight, Vary::kWidth, Vary::kBoth});
   }
   for (Vary vary : lines) {
@@ -269,13 +216,14 @@ void GraphIndex::ProbeBounds(const Infer& infer, const Probe& example,
     }
     while (!next.empty()) {
       if (line.size() + next.size() > kMostOnLine) {
-        for (const BoundKey& key : open) untold.insert(key.node);
+        for (const BoundKey& key : open) unresolved.insert(key.node);
         break;
       }
       for (int64_t size : next) {
         // TensorFlow may refuse a size.
-        const bool takes = infer(OnLine(example, vary, size), false).ok();
-        line[size] = takes ? bounds_.back() : BoundDistances();
+        const bool accepts = sampler->Add(OnLine(example, vary, size)).ok();
+        line[size] =
+            accepts ? sampler->samples().back().bounds : BoundDistances();
       }
       next = NextSizes(line, open);
     }
@@ -284,27 +232,14 @@ void GraphIndex::ProbeBounds(const Infer& infer, const Probe& example,
         for (const Bracket& bracket : Brackets(Distances(line, key, period))) {
           for (int64_t size :
                {bracket.below, bracket.above, bracket.above + 1}) {
-            bound_probes_.push_back(OnLine(example, vary, size));
+            result.push_back(OnLine(example, vary, size));
           }
         }
       }
     }
   }
-  ForgetShapesBehind(untold);
-}
-
-void GraphIndex::ForgetShapesBehind(const std::set<int>& nodes) {
-  if (nodes.empty()) return;
-  std::vector<bool> behind(size(), false);
-  for (int i : order_) {
-    behind[i] = nodes.count(i) > 0 ||
-                std::any_of(nodes_[i].inputs.begin(), nodes_[i].inputs.end(),
-                            [&](TensorRef t) { return behind[t.node]; });
-    if (!behind[i]) continue;
-    for (auto& shapes : nodes_[i].shapes) {
-      for (std::optional<Shape>& shape : shapes) shape.reset();
-    }
-  }
+  ForgetShapesBehind(unresolved, sampler);
+  return result;
 }
 
 }  // namespace ios::tf

@@ -1,0 +1,91 @@
+#include "cc/tensorflow/shapes/shape_sampler.h"
+
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "cc/tensorflow/graph/dtypes.h"
+#include "cc/tensorflow/shapes/strip_weights.h"
+#include "cc/tensorflow/shapes/unpredictable_nodes.h"
+#include "tensorflow/core/graph/tensor_id.h"
+
+namespace ios::tf {
+namespace {
+
+using ::tensorflow::grappler::GrapplerItem;
+
+// The difference between the placeholder sizes of one tensor and the next.
+constexpr int64_t kPlaceholderStep = 64;
+// The number of images that replaces 0 in a sample of one image. A slice that
+// takes only the second image never has this many images.
+constexpr int64_t kZeroBatch = 2;
+
+// Returns the names of nodes whose numbers inference must not use.
+std::set<std::string> UnknownNumbers(const GraphView& view,
+                                     const GrapplerItem& item,
+                                     bool inputs_vary) {
+  std::set<std::string> unknown;
+  for (const auto& feed : item.feed) {
+    const std::string name(tensorflow::ParseTensorName(feed.first).node());
+    const int i = view.Find(name);
+    if (i < 0) continue;
+    const auto type = OutputType(view.node(i));
+    if (!InputShape(view.node(i)) && type &&
+        tensorflow::DataTypeIsInteger(*type)) {
+      unknown.insert(name);
+    }
+  }
+  if (inputs_vary) AddUnpredictableNodes(view, &unknown);
+  return unknown;
+}
+
+}  // namespace
+
+ShapeSampler::ShapeSampler(const GraphView& view, const GrapplerItem& item,
+                           int64_t batch_size, bool inputs_vary)
+    : view_(view),
+      item_(item),
+      batch_size_(batch_size),
+      inputs_vary_(inputs_vary),
+      stripped_(StripWeights(item, UnknownNumbers(view, item, inputs_vary))) {}
+
+absl::StatusOr<bool> ShapeSampler::Add(const ShapeSample& sample) {
+  GrapplerItem sized = stripped_;
+  SetInputSizes(item_.graph, sample, &sized.graph);
+  PlaceholderSizes placeholder;
+  placeholder.example = samples_.empty();
+  placeholder.batch = batch_size_;
+  placeholder.sizes = sample.sizes;
+  if (!placeholder.example && !sample.optional) {
+    placeholder.step = kPlaceholderStep;
+  }
+  if (inputs_vary_ && sample.batch == 1) placeholder.zero_batch = kZeroBatch;
+  TF_ASSIGN_OR_RETURN(SampleShapes inferred,
+                      InferSampleShapes(view_, sized, placeholder, &types_));
+  has_zero_batch_ = has_zero_batch_ || inferred.has_zero_batch;
+  samples_.push_back(std::move(inferred));
+  return samples_.back().depends_on_values;
+}
+
+void ShapeSampler::Clear() {
+  samples_.clear();
+  types_ = OutputTypes();
+}
+
+void ShapeSampler::ForgetShape(TensorRef tensor) {
+  for (SampleShapes& sample : samples_) {
+    auto& shapes = sample.shapes[tensor.node];
+    if (tensor.port < static_cast<int>(shapes.size())) {
+      shapes[tensor.port].reset();
+    }
+  }
+}
+
+void ShapeSampler::ForgetShapes(int node) {
+  for (SampleShapes& sample : samples_) {
+    for (std::optional<Shape>& shape : sample.shapes[node]) shape.reset();
+  }
+}
+
+}  // namespace ios::tf

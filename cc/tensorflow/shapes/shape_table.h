@@ -1,0 +1,137 @@
+// ShapeTable: the types and shapes of a graph's tensors, for several samples of
+// the sizes of the graph's inputs.
+#ifndef IOS_TF_CC_TENSORFLOW_SHAPES_SHAPE_TABLE_H_
+#define IOS_TF_CC_TENSORFLOW_SHAPES_SHAPE_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cc/core/ir/block.h"
+#include "cc/tensorflow/graph/graph_view.h"
+#include "cc/tensorflow/shapes/shape_inference.h"
+#include "cc/tensorflow/shapes/shape_sample.h"
+#include "tensorflow/core/framework/types.h"
+#include "tensorflow/core/grappler/grappler_item.h"
+
+namespace ios::tf {
+
+class LayoutMap;
+
+// Shapes have the dimensions of the graph until UseLayouts() is called, except
+// that sequences have the height 1. From then on shapes are [N,H,W,C].
+class ShapeTable {
+ public:
+  // `batch_size` replaces unknown leading dimensions. `image_size` replaces the
+  // other unknown dimensions of the graph's inputs. Sample 0 has these sizes.
+  // `view` shows the item's graph; both must outlive the table.
+  static absl::StatusOr<std::unique_ptr<ShapeTable>> Create(
+      const GraphView& view, const tensorflow::grappler::GrapplerItem& item,
+      int64_t batch_size, const ImageSize& image_size);
+
+  // Gives dimensions as [N,H,W,C] from now on, whatever the tensors' layouts
+  // are. Call it only once. `layouts` must outlive the table.
+  void UseLayouts(const LayoutMap& layouts);
+
+  // Returns DT_INVALID if TensorFlow does not know the type.
+  tensorflow::DataType dtype(TensorRef tensor) const {
+    return types_.dtype(tensor);
+  }
+  // Returns whether the tensor has rank 3 in the graph.
+  bool is_sequence(TensorRef tensor) const { return types_.IsSequence(tensor); }
+  // Returns all tensors that have rank 3 in the graph.
+  std::set<TensorRef> sequences() const;
+
+  // Returns null unless the tensor has a floating-point type and known
+  // dimensions. A dimension is fixed only if all samples agree; sample 0 alone
+  // is just an example. Optional samples follow the required ones: very small
+  // and large sizes, and batches of several inputs that broadcast. Null in an
+  // optional sample means that TensorFlow rejects such inputs.
+  const Shape* shape(TensorRef tensor, int sample = 0) const {
+    return FindShape(samples_[sample].shapes, tensor);
+  }
+  int samples() const { return samples_.size(); }
+  int required_samples() const { return required_samples_; }
+  // Returns the elements of an integer tensor that CompleteShapes()
+  // (shape_completion.h) evaluated for this sample, or null.
+  const std::vector<int64_t>* integers(TensorRef tensor, int sample) const;
+
+  // Returns whether holds(sample) is true for all samples in which the tensor
+  // has a shape.
+  template <typename Predicate>
+  bool Always(TensorRef tensor, Predicate holds) const {
+    for (int sample = 0; sample < samples(); ++sample) {
+      if (shape(tensor, sample) && !holds(sample)) return false;
+    }
+    return true;
+  }
+  // Returns whether dimension `d` of a tensor with a shape is the same for all
+  // sizes.
+  bool fixed(TensorRef tensor, int d) const {
+    return Always(tensor, [&](int sample) {
+      return (*shape(tensor, sample))[d] == (*shape(tensor))[d];
+    });
+  }
+  // Returns whether all dimensions but the first are fixed.
+  bool fixed_size(TensorRef tensor) const;
+  // Returns whether dimension `d` is fixed even for inputs without images or
+  // without pixels. The batch of `x[:1]`, for example, is not: it is 0 if `x`
+  // has no images. Infers the shapes for such inputs at the first call.
+  bool known(TensorRef tensor, int d);
+
+  // Returns whether holds(shape of a, shape of b) is true for all sizes.
+  template <typename Predicate>
+  bool Agree(TensorRef a, TensorRef b, Predicate holds) const {
+    for (int sample = 0; sample < samples(); ++sample) {
+      const Shape *x = shape(a, sample), *y = shape(b, sample);
+      if ((!x || !y) && (x == y || sample >= required_samples_)) continue;
+      if (!x || !y || !holds(*x, *y)) return false;
+    }
+    return true;
+  }
+  // Returns whether the tensors have the same shape for all sizes.
+  bool same_shape(TensorRef a, TensorRef b) const;
+  // Returns whether dimensions `first` to `last` (exclusive) of the tensors are
+  // the same for all sizes.
+  bool same_dimensions(TensorRef a, TensorRef b, size_t first,
+                       size_t last) const;
+
+  // The image size that the graph's constants require, if the graph does not
+  // take the requested size. The example then has this size.
+  const std::optional<ImageSize>& fitting_sizes() const {
+    return fitting_sizes_;
+  }
+  // Samples on both sides of each bound (size_bounds.h) that the usual samples
+  // do not show. A converted graph should be compared at these sizes.
+  const std::vector<ShapeSample>& bound_samples() const {
+    return bound_samples_;
+  }
+
+ private:
+  ShapeTable(const GraphView& view,
+             const tensorflow::grappler::GrapplerItem& item)
+      : view_(view), item_(item) {}
+
+  absl::Status InferSamples(int64_t batch_size, const ImageSize& image_size);
+  void ToChannelsLast(OutputShapes* shapes) const;
+
+  const GraphView& view_;
+  const tensorflow::grappler::GrapplerItem& item_;
+  ShapeSample example_;
+  OutputTypes types_;
+  std::vector<SampleShapes> samples_;
+  int required_samples_ = 0;
+  std::optional<ImageSize> fitting_sizes_;
+  std::vector<ShapeSample> bound_samples_;
+  // For inputs without images and for inputs without pixels.
+  std::optional<std::vector<OutputShapes>> zero_batch_shapes_;
+  const LayoutMap* layouts_ = nullptr;
+};
+
+}  // namespace ios::tf
+
+#endif  // IOS_TF_CC_TENSORFLOW_SHAPES_SHAPE_TABLE_H_
