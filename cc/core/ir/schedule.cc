@@ -7,8 +7,8 @@
 
 #include "cc/core/document.h"
 #include "cc/core/ir/block_json.h"
-#include "cc/core/limits.h"
 #include "cc/core/ir/merge.h"
+#include "cc/core/limits.h"
 
 namespace ios {
 namespace {

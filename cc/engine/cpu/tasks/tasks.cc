@@ -269,7 +269,8 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
     switch (spec.op->type) {
       case OperatorType::kConv2D:
         if (spec.operands[0].absorbed ||
-            UsesRowStreaming(*spec.op, spec.inputs[0].shape, spec.output.shape)) {
+            UsesRowStreaming(*spec.op, spec.inputs[0].shape,
+                             spec.output.shape)) {
           task = MakeRowsTask(spec, engine);
         } else if (spec.op->algorithm == Algorithm::kDirect ||
                    spec.op->algorithm == Algorithm::kRows) {
