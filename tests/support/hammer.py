@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import resource
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -17,7 +18,15 @@ import tensorflow as tf
 import ios_tf  # noqa: F401, loads the plugin
 from ios_tf.model import saved_models
 from ios_tf.model.inputs import example_inputs
-from ios_tf.native.malloc import resident
+from ios_tf.native.malloc import return_freed
+
+
+def resident() -> float:
+    """The resident memory in MiB, after glibc has returned its freed memory."""
+    return_freed()
+    with open("/proc/self/statm", encoding="ascii") as file:
+        pages = int(file.read().split()[1])
+    return pages * resource.getpagesize() / 2**20
 
 
 @dataclasses.dataclass(frozen=True)
