@@ -3,6 +3,7 @@
 #ifndef IOS_TF_CC_ENGINE_BACKEND_BACKEND_H_
 #define IOS_TF_CC_ENGINE_BACKEND_BACKEND_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -126,6 +127,9 @@ struct BoundSchedule {
   std::vector<std::shared_ptr<void>> owners;  // of the tasks
 };
 
+// Binds a schedule once more, to other tasks.
+using ScheduleBinding = std::function<StatusOr<BoundSchedule>()>;
+
 // A bound schedule that is ready to run, with its own memory.
 class Execution {
  public:
@@ -156,7 +160,10 @@ class Backend {
   virtual StatusOr<std::shared_ptr<Parameter>> MakeParameter(
       const ConstArray& array) = 0;
   virtual StatusOr<std::unique_ptr<Task>> Compile(const TaskSpec& spec) = 0;
-  virtual StatusOr<std::unique_ptr<Execution>> Load(BoundSchedule schedule) = 0;
+  // `bind` gives more tasks for calls at the same time, if a task can serve
+  // only one call at a time.
+  virtual StatusOr<std::unique_ptr<Execution>> Load(BoundSchedule schedule,
+                                                    ScheduleBinding bind) = 0;
 
   // Returns device memory that is aligned for any task, or ResourceExhausted if
   // there is not enough.

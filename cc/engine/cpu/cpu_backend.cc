@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cc/engine/cpu/exit_guard.h"
+#include "cc/engine/cpu/free_list.h"
 #include "cc/engine/cpu/kernels/instruction_set.h"
 #include "cc/engine/cpu/onednn/parameter.h"
 #include "cc/engine/cpu/tasks/rows.h"
@@ -75,15 +76,14 @@ class Cpu : public Backend {
  public:
   Cpu()
       : engine_(dnnl::engine::kind::cpu, 0),
-        lanes_(LanePool::Get().most_cores()) {
-    for (LaneResources& lane : lanes_) lane.stream = dnnl::stream(engine_);
+        workspaces_(LanePool::Get().most_cores()) {
     DeviceTraits traits;
     traits.reads_pitched = TaskReadsPitched;
     traits.absorbs = TaskAbsorbs;
     traits.pools_activate = true;
     traits.lanes_divide_device = true;
-    for (size_t i = 0; i < lanes_.size(); ++i) {
-      traits.lanes = i + 1;
+    for (int i = 1; i <= LanePool::Get().most_cores(); ++i) {
+      traits.lanes = i;
       traits_.push_back(traits);
     }
   }
@@ -131,7 +131,8 @@ class Cpu : public Backend {
     return task;
   }
 
-  StatusOr<std::unique_ptr<Execution>> Load(BoundSchedule schedule) override;
+  StatusOr<std::unique_ptr<Execution>> Load(BoundSchedule schedule,
+                                            ScheduleBinding bind) override;
 
   StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override {
     std::shared_ptr<void> memory = AllocateFloats((bytes + 3) / 4);
@@ -154,14 +155,12 @@ class Cpu : public Backend {
 
   bool SharesHostMemory() const override { return true; }
 
-  // Runs the stages in order on all cores. Other callers wait.
+  // Runs the stages in order, on the cores of the calling thread's session.
   Status Run(const std::vector<BoundStage>& stages,
              const std::vector<void*>& tensors) {
-    const OneDnnCall call;
-    IOS_RETURN_IF_ERROR(call.status());
-    const LanePool::Session session;
-    IOS_RETURN_IF_ERROR(ReserveScratch(stages));
-    RunStages(stages, tensors);
+    const Lease<Workspace> workspace = TakeWorkspace();
+    IOS_RETURN_IF_ERROR(ReserveScratch(stages, workspace.get()));
+    for (const BoundStage& stage : stages) RunStage(stage, tensors, *workspace);
     return Status();
   }
 
@@ -171,13 +170,16 @@ class Cpu : public Backend {
       const Measurement& measurement) override {
     const OneDnnCall call;
     IOS_RETURN_IF_ERROR(call.status());
-    const LanePool::Session session;
+    const LanePool::Session session(LanePool::Session::kAlone);
+    const Lease<Workspace> workspace = TakeWorkspace();
     ResourceMeter meter;
     std::vector<WorkSampler> samplers;
     for (const auto* stages : candidates) {
-      IOS_RETURN_IF_ERROR(ReserveScratch(*stages));
-      const auto run = [this, stages, &tensors](int begin, int end) {
-        for (int i = begin; i < end; ++i) RunStage((*stages)[i], tensors);
+      IOS_RETURN_IF_ERROR(ReserveScratch(*stages, workspace.get()));
+      const auto run = [&tensors, &workspace, stages](int begin, int end) {
+        for (int i = begin; i < end; ++i) {
+          RunStage((*stages)[i], tensors, *workspace);
+        }
       };
       samplers.emplace_back(stages->size(), run, measurement.warmup, &meter,
                             &history_);
@@ -206,9 +208,18 @@ class Cpu : public Backend {
     WaitForCallsAtExit();
   }
 
-  // Makes the lanes' scratch memory, which all programs share, large enough for
-  // `stages`.
-  Status ReserveScratch(const std::vector<BoundStage>& stages) {
+  // The resources of each lane of a session. All programs use them in turn.
+  using Workspace = std::vector<LaneResources>;
+
+  Lease<Workspace> TakeWorkspace() {
+    std::unique_ptr<Workspace> workspace = workspaces_.Take();
+    if (!workspace) workspace = std::make_unique<Workspace>();
+    return {&workspaces_, std::move(workspace)};
+  }
+
+  // Makes the lanes' scratch memory large enough for `stages`.
+  Status ReserveScratch(const std::vector<BoundStage>& stages,
+                        Workspace* workspace) const {
     for (const BoundStage& stage : stages) {
       int64_t floats = 0;
       for (const auto& group : stage.groups) {
@@ -218,7 +229,10 @@ class Cpu : public Backend {
         }
       }
       for (int i = 0; i < stage.lanes; ++i) {
-        LaneResources& lane = lanes_[i];
+        if (i == static_cast<int>(workspace->size())) {
+          workspace->push_back({dnnl::stream(engine_), nullptr, 0});
+        }
+        LaneResources& lane = (*workspace)[i];
         if (floats <= lane.scratch_floats) continue;
         std::shared_ptr<float> scratch = AllocateFloats(floats);
         if (!scratch) {
@@ -227,7 +241,6 @@ class Cpu : public Backend {
                             std::to_string(floats * 4) +
                             " bytes of scratch memory");
         }
-        const ForkGuard no_fork;
         lane.scratch = std::move(scratch);
         lane.scratch_floats = floats;
       }
@@ -235,8 +248,9 @@ class Cpu : public Backend {
     return Status();
   }
 
-  void RunGroup(const std::vector<BoundTask>& group, int lane,
-                const std::vector<void*>& tensors) {
+  static void RunGroup(const std::vector<BoundTask>& group,
+                       const std::vector<void*>& tensors,
+                       const LaneResources& lane) {
     std::vector<const float*> inputs;
     for (const BoundTask& bound : group) {
       inputs.clear();
@@ -246,27 +260,26 @@ class Cpu : public Backend {
       CpuTask* const task = static_cast<CpuTask*>(bound.task);
       const ScopedLaneWidth narrowed(task->threads());
       task->Run(inputs.data(), static_cast<float*>(tensors[bound.output]),
-                lanes_[lane]);
+                lane);
     }
   }
 
-  void RunStages(const std::vector<BoundStage>& stages,
-                 const std::vector<void*>& tensors) {
-    for (const BoundStage& stage : stages) RunStage(stage, tensors);
-  }
-
-  void RunStage(const BoundStage& stage, const std::vector<void*>& tensors) {
+  static void RunStage(const BoundStage& stage,
+                       const std::vector<void*>& tensors,
+                       const Workspace& workspace) {
     const int groups = stage.groups.size();
     if (stage.lanes <= 1) {
-      for (const auto& group : stage.groups) RunGroup(group, 0, tensors);
+      for (const auto& group : stage.groups) {
+        RunGroup(group, tensors, workspace[0]);
+      }
       return;
     }
     // Each lane takes the next group when it has finished its current one.
     std::atomic<int> next{0};
-    const int threads = Cores() / stage.lanes;
-    LanePool::Get().RunLanes(stage.lanes, threads, [&](int lane) {
+    const int threads = CurrentThread().lane->size / stage.lanes;
+    LanePool::RunLanes(stage.lanes, threads, [&](int lane) {
       for (int g = next.fetch_add(1); g < groups; g = next.fetch_add(1)) {
-        RunGroup(stage.groups[g], lane, tensors);
+        RunGroup(stage.groups[g], tensors, workspace[lane]);
       }
     });
   }
@@ -274,42 +287,106 @@ class Cpu : public Backend {
   std::vector<DeviceTraits> traits_;  // traits_[i] is for i + 1 cores
   static constexpr int kTypes = std::size(kOperatorTypes);
   std::array<std::atomic<int>, kTypes> compiled_{};  // tasks of each type
-  WorkSampler::History history_;                     // used in sessions
+  WorkSampler::History history_;  // used in sessions that are alone
   dnnl::engine engine_;
   FloatPool weights_;
-  std::vector<LaneResources> lanes_;  // used inside a session
+  FreeList<Workspace> workspaces_;
 };
 
-// Since one execution runs at a time, one arena is enough for all callers.
+// A task serves one call at a time, because oneDNN's primitives hold the
+// addresses of their arguments. So calls at the same time have a copy each.
 class CpuExecution : public Execution {
  public:
-  CpuExecution(Cpu* backend, BoundSchedule schedule,
-               std::shared_ptr<void> arena)
-      : backend_(backend),
-        schedule_(std::move(schedule)),
-        arena_(std::move(arena)) {}
+  static StatusOr<std::unique_ptr<Execution>> Create(Cpu* backend,
+                                                     BoundSchedule schedule,
+                                                     ScheduleBinding bind) {
+    std::unique_ptr<CpuExecution> execution(
+        new CpuExecution(backend, schedule.arena_bytes, std::move(bind)));
+    IOS_ASSIGN_OR_RETURN(std::unique_ptr<Copy> first,
+                         execution->MakeCopy(std::move(schedule)));
+    execution->copies_.Give(std::move(first));
+    return std::unique_ptr<Execution>(std::move(execution));
+  }
 
   Status Run(const std::vector<const void*>& inputs,
              const std::vector<void*>& outputs, void*) override {
+    const OneDnnCall call;
+    IOS_RETURN_IF_ERROR(call.status());
+    const LanePool::Session session;
+    IOS_ASSIGN_OR_RETURN(const Lease<Copy> copy, TakeCopy());
     std::vector<void*> tensors;
-    tensors.reserve(schedule_.tensors.size());
-    for (const TensorLocation& location : schedule_.tensors) {
-      tensors.push_back(location.In(inputs, outputs, arena_.get()));
+    tensors.reserve(copy->schedule.tensors.size());
+    for (const TensorLocation& location : copy->schedule.tensors) {
+      tensors.push_back(location.In(inputs, outputs, copy->arena.get()));
     }
-    return backend_->Run(schedule_.stages, tensors);
+    return backend_->Run(copy->schedule.stages, tensors);
   }
 
  private:
+  struct Copy {
+    BoundSchedule schedule;
+    std::shared_ptr<void> arena;
+  };
+
+  // The limit for the arenas of all copies together. One copy may exceed it.
+  static constexpr int64_t kArenaBytes = int64_t{256} << 20;
+
+  CpuExecution(Cpu* backend, int64_t arena_bytes, ScheduleBinding bind)
+      : backend_(backend),
+        bind_(std::move(bind)),
+        most_(
+            std::clamp<int64_t>(kArenaBytes / std::max<int64_t>(arena_bytes, 1),
+                                1, LanePool::Get().most_cores())),
+        copies_(most_) {}
+
+  StatusOr<std::unique_ptr<Copy>> MakeCopy(BoundSchedule schedule) const {
+    IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> arena,
+                         backend_->Allocate(schedule.arena_bytes));
+    return std::unique_ptr<Copy>(
+        new Copy{std::move(schedule), std::move(arena)});
+  }
+
+  StatusOr<std::unique_ptr<Copy>> BindCopy() const {
+    const ForkGuard no_fork;
+    IOS_ASSIGN_OR_RETURN(BoundSchedule schedule, bind_());
+    return MakeCopy(std::move(schedule));
+  }
+
+  // Makes a copy if none is free. Waits if there are as many as there may be.
+  StatusOr<Lease<Copy>> TakeCopy() {
+    // The copies that other threads of the parent were using are lost.
+    const int generation = ForkGeneration();
+    if (generation_.exchange(generation) != generation) made_.store(0);
+    while (true) {
+      if (std::unique_ptr<Copy> free = copies_.Take()) {
+        return Lease<Copy>(&copies_, std::move(free), &freed_);
+      }
+      int made = made_.load();
+      if (made >= most_) {
+        freed_.Wait([this] { return !copies_.empty(); });
+      } else if (made_.compare_exchange_strong(made, made + 1)) {
+        StatusOr<std::unique_ptr<Copy>> copy = BindCopy();
+        if (copy.ok()) return Lease<Copy>(&copies_, std::move(*copy), &freed_);
+        // Not enough memory. The copies that exist will be free again.
+        if (made == 0) {
+          made_.store(0);
+          return copy.status();
+        }
+      }
+    }
+  }
+
   Cpu* const backend_;
-  const BoundSchedule schedule_;
-  const std::shared_ptr<void> arena_;
+  const ScheduleBinding bind_;
+  const int most_;
+  std::atomic<int> made_{1}, generation_{ForkGeneration()};
+  FreeList<Copy> copies_;
+  Signal freed_;
 };
 
-StatusOr<std::unique_ptr<Execution>> Cpu::Load(BoundSchedule schedule) {
-  IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> arena,
-                       Allocate(schedule.arena_bytes));
-  return std::unique_ptr<Execution>(
-      new CpuExecution(this, std::move(schedule), std::move(arena)));
+StatusOr<std::unique_ptr<Execution>> Cpu::Load(BoundSchedule schedule,
+                                               ScheduleBinding bind) {
+  return CpuExecution::Create(this, std::move(schedule), std::move(bind));
 }
 
 }  // namespace

@@ -97,7 +97,8 @@ class Cuda : public Backend {
     return CompileTask(device_, tf32_, spec);
   }
 
-  StatusOr<std::unique_ptr<Execution>> Load(BoundSchedule schedule) override {
+  StatusOr<std::unique_ptr<Execution>> Load(BoundSchedule schedule,
+                                            ScheduleBinding) override {
     return LoadExecution(device_, std::move(schedule));
   }
 

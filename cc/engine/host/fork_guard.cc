@@ -2,17 +2,23 @@
 
 #include <pthread.h>
 
+#include <atomic>
 #include <new>
 
 namespace ios {
 namespace {
+
+std::atomic<int> generation{0};
 
 std::shared_mutex& ForkMutex() {
   static auto* const mutex = [] {
     // The child's thread is not the thread that locked the mutex, so the child
     // constructs a new mutex.
     pthread_atfork([] { ForkMutex().lock(); }, [] { ForkMutex().unlock(); },
-                   [] { new (&ForkMutex()) std::shared_mutex; });
+                   [] {
+                     new (&ForkMutex()) std::shared_mutex;
+                     ++generation;
+                   });
     return new std::shared_mutex;
   }();
   return *mutex;
@@ -21,5 +27,10 @@ std::shared_mutex& ForkMutex() {
 }  // namespace
 
 ForkGuard::ForkGuard() : lock_(ForkMutex()) {}
+
+int ForkGeneration() {
+  ForkMutex();  // counts from now on
+  return generation.load();
+}
 
 }  // namespace ios

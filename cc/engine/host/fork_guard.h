@@ -17,6 +17,10 @@ class ForkGuard {
   std::shared_lock<std::shared_mutex> lock_;
 };
 
+// The number of forks between this process and the one that loaded the engine.
+// It changes in a child only.
+int ForkGeneration();
+
 }  // namespace ios
 
 #endif  // IOS_TF_CC_ENGINE_HOST_FORK_GUARD_H_

@@ -13,6 +13,9 @@ namespace {
 
 // Nanoseconds between two counts of the cores that the process may use.
 constexpr int64_t kCountEvery = 100'000'000;
+// Nanoseconds for which the cores of a caller that has left stay free. Callers
+// come again soon, and a worker that has their core would be in the way.
+constexpr int64_t kKeepFree = 1'000'000;
 
 std::atomic<LanePool*> the_pool{nullptr};
 std::atomic<int> cores_of_parent{0};
@@ -24,12 +27,19 @@ ThreadState& CurrentThread() {
   return state;
 }
 
-// A worker thread, and the team that it was last called to help.
+// A worker thread, its crew, and the team that it was last called to help.
 struct alignas(64) LanePool::Worker {
+  std::atomic<Crew*> crew{nullptr};
   std::atomic<Team*> team{nullptr};
+  std::atomic<bool> helps{false};  // of spares: was called
   Signal calls;
   Team own;
   int number = 0;  // of the thread
+
+  void Call(Team* to_help) {
+    team.store(to_help);
+    calls.Advance();
+  }
 };
 
 LanePool& LanePool::Get() {
@@ -58,14 +68,18 @@ LanePool& LanePool::Get() {
   return *pool;
 }
 
+LanePool::Worker* LanePool::StartWorker(int number) {
+  auto worker = std::make_unique<Worker>();
+  worker->number = number;
+  std::thread([this, w = worker.get()] { WorkerLoop(w); }).detach();
+  return worker.release();
+}
+
 void LanePool::StartWorkers(int cores) {
   for (int i = workers_.size() + 1; i < cores; ++i) {
-    auto worker = std::make_unique<Worker>();
-    worker->number = i;
-    workers_.reserve(most_);
     // Throws if the system has no more threads. The next session tries again.
-    std::thread([this, w = worker.get()] { WorkerLoop(w); }).detach();
-    workers_.push_back(worker.release());
+    workers_.push_back(StartWorker(i));
+    worker_count_.store(i, std::memory_order_release);
   }
 }
 
@@ -104,19 +118,21 @@ void LanePool::WorkerLoop(Worker* worker) {
   while (true) {
     const bool slept =
         worker->calls.Wait([&] { return worker->calls.value() != seen; },
-                           [this] { return in_session_.load(); });
-    if (slept) ClaimCore(worker->number);
+                           [&] { return worker->crew.load() != nullptr; });
+    if (slept) ClaimCore(*worker);
     seen = worker->calls.value();
     if (Team* team = worker->team.load()) team->Help();
+    worker->helps.store(false);
   }
 }
 
 // The system tends to wake a thread on the core of the thread that wakes it. It
 // takes milliseconds to move one of the two threads to another core.
-void LanePool::ClaimCore(int thread) {
-  if (Crowded()) return;
-  const uint64_t session = sessions_.load();
-  const uint64_t mine = session << 32 | static_cast<uint64_t>(thread);
+void LanePool::ClaimCore(const Worker& worker) {
+  const Crew* const crew = worker.crew.load();
+  if (!crew || Crowded() || sessions() > 1) return;
+  const uint64_t session = crew->number_.load();
+  const uint64_t mine = session << 32 | static_cast<uint64_t>(worker.number);
   const auto take = [&](int core) {
     uint64_t taken = taken_[core].load();
     return taken == mine || (taken >> 32 != session &&
@@ -140,51 +156,147 @@ void LanePool::ClaimCore(int thread) {
   }
 }
 
-void LanePool::Call(int thread, Team* team) {
-  Worker* worker = workers_[thread - 1];
-  worker->team.store(team);
-  worker->calls.Advance();
-}
-
-LanePool::Session::Session(LanePool* pool)
-    : pool_(pool), lock_(pool->session_mutex_), saved_(CurrentThread()) {
-  pool->StartWorkers(pool->cores());
-  pool->CountCoresIfDue();
-  lane_ = {pool, 0, pool->cores(), false};
-  CurrentThread() = ThreadState{};
-  CurrentThread().lane = &lane_;
-  CurrentThread().own = &pool->leaders_team_;
-  pool->in_session_.store(true);
-  const uint64_t session = pool->sessions_.fetch_add(1) + 1;
-  if (Crowded()) return;
-  const int here = sched_getcpu();
-  if (here >= 0 && here < CPU_SETSIZE) pool->taken_[here].store(session << 32);
-  // Wake the workers while the first operator is being started.
-  for (int i = 1; i < pool->active_.load(std::memory_order_relaxed); ++i) {
-    if (pool->workers_[i - 1]->calls.anyone_sleeps()) pool->Call(i, nullptr);
+void LanePool::CallSpare(Team* team) {
+  while (true) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      for (Worker* spare : spares_) {
+        if (!spare->helps.exchange(true)) return spare->Call(team);
+      }
+      try {
+        spares_.push_back(
+            StartWorker(most_ + static_cast<int>(spares_.size())));
+        spares_.back()->helps.store(true);
+        return spares_.back()->Call(team);
+      } catch (const std::system_error&) {
+        // The system has no more threads now. Wait for a spare thread.
+      }
+    }
+    std::this_thread::yield();
   }
 }
 
-LanePool::Session::~Session() {
-  pool_->in_session_.store(false);
-  CurrentThread() = saved_;
+bool LanePool::MayEnter(Session::Kind kind) const {
+  return !alone_ &&
+         sessions() < (kind == Session::kAlone ? 1 : std::max(1, active()));
 }
+
+Crew* LanePool::Enter(Session::Kind kind) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  StartWorkers(cores());
+  CountCoresIfDue();
+  if (waiting_.empty() && MayEnter(kind)) {
+    sessions_.fetch_add(1);
+    alone_ = kind == Session::kAlone;
+  } else {
+    Waiter waiter{kind, false, {}};
+    waiting_.push_back(&waiter);
+    waiter.condition.wait(lock, [&] { return waiter.enters; });
+  }
+  if (idle_crews_.empty()) idle_crews_.push_back(new Crew(this, most_));
+  Crew* const crew = idle_crews_.back();
+  idle_crews_.pop_back();
+  crew->number_.store(++entered_);
+  return crew;
+}
+
+void LanePool::Leave(Crew* crew) {
+  crew->ReturnWorkers(0);
+  std::lock_guard<std::mutex> lock(mutex_);
+  idle_crews_.push_back(crew);
+  if (sessions_.fetch_sub(1) > 1) {
+    keep_free_until_.store(Now() + kKeepFree, std::memory_order_relaxed);
+  }
+  alone_ = false;
+  while (!waiting_.empty() && MayEnter(waiting_.front()->kind)) {
+    Waiter* const next = waiting_.front();
+    waiting_.pop_front();
+    sessions_.fetch_add(1);
+    alone_ = next->kind == Session::kAlone;
+    next->enters = true;
+    next->condition.notify_one();
+  }
+}
+
+LanePool::Session::Session(Kind kind, LanePool* pool)
+    : pool_(pool), crew_(pool->Enter(kind)), saved_(CurrentThread()) {
+  lane_ = {crew_, 0, pool->cores(), false};
+  CurrentThread() = ThreadState{};
+  CurrentThread().lane = &lane_;
+  CurrentThread().own = &crew_->leaders_team_;
+  if (!Crowded() && pool->sessions() == 1) {
+    const int here = sched_getcpu();
+    if (here >= 0 && here < CPU_SETSIZE) {
+      pool->taken_[here].store(crew_->number_.load() << 32);
+    }
+  }
+  crew_->TakeShare();
+}
+
+LanePool::Session::~Session() {
+  CurrentThread() = saved_;
+  pool_->Leave(crew_);
+}
+
+void Crew::TakeShare() {
+  const int sessions = std::max(1, pool_->sessions()), cores = pool_->active();
+  const int most = (cores - 1) / sessions;
+  const int least = std::max(0, cores / sessions - 1);
+  const int all = std::max(0, cores - sessions);  // workers of all crews
+  const auto size = [this] { return static_cast<int>(workers_.size()); };
+  if (size() > most) ReturnWorkers(most);
+  if (size() > least && pool_->busy_.load(std::memory_order_relaxed) > all) {
+    ReturnWorkers(least);
+  }
+  if (size() >= most || pool_->busy_.load(std::memory_order_relaxed) >= all ||
+      Now() < pool_->keep_free_until_.load(std::memory_order_relaxed)) {
+    return;
+  }
+  const int count = pool_->worker_count_.load(std::memory_order_acquire);
+  const bool wakes = !Crowded();
+  for (int i = 0; i < count && size() < most; ++i) {
+    LanePool::Worker* const worker = pool_->workers_[i];
+    if (worker->crew.load(std::memory_order_relaxed)) continue;
+    if (pool_->busy_.fetch_add(1) >= all) {
+      pool_->busy_.fetch_sub(1);
+      return;
+    }
+    Crew* nobody = nullptr;
+    if (!worker->crew.compare_exchange_strong(nobody, this)) {
+      pool_->busy_.fetch_sub(1);
+      continue;
+    }
+    workers_.push_back(worker);
+    // Wake the worker while the first operator is being started.
+    if (wakes && worker->calls.anyone_sleeps()) worker->Call(nullptr);
+  }
+}
+
+void Crew::ReturnWorkers(int rest) {
+  while (static_cast<int>(workers_.size()) > rest) {
+    workers_.back()->crew.store(nullptr);
+    pool_->busy_.fetch_sub(1);
+    workers_.pop_back();
+  }
+}
+
+void Crew::Call(int thread, Team* team) { workers_[thread - 1]->Call(team); }
 
 void LanePool::RunLanesImpl(int lanes, int threads,
                             void (*function)(void*, int), void* argument) {
   struct Closure {
-    LanePool* pool;
+    Crew* crew;
     int threads;
     void (*function)(void*, int);
     void* argument;
     ExceptionCollector thrown;
-  } closure{this, threads, function, argument, {}};
+  } closure{CurrentThread().lane->crew, threads, function, argument, {}};
   const Job job = {
       [](void* p) {
         auto* const c = static_cast<Closure*>(p);
         ThreadState& thread = CurrentThread();
         const ThreadState saved = thread;
-        Lane lane{c->pool, saved.index * c->threads, c->threads};
+        Lane lane{c->crew, saved.index * c->threads, c->threads};
         thread = ThreadState{};
         thread.lane = &lane;
         thread.own = saved.own;
@@ -192,15 +304,17 @@ void LanePool::RunLanesImpl(int lanes, int threads,
         thread = saved;
       },
       &closure};
-  ThreadState& thread = CurrentThread();
-  thread.index = 0;
-  stage_team_.Open(job, lanes);
-  const int active = active_.load(std::memory_order_relaxed);
-  for (int i = 1; i < lanes && i * threads < active; ++i) {
-    Call(i * threads, &stage_team_);
+  Crew* const crew = closure.crew;
+  crew->TakeShare();
+  crew->in_lanes_ = true;
+  CurrentThread().index = 0;
+  crew->stage_team_.Open(job, lanes);
+  for (int i = 1; i < lanes && i * threads < crew->threads(); ++i) {
+    crew->Call(i * threads, &crew->stage_team_);
   }
   job.function(job.argument);
-  stage_team_.Close();
+  crew->stage_team_.Close();
+  crew->in_lanes_ = false;
   closure.thrown.Rethrow();
 }
 
@@ -214,13 +328,13 @@ void LanePool::StartParallel(Job job, int count) {
     return;
   }
   Team* const team = thread.own;
-  const int active = lane->pool->active_.load(std::memory_order_relaxed);
+  Crew* const crew = lane->crew;
+  // ScopedReadyThreads has counted the threads.
+  if (!crew->in_lanes_ && thread.at_once == 0) crew->TakeShare();
   team->lane = *lane;
-  team->called = std::min(count, std::max(1, active - lane->first));
+  team->called = std::min(count, std::max(1, crew->threads() - lane->first));
   team->Open(job, count);
-  for (int i = 1; i < team->called; ++i) {
-    lane->pool->Call(lane->first + i, team);
-  }
+  for (int i = 1; i < team->called; ++i) crew->Call(lane->first + i, team);
   thread.team = team;
   thread.index = 0;
 }
@@ -237,21 +351,26 @@ void LanePool::EndParallel() {
 }
 
 void LanePool::Barrier(Team* team) {
-  // Each piece needs its own thread, so call the threads that were not called
-  // yet. There are such threads if the process may use fewer cores than its
-  // lanes were made for.
-  for (int i = team->called; i < team->pieces(); ++i) {
-    team->lane.pool->Call(team->lane.first + i, team);
+  // Each piece needs its own thread. There are more pieces than threads if the
+  // crew has fewer threads than its lane was made for. The first piece that
+  // comes here calls the missing ones.
+  if (team->called < team->pieces() && !team->complete.exchange(true)) {
+    for (int i = team->called; i < team->pieces(); ++i) {
+      team->lane.crew->pool()->CallSpare(team);
+    }
   }
   team->Barrier();
 }
 
-int LanePool::ReadyThreads(const Lane& lane) const {
+int LanePool::ReadyThreads(const Lane& lane) {
   int ready = 1;
-  if (lane.planning || Crowded()) return ready;
-  const int active = active_.load(std::memory_order_relaxed);
-  for (int i = lane.first + 1; i < lane.first + lane.size && i < active; ++i) {
-    if (!workers_[i - 1]->calls.anyone_sleeps()) ++ready;
+  if (lane.planning) return ready;
+  Crew* const crew = lane.crew;
+  if (!crew->in_lanes_) crew->TakeShare();
+  if (Crowded()) return ready;
+  const int end = std::min(lane.first + lane.size, crew->threads());
+  for (int i = lane.first + 1; i < end; ++i) {
+    if (!crew->workers_[i - 1]->calls.anyone_sleeps()) ++ready;
   }
   return ready;
 }
@@ -259,7 +378,7 @@ int LanePool::ReadyThreads(const Lane& lane) const {
 ScopedReadyThreads::ScopedReadyThreads() {
   ThreadState& thread = CurrentThread();
   if (thread.lane && !thread.team && !thread.lane->planning) {
-    thread.at_once = thread.lane->pool->ReadyThreads(*thread.lane);
+    thread.at_once = LanePool::ReadyThreads(*thread.lane);
   }
 }
 

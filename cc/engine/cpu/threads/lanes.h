@@ -2,9 +2,13 @@
 // of all cores or as several lanes of fewer cores each. oneDNN's own loops run
 // on the threads of the lane that calls oneDNN (openmp.cc).
 //
+// Callers share the threads. Each caller leads a crew of workers. Crews have
+// about equally many workers, and together with their leaders no more threads
+// than there are cores. They exchange workers between sections.
+//
 // No thread waits for a thread that has not started (team.h). Where other
-// processes take cores, a lane works with the threads that are running, at
-// least its leader.
+// callers or processes have the cores, a lane works with the threads that are
+// running, at least its leader.
 #ifndef IOS_TF_CC_ENGINE_CPU_THREADS_LANES_H_
 #define IOS_TF_CC_ENGINE_CPU_THREADS_LANES_H_
 
@@ -13,8 +17,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <list>
+#include <memory>
 #include <mutex>
 #include <type_traits>
 #include <utility>
@@ -50,6 +57,8 @@ inline int ThreadIndex() {
   return thread.team ? thread.index : 0;
 }
 
+class Crew;
+
 class LanePool {
  public:
   // Returns the pool of the process, which is never destroyed. After fork(),
@@ -61,7 +70,9 @@ class LanePool {
   // function returns, up to `most`.
   explicit LanePool(int cores) : LanePool(cores, cores, UsableCores) {}
   LanePool(int cores, int most, int (*usable)())
-      : most_(most), usable_(usable), cores_(cores), active_(cores) {}
+      : most_(most), usable_(usable), cores_(cores), active_(cores) {
+    workers_.reserve(most);
+  }
 
   // The number of cores that lanes are made for: IOS_TF_NUM_THREADS, or the
   // most that this process could use so far. It never shrinks, and it changes
@@ -76,21 +87,26 @@ class LanePool {
   // use now. Must not be called inside a session.
   void CountCores();
 
-  // The number of threads that are called to work now, at most cores().
+  // The number of threads that work now, at most cores().
   int active() const { return active_.load(std::memory_order_relaxed); }
 
-  // Gives the calling thread exclusive use of all cores: it becomes the leader
-  // of a lane with all threads. Other callers wait.
+  // The number of sessions that are open.
+  int sessions() const { return sessions_.load(std::memory_order_relaxed); }
+
+  // Makes the calling thread the leader of a lane. Its size is cores(), for
+  // which tasks are compiled, but it works with the threads that its crew has.
+  // There are at most active() sessions; more callers wait in line.
   class Session {
    public:
-    explicit Session(LanePool* pool = &LanePool::Get());
+    enum Kind { kShared, kAlone };  // kAlone: there is no other session
+    explicit Session(Kind kind = kShared, LanePool* pool = &LanePool::Get());
     ~Session();
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
    private:
     LanePool* const pool_;
-    std::unique_lock<std::mutex> lock_;
+    Crew* const crew_;
     const DenormalsAreZero denormals_;
     ThreadState saved_;
     Lane lane_;
@@ -100,17 +116,17 @@ class LanePool {
   // of `threads` threads. The calls run at the same time where threads are
   // free. Must be called inside a session; lanes * threads <= cores().
   template <typename F>
-  void RunLanes(int lanes, int threads, F&& function) {
+  static void RunLanes(int lanes, int threads, F&& function) {
     RunLanesImpl(
         lanes, threads, [](void* f, int lane) { (*static_cast<F*>(f))(lane); },
         &function);
   }
 
   // Opens a section of `count` pieces to the other threads of the current
-  // thread's lane. A lane's section has at most one piece per thread; `count` 0
-  // means one piece for each thread. The caller then runs piece 0 itself and
-  // ends with EndParallel. If the thread has no lane or is inside a section,
-  // the new section has one piece.
+  // thread's lane. Before that, crews exchange workers. A lane's section has at
+  // most one piece per thread; `count` 0 means one piece for each thread. The
+  // caller then runs piece 0 itself and ends with EndParallel. If the thread
+  // has no lane or is inside a section, the new section has one piece.
   static void StartParallel(Job job, int count);
   static void EndParallel();
 
@@ -118,35 +134,82 @@ class LanePool {
   static void Barrier(Team* team);
 
   // Returns the number of the lane's threads, including its leader, that would
-  // start a section as soon as it is opened.
-  int ReadyThreads(const Lane& lane) const;
+  // start a section as soon as it is opened. Before that, crews exchange
+  // workers.
+  static int ReadyThreads(const Lane& lane);
 
  private:
+  friend class Crew;
   struct Worker;
+  struct Waiter {
+    Session::Kind kind;
+    bool enters = false;
+    std::condition_variable condition;
+  };
 
   // Starts the workers that a pool for `cores` threads still lacks. Throws
   // std::system_error.
   void StartWorkers(int cores);
+  Worker* StartWorker(int number);
   void CountCoresIfDue();
-  void RunLanesImpl(int lanes, int threads, void (*function)(void*, int),
-                    void* argument);
-  void Call(int thread, Team* team);
+  static void RunLanesImpl(int lanes, int threads, void (*function)(void*, int),
+                           void* argument);
   void WorkerLoop(Worker* worker);
-  // Moves the calling worker, which has the number `thread`, to a core where no
-  // other thread of this session was last seen.
-  void ClaimCore(int thread);
+  // Moves the calling worker to a core where no other thread of its session was
+  // last seen.
+  void ClaimCore(const Worker& worker);
+  // Calls a thread that belongs to no crew.
+  void CallSpare(Team* team);
+
+  // Begins and ends a session.
+  Crew* Enter(Session::Kind kind);
+  void Leave(Crew* crew);
+  bool MayEnter(Session::Kind kind) const;  // needs the mutex
 
   const int most_;
   int (*const usable_)();
   std::atomic<int> cores_, active_;
-  std::mutex session_mutex_;
-  std::atomic<bool> in_session_{false};
-  std::atomic<uint32_t> sessions_{0};  // begun so far
-  int64_t counted_at_ = 0;             // nanoseconds
+  std::atomic<int> sessions_{0};  // open now
+  std::atomic<int> busy_{0};      // workers that belong to crews
+  // Nanoseconds; crews take no more workers before.
+  std::atomic<int64_t> keep_free_until_{0};
   // For each core: session << 32 | thread, for the thread last seen there.
   std::array<std::atomic<uint64_t>, CPU_SETSIZE> taken_{};
-  std::vector<Worker*> workers_;  // thread t is workers_[t - 1]; leaked at exit
-  Team leaders_team_, stage_team_;  // for the session's sections and lanes
+  std::vector<Worker*> workers_;      // reserved for most_; leaked at exit
+  std::atomic<int> worker_count_{0};  // the started ones of workers_
+
+  std::mutex mutex_;  // for the members below
+  std::list<Waiter*> waiting_;
+  bool alone_ = false;             // the open session is kAlone
+  uint32_t entered_ = 0;           // sessions so far
+  std::vector<Crew*> idle_crews_;  // never freed: helpers may come late
+  int64_t counted_at_ = 0;         // nanoseconds
+  std::vector<Worker*> spares_;
+};
+
+// The threads of one session: thread 0 is its caller, and the others are the
+// workers that it has now.
+class Crew {
+ public:
+  Crew(LanePool* pool, int most) : pool_(pool) { workers_.reserve(most); }
+
+  LanePool* pool() const { return pool_; }
+  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+ private:
+  friend class LanePool;
+
+  // Takes and returns workers until the crew has its share. The leader calls it
+  // where none of the workers is needed.
+  void TakeShare();
+  void ReturnWorkers(int rest);
+  void Call(int thread, Team* team);
+
+  LanePool* const pool_;
+  std::vector<LanePool::Worker*> workers_;
+  bool in_lanes_ = false;            // lanes have parts of the crew now
+  std::atomic<uint64_t> number_{0};  // of the session
+  Team leaders_team_, stage_team_;   // for the session's sections and lanes
 };
 
 // Catches exceptions in the pieces of a section. Rethrow() throws the first one

@@ -83,7 +83,7 @@ TEST(EveryPieceRunsOnce) {
     LanePool* pool = new LanePool(threads);  // never freed
     bool once = true;
     for (int session = 0; session < 20; ++session) {
-      const LanePool::Session mine(pool);
+      const LanePool::Session mine(LanePool::Session::kShared, pool);
       for (int i = 0; i < 20; ++i) {
         once &= RunsOnce(1 + static_cast<int>(random_delays() % threads));
       }
@@ -99,7 +99,7 @@ TEST(LanesRunSectionsOfTheirOwn) {
     for (int lanes = 1; lanes <= threads; ++lanes) {
       std::atomic<int> wrong{0};
       std::vector<int> runs(lanes);
-      const LanePool::Session mine(pool);
+      const LanePool::Session mine(LanePool::Session::kShared, pool);
       for (int repeat = 0; repeat < 10; ++repeat) {
         pool->RunLanes(lanes, threads / lanes, [&](int lane) {
           ++runs[lane];
@@ -118,7 +118,7 @@ TEST(BarriersWaitForAllPieces) {
   leads = true;
   for (int threads : {1, 2, 5, 8}) {
     LanePool* pool = new LanePool(threads);
-    const LanePool::Session mine(pool);
+    const LanePool::Session mine(LanePool::Session::kShared, pool);
     for (int repeat = 0; repeat < 20; ++repeat) {
       std::vector<int> steps(threads);
       std::atomic<int> wrong{0};
@@ -139,12 +139,12 @@ TEST(TheLeaderRunsWhatNobodyBegins) {
   leads = true;
   LanePool* pool = new LanePool(4);
   {
-    const LanePool::Session mine(pool);
+    const LanePool::Session mine(LanePool::Session::kShared, pool);
     RunsOnce(4);
   }
   workers_have_cores = false;
   {
-    const LanePool::Session mine(pool);
+    const LanePool::Session mine(LanePool::Session::kShared, pool);
     for (int i = 0; i < 100; ++i) EXPECT(RunsOnce(4));
     std::vector<int> runs(4);
     pool->RunLanes(4, 1, [&](int lane) { ++runs[lane]; });
@@ -156,7 +156,7 @@ TEST(TheLeaderRunsWhatNobodyBegins) {
 TEST(SectionsThatNeedTheirThreadsAtOnceHaveNoMoreThanThereAre) {
   leads = true;
   LanePool* pool = new LanePool(3);
-  const LanePool::Session mine(pool);
+  const LanePool::Session mine(LanePool::Session::kShared, pool);
   for (int i = 0; i < 50; ++i) {
     const ScopedReadyThreads at_once;
     const int threads = CurrentThread().at_once;
@@ -173,7 +173,7 @@ TEST(SectionsThatNeedTheirThreadsAtOnceHaveNoMoreThanThereAre) {
 TEST(WhatAPieceThrowsEndsTheSectionAndNoThread) {
   leads = true;
   LanePool* pool = new LanePool(4);
-  const LanePool::Session mine(pool);
+  const LanePool::Session mine(LanePool::Session::kShared, pool);
   for (int piece = 0; piece < 4; ++piece) {
     std::atomic<int> ended{0}, caught{0};
     try {
@@ -206,7 +206,7 @@ TEST(DenormalsAreZeroOnAllThreadsOfASessionOnly) {
   EXPECT(!is_zero());
   std::atomic<int> zeros{0};
   {
-    const LanePool::Session mine(pool);
+    const LanePool::Session mine(LanePool::Session::kShared, pool);
     EXPECT(is_zero());
     Section(3, [&] {
       if (CurrentThread().team) LanePool::Barrier(CurrentThread().team);
@@ -224,7 +224,7 @@ TEST(ThePoolFollowsWhatTheProcessMayUse) {
   LanePool* pool = new LanePool(1, 4, [] { return usable_cores.load(); });
   // Pieces that wait for each other each need their own thread.
   const auto threads = [&] {
-    const LanePool::Session mine(pool);
+    const LanePool::Session mine(LanePool::Session::kShared, pool);
     std::vector<std::thread::id> ids(pool->cores());
     Section(pool->cores(), [&] {
       if (CurrentThread().team) LanePool::Barrier(CurrentThread().team);
@@ -242,21 +242,179 @@ TEST(ThePoolFollowsWhatTheProcessMayUse) {
     EXPECT(pool->cores() == step.cores && pool->active() == step.active);
     EXPECT(pool->most_cores() == 4);
     EXPECT(threads() == static_cast<size_t>(step.cores));
-    const LanePool::Session mine(pool);
+    const LanePool::Session mine(LanePool::Session::kShared, pool);
     EXPECT(RunsOnce(step.cores));
   }
 }
 
-TEST(CallersQueue) {
-  LanePool* pool = new LanePool(3);
+// A pool that may use kCores cores, on any machine.
+template <int kCores>
+LanePool* PoolOf() {
+  return new LanePool(kCores, kCores, [] { return kCores; });  // never freed
+}
+
+// The threads that the calling thread's crew has after a section.
+int ThreadsNow() {
+  RunsOnce(CurrentThread().lane->size);
+  return CurrentThread().lane->crew->threads();
+}
+
+TEST(CallersAtTheSameTimeRunEveryPieceOnce) {
+  for (int threads : {1, 2, 3, 5}) {
+    LanePool* pool = new LanePool(threads);
+    std::atomic<int> wrong{0}, open{0};
+    std::vector<std::thread> callers;
+    for (int i = 0; i < 6; ++i) {
+      callers.emplace_back([&] {
+        leads = true;
+        for (int session = 0; session < 30; ++session) {
+          const LanePool::Session mine(LanePool::Session::kShared, pool);
+          wrong += open.fetch_add(1) >= threads;
+          for (int k = 0; k < 4; ++k) wrong += !RunsOnce(threads);
+          const int lanes = 1 + session % threads;
+          std::vector<int> runs(lanes);
+          LanePool::RunLanes(lanes, threads / lanes, [&](int lane) {
+            ++runs[lane];
+            wrong += !RunsOnce(threads / lanes);
+          });
+          for (int count : runs) wrong += count != 1;
+          --open;
+        }
+      });
+    }
+    for (std::thread& caller : callers) caller.join();
+    EXPECT(wrong == 0);
+  }
+}
+
+// Holds a session in a thread of its own. `at` counts the steps that the holder
+// has done; Step() lets it do the next one.
+class Holder {
+ public:
+  explicit Holder(LanePool* pool,
+                  LanePool::Session::Kind kind = LanePool::Session::kShared)
+      : thread_([this, pool, kind] {
+          leads = true;
+          const LanePool::Session mine(kind, pool);
+          while (true) {
+            threads_ = ThreadsNow();
+            const int done = done_.fetch_add(1) + 1;
+            while (wanted_ == done) std::this_thread::yield();
+            if (wanted_ < 0) return;
+          }
+        }) {}
+  ~Holder() { End(); }
+  // Waits until the session is open and has run a section.
+  void Wait() const {
+    while (done_ < wanted_) std::this_thread::yield();
+  }
+  // Runs another section. Returns the number of threads that the crew has.
+  int Step() {
+    Wait();
+    ++wanted_;
+    Wait();
+    return threads_;
+  }
+  bool is_open() const { return done_ > 0; }
+  void End() {
+    if (!thread_.joinable()) return;
+    Wait();
+    wanted_ = -1;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<int> threads_{0}, done_{0}, wanted_{1};
+  std::thread thread_;
+};
+
+TEST(CrewsShareTheThreads) {
+  LanePool* pool = PoolOf<8>();
+  Holder first(pool);
+  EXPECT(first.Step() == 8);
+  Holder second(pool);
+  second.Wait();
+  // The first crew returns workers at its next section, and the second takes
+  // them.
+  EXPECT(first.Step() == 4 && second.Step() == 4);
+  {
+    Holder third(pool);
+    third.Wait();
+    std::vector<int> sizes;
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      sizes = {first.Step(), second.Step(), third.Step()};
+    }
+    EXPECT(sizes[0] + sizes[1] + sizes[2] == 8);
+    for (int size : sizes) EXPECT(size == 2 || size == 3);
+  }
+  // The cores of a caller that has left stay free for a while.
+  while (first.Step() != 4 || second.Step() != 4) {
+  }
+  second.End();
+  while (first.Step() != 8) {
+  }
+}
+
+TEST(AsManyCallersAsCoresHaveOneThreadEach) {
+  LanePool* pool = PoolOf<2>();
+  Holder first(pool), second(pool);
+  first.Wait();
+  second.Wait();
+  EXPECT(first.Step() == 1 && second.Step() == 1);
+  // A third caller waits until one of the others leaves.
+  Holder third(pool);
+  for (int i = 0; i < 20; ++i) first.Step();
+  EXPECT(!third.is_open());
+  first.End();
+  third.Wait();
+  EXPECT(third.Step() == 1 && second.Step() == 1);
+}
+
+TEST(CallersWaitInLineForASessionAlone) {
+  LanePool* pool = PoolOf<4>();
+  Holder first(pool);
+  first.Wait();
+  Holder alone(pool, LanePool::Session::kAlone);
+  // The line is in order of arrival, so wait until `alone` is in it.
+  for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+  EXPECT(!alone.is_open());
+  first.End();
+  alone.Wait();
+  EXPECT(alone.Step() == 4);
+  Holder last(pool);
+  for (int i = 0; i < 20; ++i) alone.Step();
+  EXPECT(!last.is_open());
+  alone.End();
+  last.Wait();
+  EXPECT(last.Step() == 4);
+}
+
+TEST(BarriersOfSeveralCallersHaveAThreadForEachPiece) {
+  LanePool* pool = PoolOf<3>();
   std::atomic<int> wrong{0};
   std::vector<std::thread> callers;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 3; ++i) {
     callers.emplace_back([&] {
       leads = true;
-      for (int session = 0; session < 50; ++session) {
-        const LanePool::Session mine(pool);
-        for (int k = 0; k < 4; ++k) wrong += !RunsOnce(3);
+      for (int session = 0; session < 10; ++session) {
+        const LanePool::Session mine(LanePool::Session::kShared, pool);
+        std::vector<int> steps(3);
+        Section(3, [&] {
+          for (int step = 1; step <= 2; ++step) {
+            steps[Index()] = step;
+            if (CurrentThread().team) LanePool::Barrier(CurrentThread().team);
+            for (int other : steps) wrong += other != step;
+            if (CurrentThread().team) LanePool::Barrier(CurrentThread().team);
+          }
+        });
+        const ScopedReadyThreads at_once;
+        const int ready = CurrentThread().at_once;
+        std::atomic<int> arrived{0};
+        Section(3, [&] {
+          ++arrived;
+          while (arrived.load() < ready) std::this_thread::yield();
+        });
+        wrong += arrived != ready;
       }
     });
   }

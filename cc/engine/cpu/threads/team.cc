@@ -9,6 +9,7 @@ void Team::Open(Job job, int pieces) {
   pieces_ = pieces;
   left_.store(pieces, std::memory_order_relaxed);
   arrived_.store(0, std::memory_order_relaxed);
+  complete.store(false, std::memory_order_relaxed);
   const uint64_t section = (tickets_.load(std::memory_order_relaxed) >> 32) + 1;
   tickets_.store(section << 32 | static_cast<uint64_t>(pieces) << 16 | 1,
                  std::memory_order_release);

@@ -9,12 +9,12 @@
 
 namespace ios::cpu {
 
-class LanePool;
+class Crew;
 
-// Threads [first, first + size) of a pool. One thread leads the lane and calls
-// the others.
+// Threads [first, first + size) of a session's crew. One thread leads the lane
+// and calls the others.
 struct Lane {
-  LanePool* pool = nullptr;
+  Crew* crew = nullptr;
   int first = 0;
   int size = 1;
   // True while tasks are compiled for such a lane, outside of a session. The
@@ -55,6 +55,8 @@ class Team {
   // sets both before it opens a section.
   Lane lane;
   int called = 0;
+  // Whether the missing threads were called to a barrier.
+  std::atomic<bool> complete{false};
 
  private:
   // Takes the next piece that no thread has started. Returns false if none is
