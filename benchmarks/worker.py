@@ -7,14 +7,9 @@ at a time: the parent asks one worker, waits for its answer, and asks the next.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
 import os
 import re
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -25,16 +20,12 @@ import numpy as np
 from benchmarks import command_line
 from benchmarks.frameworks.peers import PEERS
 from benchmarks.frameworks.runner import SavedModel, Target
-from ios_tf.errors import UserError
 from ios_tf.model.network import Network
 from ios_tf.native import malloc
+from ios_tf.processes import RequestProcess, answer_requests
 
 
-class PeerError(RuntimeError):
-    """A peer cannot run the network; the message is one line."""
-
-
-class Worker:
+class Worker(RequestProcess):
     """A peer with one network, in its own process.
 
     Attributes:
@@ -52,19 +43,12 @@ class Worker:
           target: the device and settings to prepare the network for.
 
         Raises:
-          PeerError: the peer cannot run the network.
+          ChildError: the peer cannot run the network.
         """
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(
-            command_line("worker"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=_environment(target),
-        )
+        super().__init__(command_line("worker"), _environment(target))
         device = re.sub(r"^gpu:\d+", "gpu", target.device)  # it sees only that GPU
         try:
-            ready = self._ask(
+            ready = self.ask(
                 {
                     "peer": peer,
                     "network": network,
@@ -81,49 +65,13 @@ class Worker:
     def outputs(self) -> list[np.ndarray]:
         """Returns the outputs for the data that every peer gets, channels last."""
         with tempfile.NamedTemporaryFile(suffix=".npz") as file:
-            self._ask({"outputs": file.name})
+            self.ask({"outputs": file.name})
             with np.load(file.name) as arrays:
                 return [arrays[f"arr_{i}"] for i in range(len(arrays))]
 
     def time(self) -> float:
         """Measures once; returns the latency in milliseconds."""
-        return self._ask({"time": True})["ms"]
-
-    def close(self) -> None:
-        """Ends the process."""
-        with contextlib.suppress(BrokenPipeError):  # the process has already ended
-            self._process.stdin.close()
-        try:
-            self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
-        self._errors.close()
-
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-            answer = self._process.stdout.readline()
-        except BrokenPipeError:
-            answer = b""
-        if not answer:
-            raise PeerError(f"the process ended: {self._why()}")
-        result = json.loads(answer)
-        if "error" in result:
-            raise PeerError(result["error"])
-        return result
-
-    def _why(self) -> str:
-        """Returns why the process ended: signal, last error line, or exit code."""
-        code = self._process.wait()
-        if code < 0:
-            return signal.strsignal(-code) or f"signal {-code}"
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").splitlines()
-        said = [line.strip() for line in lines if line.strip()]
-        return said[-1][:200] if said else f"exit code {code}"
+        return self.ask({"time": True})["ms"]
 
 
 def _environment(target: Target) -> dict[str, str]:
@@ -148,29 +96,22 @@ def _environment(target: Target) -> dict[str, str]:
 
 def main(_: Sequence[str]) -> int:
     """Answers the requests of a `Worker` until its input ends."""
-    # Send what frameworks print to stderr, so that it does not mix with the answers.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
     runner, calls = None, 0
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            if "peer" in request:
-                runner, answer = _ready(request)
-                malloc.release_unused()  # peers share the machine's memory
-                calls = runner.calls()
-            elif "outputs" in request:
-                runner.run()
-                np.savez(request["outputs"], *runner.outputs())
-                answer = {}
-            else:
-                answer = {"ms": runner.time(calls)}
-        except Exception as error:
-            text = " ".join(str(error).split())
-            kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-            answer = {"error": (kind + text)[:300]}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        nonlocal runner, calls
+        if "peer" in request:
+            runner, ready = _ready(request)
+            malloc.release_unused()  # peers share the machine's memory
+            calls = runner.calls()
+            return ready
+        if "outputs" in request:
+            runner.run()
+            np.savez(request["outputs"], *runner.outputs())
+            return {}
+        return {"ms": runner.time(calls)}
+
+    answer_requests(answer)
     return 0
 
 

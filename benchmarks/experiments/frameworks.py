@@ -25,10 +25,11 @@ from benchmarks.experiments.experiment import (
 )
 from benchmarks.frameworks.peers import PEERS
 from benchmarks.frameworks.runner import Target
-from benchmarks.worker import PeerError, Worker
+from benchmarks.worker import Worker
 from ios_tf.differences import relative_difference
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
+from ios_tf.processes import ChildError
 
 # Limits for the largest difference of outputs over the largest value, by dtype, and for
 # float32 with TF32. With random weights, EfficientNetB0's outputs differ by up to 3e-4
@@ -201,7 +202,7 @@ def _ready(
         worker = Worker(key, path, target)
         stack.callback(worker.close)
         return worker, worker.outputs()
-    except PeerError as error:
+    except ChildError as error:
         raise _NotMeasuredError(f"failed: {error}") from None
 
 
@@ -242,7 +243,7 @@ def _in_turn(
         for key in list(latencies)[:: -1 if number % 2 else 1]:
             try:
                 latencies[key].append(workers[key].time())
-            except PeerError as error:
+            except ChildError as error:
                 failures[key] = str(error)
                 del latencies[key]
     return latencies, failures

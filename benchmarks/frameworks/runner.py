@@ -6,10 +6,7 @@ A framework is imported when its runner is made, so that a process needs only it
 from __future__ import annotations
 
 import abc
-import contextlib
 import dataclasses
-import pathlib
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,41 +16,15 @@ import numpy as np
 from benchmarks import arrays
 from benchmarks.frameworks.weights import random_weights
 from ios_tf.model.network import Network
+from ios_tf.processes import wait_until_idle
 
 # The least total time of the runs in one measurement.
 _LEAST_MS = 30.0
-# Seconds: the CPU time for which threads may stay busy, and the interval of checks.
-_REST, _LOOK = 0.5, 0.005
 
 
 def runs_taking(least_ms: float, once_ms: float) -> int:
     """Returns how many runs of `once_ms` take about `least_ms` together."""
     return max(1, round(least_ms / max(once_ms, 1e-3)))
-
-
-def _other_threads_run() -> bool:
-    """Whether another thread of the process runs, or waits for a core to run."""
-    own = threading.get_native_id()
-    for thread in pathlib.Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):  # the thread has ended
-            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
-            if state == "R" and thread.name != str(own):
-                return True
-    return False
-
-
-def _come_to_rest() -> None:
-    """Returns when no thread of the process is busy, or has been for `_REST` seconds.
-
-    Threads of some pools poll for work long after their last task; ONNX Runtime's
-    threads poll for 35 ms.
-    """
-    end = time.process_time() + _REST
-    while (busy := time.process_time()) < end:
-        time.sleep(_LOOK)
-        rests = time.process_time() - busy < _LOOK / 10
-        if rests and not _other_threads_run():
-            return
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +146,7 @@ class Runner(abc.ABC):
         """
         self._timed(max(1, calls // 3))
         milliseconds = self._timed(calls)
-        _come_to_rest()
+        wait_until_idle()
         return milliseconds
 
     def _timed(self, calls: int) -> float:
