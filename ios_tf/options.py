@@ -19,6 +19,7 @@ from dataclasses import field
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from ios_tf import validation
+from ios_tf.errors import UserError
 from ios_tf.old_names import check_argument_names
 from ios_tf.strategies import ON_MISS, STRATEGIES
 
@@ -32,6 +33,7 @@ GROUPS = (
     "Sizes and device",
     "Search",
     "Measurements",
+    "Many callers",
     "Schedule cache",
     "Result",
     "Messages",
@@ -90,7 +92,7 @@ def _numbers(text: str) -> Any:
     return parts if len(parts) > 1 else parts[0]
 
 
-def _seconds(text: str) -> Any:
+def _decimal(text: str) -> Any:
     try:
         return float(text)
     except ValueError:
@@ -109,17 +111,26 @@ def _on_miss(name: str, value: Any) -> str:
     return validation.one_of(name, value, ON_MISS)
 
 
-def _optional_strings(name: str, value: Any) -> list[str] | None:
-    return None if value is None else validation.strings(name, value)
+def _optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    return lambda name, value: None if value is None else check(name, value)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SearchOptions:
-    """The options of every function that may search schedules.
+class _Checked:
+    """The base of dataclasses whose fields are options.
 
     Raises:
       UserError: a value is not valid.
     """
+
+    def __post_init__(self) -> None:
+        for name, found in options_of(type(self)).items():
+            value = found.check(name, getattr(self, name))
+            object.__setattr__(self, name, value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchOptions(_Checked):
+    """The options of every function that may search schedules."""
 
     max_groups: int = _option(
         8,
@@ -148,11 +159,6 @@ class SearchOptions:
     progress: bool = _option(
         False, "show progress on standard error", "Messages", flag=None
     )
-
-    def __post_init__(self) -> None:
-        for name, found in options_of(type(self)).items():
-            value = found.check(name, getattr(self, name))
-            object.__setattr__(self, name, value)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -283,7 +289,7 @@ class ModelOptions(MeasuringOptions):
         "any case",
         "Search",
         check=validation.seconds,
-        parse=_seconds,
+        parse=_decimal,
         metavar="SECONDS",
     )
     group_patterns: Sequence[str] = _option(
@@ -365,7 +371,7 @@ class ConvertOptions(ModelOptions):
         None,
         "tags of the MetaGraph, such as serve,gpu, if a SavedModel has several",
         "Model",
-        check=_optional_strings,
+        check=_optional(validation.strings),
         parse=functools.partial(validation.listed, "tags"),
         metavar="A,B",
     )
@@ -373,7 +379,7 @@ class ConvertOptions(ModelOptions):
         None,
         "the signatures to convert. Others are kept as they are",
         "Model",
-        check=_optional_strings,
+        check=_optional(validation.strings),
         flag="signature",
         metavar="NAME",
         repeated=True,
@@ -395,6 +401,62 @@ class ConvertOptions(ModelOptions):
         "replaces the output, reuses good measurements and repeats disturbed ones",
         "Result",
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CallersOptions(_Checked):
+    """The options of `ios_tf bench` about many callers."""
+
+    callers: int | Sequence[int] | None = _option(
+        None,
+        "numbers of callers, such as 1,2,8,32: measure how many images per second the "
+        "model answers when this many threads of one process call it at once, and how "
+        "long a call takes",
+        "Many callers",
+        check=_optional(validation.callers),
+        parse=_numbers,
+        metavar="N,M",
+    )
+    rate: float | None = _option(
+        None,
+        "calls per second, which arrive at random times; latencies count from the "
+        "arrival. Needs a single number of callers",
+        "Many callers",
+        check=_optional(validation.rate),
+        parse=_decimal,
+        metavar="CALLS",
+        default_text="each caller calls again as soon as it has its answer",
+    )
+    batching: bool = _option(
+        False,
+        "also measure TensorFlow's own batching in front of the model: waiting calls "
+        "are joined to one batch of up to all callers",
+        "Many callers",
+    )
+    seconds: float = _option(
+        2.0,
+        "duration in seconds of one measurement of one framework",
+        "Many callers",
+        check=validation.duration,
+        parse=_decimal,
+        metavar="SECONDS",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.callers is None and (self.rate is not None or self.batching):
+            name = "batching" if self.rate is None else "rate"
+            raise UserError(f"{name} needs a number of callers, such as --callers=8")
+        if self.rate is not None and len(self.caller_counts) > 1:
+            numbers = ",".join(map(str, self.caller_counts))
+            raise UserError(
+                f"rate needs a single number of callers, not callers={numbers}"
+            )
+
+    @property
+    def caller_counts(self) -> list[int]:
+        """The numbers of callers to measure with, in ascending order."""
+        return cast("list[int]", self.callers)
 
 
 def options_of(options: Any) -> dict[str, Option]:

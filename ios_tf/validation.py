@@ -20,6 +20,10 @@ ENGINE_DEVICES = "cpu, gpu, gpu:1 … or gpu:1,tf32=off …"
 # The upper limit of TensorFlow's dimensions and of the engine's counts.
 _MOST = 2**31 - 1
 _MOST_RUNS = 1_000_000  # for one latency
+_MOST_CALLERS = 1024  # each is a thread
+# Together they bound the list of arrivals in one measurement.
+_MOST_CALLS_PER_SECOND = 100_000
+_LONGEST_SECONDS = 600
 
 
 def whole(name: str, value: Any, least: int = 1, most: int = _MOST) -> int:
@@ -51,14 +55,27 @@ def batch_sizes(name: str, value: Any) -> list[int]:
     Raises:
       UserError: the argument is neither, or lists a size more than once.
     """
-    found = list(value) if _is_list(value) else [value]
-    sizes = sorted(whole(name, size) for size in found)
-    if not sizes:
-        raise UserError(f"{name} must list at least one batch size")
-    for size in sizes:
-        if sizes.count(size) > 1:
-            raise UserError(f"{name} lists {size} more than once")
-    return sizes
+    return _distinct(name, value, "batch size", _MOST)
+
+
+def callers(name: str, value: Any) -> list[int]:
+    """Returns an argument, one or more numbers of callers, in ascending order.
+
+    Raises:
+      UserError: the argument is neither, or lists a number more than once.
+    """
+    return _distinct(name, value, "number of callers", _MOST_CALLERS)
+
+
+def _distinct(name: str, value: Any, element: str, most: int) -> list[int]:
+    given = list(value) if _is_list(value) else [value]
+    numbers = sorted(whole(name, number, most=most) for number in given)
+    if not numbers:
+        raise UserError(f"{name} must list at least one {element}")
+    for number in numbers:
+        if numbers.count(number) > 1:
+            raise UserError(f"{name} lists {number} more than once")
+    return numbers
 
 
 def image_size(name: str, value: Any) -> tuple[int, int]:
@@ -128,6 +145,35 @@ def seconds(name: str, value: Any) -> float:
         number = -1.0
     if not number >= 0:
         raise UserError(f"{name} must be at least 0 seconds, not {_shown(value)}")
+    return number
+
+
+def rate(name: str, value: Any) -> float:
+    """Returns an argument as a number of calls per second. Raises as `_positive`."""
+    return _positive(name, value, _MOST_CALLS_PER_SECOND)
+
+
+def duration(name: str, value: Any) -> float:
+    """Returns an argument as a positive number of seconds. Raises as `_positive`."""
+    return _positive(name, value, _LONGEST_SECONDS)
+
+
+def _positive(name: str, value: Any, most: float) -> float:
+    """Returns an argument as a float.
+
+    Raises:
+      UserError: the argument is not a number, not above 0, or above `most`.
+    """
+    try:
+        if isinstance(value, (bool, str, bytes)):
+            raise TypeError
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = -1.0
+    if not 0 < number <= most:
+        raise UserError(
+            f"{name} must be above 0 and at most {most}, not {_shown(value)}"
+        )
     return number
 
 

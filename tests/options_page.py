@@ -12,8 +12,10 @@ _FUNCTIONS = {
     "optimize": options.OptimizeOptions,
     "tune": options.TuneOptions,
     "enable": options.EnableOptions,
+    "bench": options.CallersOptions,
 }
-_COMMANDS = ("convert", "tune")
+_COMMANDS = ("convert", "tune", "bench")
+_NOT_IN_PYTHON = ("bench",)
 
 _INTRODUCTION = """\
 # Options
@@ -21,7 +23,7 @@ _INTRODUCTION = """\
 This page lists the options of `ios_tf.convert`, `ios_tf.optimize`, `ios_tf.tune` and
 `ios_tf.enable`. You give them as keyword arguments. The commands `ios_tf convert` and
 `ios_tf tune` take the same options as flags. `ios_tf.session_config` has the options of
-`enable`.
+`enable`. `ios_tf bench` is only a command, and has the options about many callers.
 
 `python -m tests.options_page` generates this page from `ios_tf/options.py`.
 """
@@ -57,10 +59,14 @@ def _rows(group: str) -> list[str]:
             if function in _COMMANDS and option.flag is not None:
                 flags[row] = f"`--{option.flag or name}`"
     return [
-        f"| `{row[0]}` | {flags.get(row, '')} | {', '.join(names)} | {row[1]} "
-        f"| {row[2][0].upper()}{row[2][1:]}. |"
+        f"| {_in_python(row[0], names)} | {flags.get(row, '')} | {', '.join(names)} "
+        f"| {row[1]} | {row[2][0].upper()}{row[2][1:]}. |"
         for row, names in functions.items()
     ]
+
+
+def _in_python(name: str, functions: list[str]) -> str:
+    return "" if {*functions} <= {*_NOT_IN_PYTHON} else f"`{name}`"
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ MODEL = (
     f"models:NAME ({', '.join(models.NETWORKS)})"
 )
 CONVERTED = "a converted SavedModel"
-_SLOWEST_FIRST = ("sequential", "greedy", "merge", "parallel", "auto")
+SLOWEST_FIRST = ("sequential", "greedy", "merge", "parallel", "auto")
 
 Parser = argparse_flags.ArgumentParser
 
@@ -158,9 +158,9 @@ def add_strategies(parser: Parser) -> None:
     parser.add_argument(
         "--strategies",
         type=_strategies,
-        default=_SLOWEST_FIRST,
+        default=SLOWEST_FIRST,
         metavar="A,B",
-        help=f"strategies to measure; default: {','.join(_SLOWEST_FIRST)}",
+        help=f"strategies to measure; default: {','.join(SLOWEST_FIRST)}",
     )
 
 

@@ -92,13 +92,7 @@ class Result:
         stock_ms = self.rows[0].median_ms
         return {
             "command": f"ios_tf bench {self.model} --batch_size={self.batch_size}",
-            "date": utc_now(),
-            "model": self.model,
-            "signature": self.signature,
-            "device": self.device,
-            "batch_size": self.batch_size,
-            "tensorflow": tf.__version__,
-            "python": platform.python_version(),
+            **conditions(self.model, self.signature, self.device, self.batch_size),
             "variants": [
                 {
                     "name": row.name,
@@ -110,6 +104,21 @@ class Result:
                 for row in self.rows
             ],
         }
+
+
+def conditions(
+    model: str, signature: str, device: str, batch_size: int
+) -> dict[str, Any]:
+    """The conditions of a measurement that begins or ends now, for a JSON object."""
+    return {
+        "date": utc_now(),
+        "model": model,
+        "signature": signature,
+        "device": device,
+        "batch_size": batch_size,
+        "tensorflow": tf.__version__,
+        "python": platform.python_version(),
+    }
 
 
 def bench(

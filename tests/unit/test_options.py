@@ -96,7 +96,7 @@ def test_image_sizes(value):
     assert ConvertOptions(image_size=value).height_and_width == (9, 9)
 
 
-@pytest.mark.parametrize("command", ["convert", "tune"])
+@pytest.mark.parametrize("command", ["convert", "tune", "bench"])
 def test_help_describes_every_flag(command, capsys):
     assert main([command, "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())

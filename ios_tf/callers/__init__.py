@@ -1,0 +1,1 @@
+"""Measures models that many threads of a process call at once."""

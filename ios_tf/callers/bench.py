@@ -1,0 +1,281 @@
+"""Measures how many images per second a model answers when many callers call it.
+
+Each framework runs in a process of its own. The processes take turns in each round, so
+that a disturbance of the machine affects all frameworks. The result has medians over
+the rounds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ios_tf.callers.frameworks import FRAMEWORKS, STOCK, Model
+from ios_tf.callers.loops import Measurement
+from ios_tf.callers.result import Result, Row
+from ios_tf.callers.worker import Worker
+from ios_tf.conversion.convert import convert
+from ios_tf.conversion.onnx_export import export_onnx
+from ios_tf.conversion.output_differences import compare_outputs
+from ios_tf.errors import UserError, first_line
+from ios_tf.files import write_bytes
+from ios_tf.model import saved_models
+from ios_tf.model.inputs import Given, accepted_inputs, image_size_of
+from ios_tf.model.loading import saved_model
+from ios_tf.model.temp_dirs import step_directory
+from ios_tf.native import devices, malloc, plugin
+from ios_tf.options import CallersOptions
+from ios_tf.processes import ChildError
+from ios_tf.tuning.progress import Progress
+
+
+def bench_callers(
+    model: Any,
+    options: CallersOptions,
+    *,
+    batch_size: int = 1,
+    device: str = "cpu",
+    rounds: int = 10,
+    signature: str | None = None,
+    tags: Sequence[str] | None = None,
+    inputs: Mapping[str, Given] | None = None,
+    weights: str | None = None,
+    cache_dir: str | None = None,
+    progress: bool = False,
+    log: Callable[[str], None] = lambda line: None,
+) -> Result:
+    """Measures a model with several callers in each installed framework.
+
+    Args:
+      model, batch_size, device, weights, cache_dir, progress, log: as for
+        `ios_tf.convert`.
+      options: the callers and their calls.
+      rounds: number of rounds; each measures every framework with every number of
+        callers.
+      signature, tags, inputs: as for `ios_tf.conversion.bench.bench`.
+
+    Raises:
+      UserError: as for `ios_tf.convert`, or TensorFlow or the converted model cannot
+        be measured.
+    """
+    chosen = devices.choose(device, log)
+    if chosen.kind != "cpu":
+        raise UserError("--callers measures on the CPU only; use --device=cpu")
+    failures: dict[str, str] = {}
+    with contextlib.ExitStack() as stack:
+        source = stack.enter_context(saved_model(model, weights, log))
+        directory = stack.enter_context(step_directory())
+        loaded = saved_models.load(source, tags)
+        signature = saved_models.choose_signature(signature, loaded)
+        function = loaded.signatures[signature]
+        # Wrong inputs fail here, before the search.
+        arguments, outputs = accepted_inputs(function, batch_size, inputs)
+        images = _images_per_call(arguments, batch_size)
+        sizes = {images}
+        if options.batching:
+            _check_open_batch(signature, function)
+            sizes.add(images * max(options.caller_counts))
+        stored = _store_inputs(arguments, directory)
+        base = Model(source, stored, list(outputs), signature, tags, images)
+        forms = _Forms(base, directory)
+        report = convert(
+            source,
+            forms.converted,
+            batch_size=sorted(sizes),
+            image_size=image_size_of(function.structured_input_signature[1], arguments),
+            device=chosen.kind,
+            tags=tags,
+            signatures=[signature],
+            cache_dir=cache_dir,
+            keep_slower=True,
+            progress=progress,
+            log=log,
+        )
+        if report.verdict == "copied":
+            log("the conversion changed nothing, so IOS-TF runs TensorFlow's graph")
+        del loaded, function
+        malloc.release_unused()
+        workers = _start(base, forms, options.batching, stack, failures, log)
+        rows = _measure(workers, options, images, rounds, failures, progress)
+    expected = workers[STOCK].outputs
+    return Result(
+        str(model),
+        signature,
+        plugin.device_fingerprint(chosen.engine),
+        images,
+        options,
+        rows,
+        {
+            key: compare_outputs(worker.outputs, expected)[0] or 0.0
+            for key, worker in workers.items()
+        },
+        {key: missing for key, one in FRAMEWORKS.items() if (missing := one.missing())},
+        failures,
+    )
+
+
+class _Forms:
+    """The files of a model in the forms that frameworks load.
+
+    Each form is written when it is first needed.
+    """
+
+    def __init__(self, original: Model, directory: str) -> None:
+        self.original = original.path
+        self.converted = os.path.join(directory, "converted")
+        self._model = original
+        self._directory = directory
+
+    def path(self, form: str) -> str:
+        """The path of the model in the form of a `Framework`."""
+        return str(getattr(self, form))
+
+    @functools.cached_property
+    def onnx(self) -> str:
+        path = os.path.join(self._directory, "model.onnx")
+        export_onnx(
+            self.original,
+            path,
+            signature=self._model.signature,
+            tags=self._model.tags,
+            inputs=self._model.arrays(),
+        )
+        return path
+
+    @functools.cached_property
+    def litert(self) -> str:
+        path = os.path.join(self._directory, "model.tflite")
+        converter = tf.lite.TFLiteConverter.from_saved_model(
+            self.original,
+            signature_keys=[self._model.signature],
+            tags=self._model.tags,
+        )
+        write_bytes(path, converter.convert())
+        return path
+
+
+def _start(
+    model: Model,
+    forms: _Forms,
+    batching: bool,
+    stack: contextlib.ExitStack,
+    failures: dict[str, str],
+    log: Callable[[str], None],
+) -> dict[str, Worker]:
+    """Starts a process for each installed framework; `stack` ends the processes."""
+    workers = {}
+    for key, framework in FRAMEWORKS.items():
+        if framework.missing() or (framework.batching and not batching):
+            continue
+        log(f"loading the model in {framework.name}")
+        try:
+            path = forms.path(framework.form)
+        # Exporters raise all kinds of errors for unsupported operators.
+        except Exception as error:
+            _note_failure(key, first_line(error), failures)
+            continue
+        try:
+            workers[key] = Worker(
+                key,
+                dataclasses.replace(model, path=path, batching=framework.batching),
+            )
+        except ChildError as error:
+            _note_failure(key, str(error), failures)
+        else:
+            stack.callback(workers[key].close)
+    return workers
+
+
+def _measure(
+    workers: dict[str, Worker],
+    options: CallersOptions,
+    batch_size: int,
+    rounds: int,
+    failures: dict[str, str],
+    progress: bool,
+) -> list[Row]:
+    """Measures all frameworks in turn; leaves out those that fail."""
+    measurements: dict[tuple[int, str], list[Measurement]] = {
+        (callers, key): [] for callers in options.caller_counts for key in workers
+    }
+    bar = Progress("measuring:") if progress else None
+    for number in range(rounds):
+        for (callers, key), found in measurements.items():
+            if key in failures:
+                continue
+            try:
+                found.append(
+                    workers[key].measure(callers, options.seconds, options.rate, number)
+                )
+            except ChildError as error:
+                _note_failure(key, str(error), failures)
+        if bar:
+            bar.update((number + 1) / rounds, f"{number + 1}/{rounds} rounds")
+    if bar:
+        bar.close(f"{rounds} rounds of {len(measurements)} rows")
+    return [
+        Row.of(key, callers, batch_size, found)
+        for (callers, key), found in measurements.items()
+        if key not in failures
+    ]
+
+
+def _note_failure(key: str, reason: str, failures: dict[str, str]) -> None:
+    """Notes why a framework is not measured.
+
+    Raises:
+      UserError: the framework is TensorFlow, with or without IOS-TF.
+    """
+    framework = FRAMEWORKS[key]
+    if not framework.packages:
+        raise UserError(f"{framework.name} cannot be measured: {reason}")
+    failures[key] = reason
+
+
+def _images_per_call(inputs: Mapping[str, tf.Tensor], batch_size: int) -> int:
+    """The leading size of the inputs, or `batch_size` if they have several.
+
+    Raises:
+      UserError: the inputs have another fixed batch size than the given one.
+    """
+    sizes = {int(x.shape[0]) for x in inputs.values() if x.shape.rank}
+    images = sizes.pop() if len(sizes) == 1 else batch_size
+    if batch_size not in (1, images):
+        raise UserError(
+            f"the inputs are batches of {images}, not of {batch_size}; leave out "
+            "--batch_size"
+        )
+    return images
+
+
+def _check_open_batch(signature: str, function: Any) -> None:
+    """Raises UserError if calls of a signature cannot be joined to batches."""
+    tensors = {
+        "input": function.structured_input_signature[1],
+        "output": function.structured_outputs,
+    }
+    for kind, specs in tensors.items():
+        for name, spec in specs.items():
+            if spec.shape.rank == 0 or (spec.shape.rank and spec.shape[0] is not None):
+                raise UserError(
+                    f"--batching needs an open batch size, but {kind} {name!r} of "
+                    f"signature {signature!r} has the shape {spec.shape}"
+                )
+
+
+def _store_inputs(inputs: Mapping[str, tf.Tensor], directory: str) -> str:
+    """Writes the inputs of a call to a .npz file; returns its path."""
+    arrays: dict[str, Any] = {name: np.asarray(x) for name, x in inputs.items()}
+    for name, array in arrays.items():
+        if array.dtype == object:  # strings; such a file cannot hold Python objects
+            arrays[name] = array.astype("S")
+    path = os.path.join(directory, "inputs.npz")
+    np.savez(path, **arrays)
+    return path

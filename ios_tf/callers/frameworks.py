@@ -1,0 +1,319 @@
+"""The frameworks that `bench --callers` compares.
+
+Each runs in its own process, which imports only this framework. The classes take files
+that another process has written, so that only TensorFlow's own rows need TensorFlow.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import importlib.metadata
+import importlib.util
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ios_tf.callers.loops import Call
+
+# How long a call waits for others to form a batch, and the least length of the queue.
+_BATCH_TIMEOUT_MICROSECONDS = 1000
+_LEAST_QUEUE = 10
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that a framework loads.
+
+    Attributes:
+      path: a SavedModel's directory, an ONNX file or a LiteRT file.
+      inputs: a .npz file with the value of each input of a call.
+      outputs: the names of the outputs.
+      signature, tags: choose the function of a SavedModel.
+      batch_size: the number of images in a call.
+      batching: whether TensorFlow's batching is in front of the model.
+    """
+
+    path: str
+    inputs: str
+    outputs: Sequence[str]
+    signature: str
+    tags: Sequence[str] | None
+    batch_size: int
+    batching: bool = False
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The value of each input."""
+        with np.load(self.inputs) as arrays:
+            return dict(arrays)
+
+
+class Caller(NamedTuple):
+    """One caller of a model.
+
+    Attributes:
+      call: runs the model once.
+      outputs: returns the outputs of a call by name. Another call may overwrite them.
+    """
+
+    call: Call
+    outputs: Callable[[], Mapping[str, np.ndarray]]
+
+
+class Session(abc.ABC):
+    """A model that a framework has loaded."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.inputs = model.arrays()
+
+    @abc.abstractmethod
+    def callers(self, count: int) -> Sequence[Caller]:
+        """Functions for callers that may call at the same time."""
+
+
+class _Separate(Session):
+    """A session that prepares something for each caller, and keeps it."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._callers: list[Caller] = []
+
+    def callers(self, count: int) -> Sequence[Caller]:
+        while len(self._callers) < count:
+            self._callers.append(self.new_caller())
+        return self._callers[:count]
+
+    @abc.abstractmethod
+    def new_caller(self) -> Caller:
+        """Prepares another caller."""
+
+
+class TensorFlowSession(Session):
+    """A signature of a SavedModel in TensorFlow without the plugin."""
+
+    uses_plugin = False
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        import tensorflow as tf
+
+        from ios_tf.model import saved_models
+
+        self.tf = tf
+        tf.config.set_visible_devices([], "GPU")
+        if not self.uses_plugin:
+            options = {"use_plugin_optimizers": False}
+            tf.config.optimizer.set_experimental_options(options)
+        # Without a reference to it, the model would lose its variables.
+        self.loaded = saved_models.load(model.path, model.tags)
+        self.function = self.loaded.signatures[model.signature]
+        self.tensors = {name: tf.constant(x) for name, x in self.inputs.items()}
+
+    def callers(self, count: int) -> Sequence[Caller]:
+        function = self.function
+        if self.model.batching:
+            function = self._batched(function, count)
+
+        def call() -> Any:
+            return function(**self.tensors)
+
+        def outputs() -> Mapping[str, np.ndarray]:
+            return {name: np.asarray(value) for name, value in call().items()}
+
+        return [Caller(call, outputs)] * count
+
+    def _batched(self, function: Any, count: int) -> Any:
+        """A function that joins up to `count` waiting calls to one batch."""
+        names = list(self.tensors)
+        specs = function.structured_input_signature[1]
+
+        def run(*tensors: Any) -> Any:
+            return function(**dict(zip(names, tensors, strict=True)))
+
+        joined = self.tf.nondifferentiable_batch_function(
+            num_batch_threads=len(os.sched_getaffinity(0)),
+            max_batch_size=count * self.model.batch_size,
+            batch_timeout_micros=_BATCH_TIMEOUT_MICROSECONDS,
+            max_enqueued_batches=max(_LEAST_QUEUE, count),
+            autograph=False,
+        )(run)
+        return self.tf.function(
+            lambda **tensors: joined(*(tensors[name] for name in names)),
+            autograph=False,
+        ).get_concrete_function(
+            **{
+                name: self.tf.TensorSpec(specs[name].shape, specs[name].dtype, name)
+                for name in names
+            }
+        )
+
+
+class IosSession(TensorFlowSession):
+    """A signature of a SavedModel in TensorFlow with the plugin."""
+
+    uses_plugin = True
+
+    def __init__(self, model: Model) -> None:
+        from ios_tf.native import plugin
+
+        plugin.ops()  # raises an error if the library is missing
+        super().__init__(model)
+
+
+class OpenVinoSession(_Separate):
+    """OpenVINO with its hint for throughput, and an infer request for each caller."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        import openvino
+
+        self._openvino = openvino
+        core = openvino.Core()
+        network = core.read_model(model.path)
+        network.reshape({name: x.shape for name, x in self.inputs.items()})
+        settings = {
+            "PERFORMANCE_HINT": "THROUGHPUT",
+            "INFERENCE_PRECISION_HINT": "f32",
+        }
+        self._compiled = core.compile_model(network, "CPU", settings)
+
+    def new_caller(self) -> Caller:
+        request = self._compiled.create_infer_request()
+        for name, x in self.inputs.items():
+            request.set_tensor(name, self._openvino.Tensor(x))
+
+        def outputs() -> Mapping[str, np.ndarray]:
+            request.infer()
+            return {
+                name: request.get_tensor(name).data.copy()
+                for name in self.model.outputs
+            }
+
+        return Caller(request.infer, outputs)
+
+
+class OnnxRuntimeSession(_Separate):
+    """ONNX Runtime with one thread for each call."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        import onnxruntime
+
+        self._onnxruntime = onnxruntime
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        self._session = onnxruntime.InferenceSession(
+            model.path, options, providers=["CPUExecutionProvider"]
+        )
+
+    def new_caller(self) -> Caller:
+        binding = self._session.io_binding()
+        for name, x in self.inputs.items():
+            binding.bind_cpu_input(name, x)
+        for name in self.model.outputs:
+            binding.bind_output(name)
+
+        def call() -> None:
+            self._session.run_with_iobinding(binding)
+
+        def outputs() -> Mapping[str, np.ndarray]:
+            call()
+            values = binding.copy_outputs_to_cpu()
+            return dict(zip(self.model.outputs, values, strict=True))
+
+        return Caller(call, outputs)
+
+
+class LiteRtSession(_Separate):
+    """LiteRT with one interpreter for each caller, and one thread for each of them."""
+
+    def new_caller(self) -> Caller:
+        from ai_edge_litert.interpreter import Interpreter
+
+        interpreter = Interpreter(model_path=self.model.path, num_threads=1)
+        runner = interpreter.get_signature_runner(self.model.signature)
+        inputs = {
+            name: each["index"] for name, each in runner.get_input_details().items()
+        }
+        results = {
+            name: each["index"] for name, each in runner.get_output_details().items()
+        }
+        del runner  # the interpreter allocates nothing while a runner exists
+        for name, x in self.inputs.items():
+            interpreter.resize_tensor_input(inputs[name], x.shape)
+        interpreter.allocate_tensors()
+        for name, x in self.inputs.items():
+            interpreter.set_tensor(inputs[name], x)
+
+        def outputs() -> Mapping[str, np.ndarray]:
+            interpreter.invoke()
+            return {name: interpreter.get_tensor(i) for name, i in results.items()}
+
+        return Caller(interpreter.invoke, outputs)
+
+
+@dataclass(frozen=True)
+class Framework:
+    """A framework, which has a row of the table for each number of callers.
+
+    Attributes:
+      name: the name in the table.
+      session: loads a model.
+      form: the form of the model that it loads: "original", "converted", "onnx" or
+        "litert".
+      packages: module -> package of pip, for the modules that users may lack.
+      batching: whether TensorFlow's batching is in front of the model.
+    """
+
+    name: str
+    session: Callable[[Model], Session]
+    form: str
+    packages: Mapping[str, str] = field(default_factory=dict)
+    batching: bool = False
+
+    def missing(self) -> list[str]:
+        """The packages that are not installed."""
+        return [
+            package
+            for module, package in self.packages.items()
+            if importlib.util.find_spec(module) is None
+        ]
+
+    def versions(self) -> dict[str, str]:
+        """The versions of the installed packages."""
+        versions = {}
+        for package in self.packages.values():
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                versions[package] = importlib.metadata.version(package)
+        return versions
+
+
+STOCK = "tensorflow"
+_TF2ONNX = {"tf2onnx": "tf2onnx"}
+FRAMEWORKS: Mapping[str, Framework] = {
+    STOCK: Framework("TensorFlow", TensorFlowSession, "original"),
+    "ios": Framework("IOS-TF", IosSession, "converted"),
+    "tensorflow_batching": Framework(
+        "TensorFlow, batching", TensorFlowSession, "original", batching=True
+    ),
+    "ios_batching": Framework(
+        "IOS-TF, batching", IosSession, "converted", batching=True
+    ),
+    "openvino": Framework(
+        "OpenVINO", OpenVinoSession, "onnx", {**_TF2ONNX, "openvino": "openvino"}
+    ),
+    "onnxruntime": Framework(
+        "ONNX Runtime",
+        OnnxRuntimeSession,
+        "onnx",
+        {**_TF2ONNX, "onnxruntime": "onnxruntime"},
+    ),
+    "litert": Framework(
+        "LiteRT", LiteRtSession, "litert", {"ai_edge_litert": "ai-edge-litert"}
+    ),
+}

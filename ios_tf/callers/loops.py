@@ -1,0 +1,170 @@
+"""Loops of callers: threads of this process that call a model at once.
+
+In a closed loop, each caller calls again as soon as it has its answer. In an open loop,
+calls arrive at random times, and the next free caller takes each of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Call = Callable[[], Any]
+
+PERCENTILES = (50, 90, 99)
+# Uncounted calls of each caller. They let caches, threads and clocks settle.
+_WARMUP_CALLS = 3
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The counted calls of one loop.
+
+    Attributes:
+      latencies_ms: the latency of each call.
+      seconds: the time from the first call's start to the last call's end.
+      cpu_seconds: processor time that this process used in that time.
+      unanswered: arrivals that no caller took in time.
+    """
+
+    latencies_ms: Sequence[float]
+    seconds: float
+    cpu_seconds: float
+    unanswered: int = 0
+
+    def figures(self, batch_size: int) -> dict[str, float]:
+        """The throughput, and the latency and processor time of a call."""
+        calls = len(self.latencies_ms)
+        percentiles = np.percentile(self.latencies_ms, PERCENTILES)
+        return {
+            "images_per_second": calls * batch_size / self.seconds,
+            **{
+                f"p{percent}_ms": float(value)
+                for percent, value in zip(PERCENTILES, percentiles, strict=True)
+            },
+            "cpu_ms": self.cpu_seconds * 1e3 / calls,
+        }
+
+
+def closed_loop(
+    callers: Sequence[Call],
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Measurement:
+    """Lets each caller call for `seconds`, at least once.
+
+    Args:
+      callers: the function of each caller, which has a thread of its own.
+      seconds: a caller makes no further call after this time.
+      clock: returns the time in seconds.
+    """
+
+    def loop(call: Call, latencies: list[float], start: float) -> None:
+        begin = clock()
+        while begin < start + seconds or not latencies:
+            call()
+            end = clock()
+            latencies.append((end - begin) * 1e3)
+            begin = end
+
+    return _run(callers, loop, clock)
+
+
+def open_loop(
+    callers: Sequence[Call],
+    arrivals: Sequence[float],
+    clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Measurement:
+    """Calls at given times, and measures latencies from these times.
+
+    A backlog at the last arrival has as much time again. Arrivals that are still
+    waiting after that time are not answered.
+
+    Args:
+      callers: the function of each caller, which has a thread of its own.
+      arrivals: the times of calls in seconds, ascending.
+      clock: returns the time in seconds.
+      sleep: waits for a number of seconds.
+    """
+    numbers = itertools.count()  # next() on a counter is atomic
+
+    def loop(call: Call, latencies: list[float], start: float) -> None:
+        while (number := next(numbers)) < len(arrivals):
+            arrival = start + arrivals[number]
+            now = clock()
+            if now > start + 2 * arrivals[-1] and latencies:
+                break
+            if now < arrival:
+                sleep(arrival - now)
+            call()
+            latencies.append((clock() - arrival) * 1e3)
+
+    return _run(callers, loop, clock, len(arrivals))
+
+
+def arrival_times(rate: float, seconds: float, seed: int) -> Sequence[float]:
+    """The times of a Poisson process: about `seconds` with `rate` arrivals each."""
+    count = max(1, round(rate * seconds))
+    gaps = np.random.default_rng(seed).exponential(1 / rate, count)
+    times: Sequence[float] = np.cumsum(gaps).tolist()
+    return times
+
+
+def _run(
+    callers: Sequence[Call],
+    loop: Callable[[Call, list[float], float], None],
+    clock: Callable[[], float],
+    arrivals: int | None = None,
+) -> Measurement:
+    """Runs a loop in a thread for each caller; all loops begin together."""
+    begin: dict[str, float] = {}
+
+    def note_begin() -> None:
+        begin.update(_now(clock))
+
+    barrier = threading.Barrier(len(callers), note_begin)
+
+    def run(call: Call) -> list[float]:
+        latencies: list[float] = []
+        try:
+            for _ in range(_WARMUP_CALLS):
+                call()
+        except BaseException:
+            barrier.abort()  # the other threads would wait forever
+            raise
+        barrier.wait()
+        loop(call, latencies, begin["clock"])
+        return latencies
+
+    with ThreadPoolExecutor(len(callers)) as pool:
+        futures = [pool.submit(run, call) for call in callers]
+    end = _now(clock)
+    _raise_first([future.exception() for future in futures])
+    latencies = [latency for future in futures for latency in future.result()]
+    return Measurement(
+        latencies,
+        end["clock"] - begin["clock"],
+        end["cpu"] - begin["cpu"],
+        (arrivals or len(latencies)) - len(latencies),
+    )
+
+
+def _now(clock: Callable[[], float]) -> Mapping[str, float]:
+    return {"clock": clock(), "cpu": time.process_time()}
+
+
+def _raise_first(errors: Sequence[BaseException | None]) -> None:
+    """Raises an error of a call, if there is one."""
+    raised = [error for error in errors if error]
+    # The threads that waited at the barrier only report that another one failed.
+    raised.sort(key=lambda error: isinstance(error, threading.BrokenBarrierError))
+    if raised:
+        raise raised[0]

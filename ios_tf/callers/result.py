@@ -1,0 +1,191 @@
+"""The result of `bench --callers`: a table, sentences and JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ios_tf.callers.frameworks import FRAMEWORKS
+from ios_tf.callers.loops import PERCENTILES, Measurement
+from ios_tf.conversion.bench import conditions
+from ios_tf.options import CallersOptions
+from ios_tf.tables import table
+
+# A larger difference of outputs, relative to their largest value, is reported.
+_TOLERANCE = 1e-2
+_LOW, _HIGH = 10, 90  # percentiles of the rounds
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A framework with a number of callers.
+
+    Attributes:
+      framework: a key of `FRAMEWORKS`.
+      callers: the number of callers.
+      calls: the number of counted calls in all rounds.
+      unanswered: the number of arrivals that no caller took in time, in all rounds.
+      rounds: the figures of each round, see `Measurement.figures`.
+    """
+
+    framework: str
+    callers: int
+    calls: int
+    unanswered: int
+    rounds: Sequence[Mapping[str, float]]
+
+    @classmethod
+    def of(
+        cls,
+        framework: str,
+        callers: int,
+        batch_size: int,
+        measurements: Sequence[Measurement],
+    ) -> Row:
+        return cls(
+            framework,
+            callers,
+            sum(len(one.latencies_ms) for one in measurements),
+            sum(one.unanswered for one in measurements),
+            [one.figures(batch_size) for one in measurements],
+        )
+
+    def medians(self) -> dict[str, dict[str, float]]:
+        """The median over the rounds of each figure, and where most rounds lie."""
+        medians = {}
+        for figure in self.rounds[0]:
+            values = [each[figure] for each in self.rounds]
+            low, median, high = np.percentile(values, (_LOW, 50, _HIGH))
+            medians[figure] = {
+                "median": float(median),
+                "low": float(low),
+                "high": float(high),
+            }
+        return medians
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """The measurements of `bench_callers`.
+
+    Attributes:
+      model, signature, device: the model, its function and the processor.
+      batch_size: the number of images in a call.
+      options: the callers and their calls.
+      rows: the rows of the table.
+      differences: framework -> difference of its outputs from stock TensorFlow's.
+      missing: framework -> the packages that are not installed.
+      failures: framework -> the reason why it was not measured.
+    """
+
+    model: str
+    signature: str
+    device: str
+    batch_size: int
+    options: CallersOptions
+    rows: Sequence[Row]
+    differences: Mapping[str, float]
+    missing: Mapping[str, Sequence[str]]
+    failures: Mapping[str, str]
+
+    def table(self) -> str:
+        """The medians as text of at most 80 columns."""
+        lines = []
+        for row in self.rows:
+            medians = row.medians()
+            images = medians["images_per_second"]
+            spread = (images["high"] - images["low"]) / 2 / images["median"]
+            figures = (*(f"p{percent}_ms" for percent in PERCENTILES), "cpu_ms")
+            lines.append(
+                (
+                    FRAMEWORKS[row.framework].name,
+                    str(row.callers),
+                    _shown(images["median"]),
+                    f"{spread * 100:.0f} %",
+                    *(_shown(medians[figure]["median"]) for figure in figures),
+                )
+            )
+        percentiles = (f"p{percent} ms" for percent in PERCENTILES)
+        return table(
+            ("", "callers", "images/s", "±", *percentiles, "CPU ms"),
+            lines,
+        )
+
+    def notes(self) -> list[str]:
+        """Sentences about what the table does not say."""
+        notes = []
+        if self.missing:
+            names = _joined([FRAMEWORKS[key].name for key in self.missing])
+            packages = sorted({one for each in self.missing.values() for one in each})
+            notes.append(
+                f"not installed, so not measured: {names} "
+                f"(pip install {' '.join(packages)})"
+            )
+        for key, reason in self.failures.items():
+            notes.append(f"{FRAMEWORKS[key].name} was not measured: {reason}")
+        for key, difference in self.differences.items():
+            if not difference <= _TOLERANCE:
+                notes.append(
+                    f"{FRAMEWORKS[key].name}'s outputs differ from TensorFlow's by "
+                    f"{difference:.1e} (relative)"
+                )
+        for row in self.rows:
+            if row.unanswered:
+                notes.append(
+                    f"{FRAMEWORKS[row.framework].name} left {row.unanswered} of "
+                    f"{row.calls + row.unanswered} calls unanswered: the rate is "
+                    "higher than it can serve"
+                )
+        return notes
+
+    def to_json(self) -> dict[str, Any]:
+        """The result and the conditions of the measurement as a JSON object."""
+        counts = self.options.caller_counts
+        return {
+            "command": self._command(),
+            **conditions(self.model, self.signature, self.device, self.batch_size),
+            "callers": counts,
+            "rate": self.options.rate,
+            "batching": self.options.batching,
+            "seconds": self.options.seconds,
+            "rows": [
+                {
+                    "name": FRAMEWORKS[row.framework].name,
+                    "versions": FRAMEWORKS[row.framework].versions(),
+                    "difference": self.differences[row.framework],
+                    "callers": row.callers,
+                    "calls": row.calls,
+                    "unanswered": row.unanswered,
+                    **row.medians(),
+                    "rounds": [dict(each) for each in row.rounds],
+                }
+                for row in self.rows
+            ],
+            "missing": {FRAMEWORKS[k].name: list(v) for k, v in self.missing.items()},
+            "failures": {FRAMEWORKS[k].name: v for k, v in self.failures.items()},
+        }
+
+    def _command(self) -> str:
+        options = self.options
+        flags = {
+            "batch_size": self.batch_size,
+            "callers": ",".join(map(str, options.caller_counts)),
+            "seconds": f"{options.seconds:g}",
+        }
+        if options.rate is not None:
+            flags["rate"] = f"{options.rate:g}"
+        words = [f"--{name}={value}" for name, value in flags.items()]
+        words += ["--batching"] * options.batching
+        return " ".join(["ios_tf bench", self.model, *words])
+
+
+def _shown(value: float) -> str:
+    """A number with about three significant digits."""
+    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
+
+
+def _joined(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
