@@ -12,16 +12,22 @@ _TITLE = """# Networks
 
 This page shows how much faster whole networks run after a conversion, and how far their
 outputs differ. `python -m benchmarks zoo` builds each network with random weights and
-the batch statistics of smooth images, and converts it in a separate process, for all
-batch sizes of the page.
+batch norm statistics that fit smooth images. It converts each network in a separate
+process, for all batch sizes of the page. Each row is a network; a *region* is a part
+that runs as one unit on IOS-TF's engine.
 
-* **Ratio** is the converted model's latency over stock TensorFlow's (in parentheses),
-  measured in turn. A ratio below 1 is faster. `*` marks a ratio that other processes
-  disturbed. In a network of one region, the ratio is the region's.
-* **Slower parts** are kept (`--keep_slower`). By default, `convert` leaves them to
-  TensorFlow.
-* **Difference** compares the outputs on the engine with the original's, at two batch
-  sizes. The next column does so in TensorFlow without the plugin.
+* **Ratio** is the latency of the converted model divided by that of the original in
+  stock TensorFlow, which is in parentheses. A ratio below 1 is faster. The two were
+  called in turn. `*` marks a ratio that other processes disturbed. If a network is
+  one region, this is also the ratio of the region.
+* **Slower parts** stay on the engine (`--keep_slower`). By default, `convert` leaves
+  parts that are not faster to TensorFlow.
+* **Difference** is the largest difference between an output on the engine and the
+  original's, divided by the output's largest value, at two batch sizes. *Without
+  plugin* is the same for the converted model in TensorFlow alone.
+* **Converted in** and **memory** are the time and the peak of memory of the conversion.
+  *Multiplications in regions* is the share of the network's multiplications that runs
+  on the engine.
 """
 # Older rows have the number of cores that other processes kept busy. A timing is
 # unreliable if this number is larger.
@@ -34,9 +40,9 @@ _COLUMNS = (
     "multiplications in regions",
     "regions",
     "difference",
-    "without plugin",
+    "difference without plugin",
     "converted in",
-    "memory",
+    "memory to convert",
 )
 
 
@@ -67,8 +73,8 @@ def _table(
 ) -> list[str]:
     dates = sorted({row["date"] for row in rows})
     days = " to ".join(dict.fromkeys((dates[0], dates[-1])))
-    header = [*_COLUMNS, *(f"ratio, batch {size}" for size in sizes)]
-    lines = [f"## {device}", "", f"TensorFlow {tensorflow}, {days}.", ""]
+    header = [*_COLUMNS, *(f"ratio, batch {size} (TensorFlow)" for size in sizes)]
+    lines = [f"## {device}", "", f"Measured with TensorFlow {tensorflow}, {days}.", ""]
     cells, failures = [], []
     for row in sorted(rows, key=lambda row: row["network"].casefold()):
         name = row["network"]
