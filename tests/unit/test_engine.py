@@ -406,6 +406,45 @@ def test_forks_while_threads_run_and_compile(loaded):
     assert done.stdout == "all ran\n", done.stderr
 
 
+@pytest.mark.parametrize("size", [8, 1500])
+def test_callers_at_the_same_time(size):
+    """Intermediate tensors of 138 MB, of which two callers may not have one each."""
+    rng = np.random.default_rng(12)
+    conv = {"type": "conv2d", "kernel": [1, 1], "filters": 16, "padding": "SAME"}
+    block = {
+        "version": 1,
+        "inputs": [[1, size, size, 3]],
+        "operators": [
+            {**conv, "inputs": [-1]},
+            {"type": "activation", "activation": "tanh", "inputs": [0]},
+            {"type": "global_pool", "pool": "max", "inputs": [1]},
+        ],
+        "outputs": [2],
+    }
+    filters = rng.normal(size=(1, 1, 3, 16)).astype(np.float32)
+    schedule = {
+        "version": 1,
+        "stages": [{"strategy": "concurrent", "groups": [[i]]} for i in range(3)],
+    }
+    program = engine.Program(block, schedule, [filters])
+    images = [rng.normal(size=(1, size, size, 3)).astype(np.float32) for _ in range(2)]
+    expected = [np.tanh(x.reshape(-1, 3) @ filters[0, 0]).max(0) for x in images]
+    wrong = []
+
+    def call(k):
+        for i in range(6):
+            (y,) = program.run([images[(k + i) % 2]])
+            if not np.allclose(y.reshape(-1), expected[(k + i) % 2], atol=1e-5):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=call, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
 def test_separable_convolution_of_images_too_wide_for_the_kernel_of_small_ones():
     rng = np.random.default_rng(11)
     op = {"type": "sepconv", "kernel": [3, 3], "dilations": [40, 40], "filters": 4}

@@ -348,8 +348,10 @@ class CpuExecution : public Execution {
 
   StatusOr<std::unique_ptr<Copy>> BindCopy() const {
     const ForkGuard no_fork;
-    IOS_ASSIGN_OR_RETURN(BoundSchedule schedule, bind_());
-    return MakeCopy(std::move(schedule));
+    return CatchExceptions([this]() -> StatusOr<std::unique_ptr<Copy>> {
+      IOS_ASSIGN_OR_RETURN(BoundSchedule schedule, bind_());
+      return MakeCopy(std::move(schedule));
+    });
   }
 
   // Makes a copy if none is free. Waits if there are as many as there may be.
@@ -367,11 +369,10 @@ class CpuExecution : public Execution {
       } else if (made_.compare_exchange_strong(made, made + 1)) {
         StatusOr<std::unique_ptr<Copy>> copy = BindCopy();
         if (copy.ok()) return Lease<Copy>(&copies_, std::move(*copy), &freed_);
-        // Not enough memory. The copies that exist will be free again.
-        if (made == 0) {
-          made_.store(0);
-          return copy.status();
-        }
+        // There is not enough memory. Wait for one of the copies that exist.
+        made_.fetch_sub(1);
+        if (made == 0) return copy.status();
+        freed_.Wait([this] { return !copies_.empty(); });
       }
     }
   }
