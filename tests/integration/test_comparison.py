@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import ios_tf
 from ios_tf.conversion.comparison import DifferenceError
 from ios_tf.conversion.made_up_inputs import (
     CannotCompareError,
@@ -15,6 +16,7 @@ from ios_tf.conversion.output_differences import compare_outputs
 from ios_tf.conversion.reference import Reference
 from ios_tf.differences import relative_difference, relative_norm
 from ios_tf.model import frozen_graphs, function_library, graph_optimizer
+from ios_tf.model.loading import keras_model_of
 
 INFINITY = float("inf")
 
@@ -131,6 +133,16 @@ def test_outputs_are_compared_around_bounds():
         Reference(*arguments, bound_sizes=bounds).compare(
             without_slice, frozen.graph_def, [1]
         )
+
+
+def test_values_that_are_large_and_hardly_move():
+    """The network rescales pixels, so most of each value is a constant."""
+    report = ios_tf.optimize(
+        keras_model_of("keras:MobileNetV3Small", log=lambda line: None),
+        batch_size=3,
+        strategy="sequential",
+    ).report
+    assert report.sizes[3].stages > 70
 
 
 def test_inputs_of_all_types_are_made_up():
