@@ -46,11 +46,11 @@ int ios_lane_count(const char* device);
 // 1 if each lane has a part of the device, 0 if all share it, -1 on failure.
 int ios_lanes_divide_device(const char* device);
 
-// A block as the scheduler sees it; ios::ProblemJson.
+// Returns a block as the scheduler sees it; ios::ProblemJson.
 char* ios_problem(const char* block);
-// Returns the same for a part of the block: some of its operators as a separate
-// block; ios::TakePart. The indices of the operators must ascend. The part gets
-// the name of its first operator.
+// Returns a new block with the given operators of `block`, as the scheduler
+// sees it (see ios::TakePart). The indices must ascend. The new block has the
+// name of its first operator.
 char* ios_part(const char* block, const int* operators, int count);
 
 // 0 if the schedule is valid for the block and contains the block's signature;

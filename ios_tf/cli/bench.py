@@ -62,7 +62,9 @@ def _bench_callers(options: argparse.Namespace, callers: CallersOptions) -> None
     from ios_tf.callers.bench import bench_callers
 
     if options.strategies != arguments.SLOWEST_FIRST:
-        raise UserError("--strategies cannot be used with --callers; leave it out")
+        raise UserError(
+            "--strategies cannot be used with --callers; leave out --strategies"
+        )
     result = bench_callers(
         options.model, callers, device=options.device, **_common(options)
     )

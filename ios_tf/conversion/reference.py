@@ -290,9 +290,10 @@ class Reference:
         self._check_optimizers(batch_size)
         found, expected = next(p for p in zip(*shares, strict=True) if p[0] != p[1])
         raise NotConvertedError(
-            f"signature {self.name!r}: at batch size {batch_size} {found:.0%} of an "
-            f"output of the converted model would be NaN, not {expected:.0%}: "
-            "TensorFlow optimizes the operators after the regions differently"
+            f"signature {self.name!r}, batch size {batch_size}: {found:.0%} of an "
+            f"output would be NaN in the converted model, and {expected:.0%} in the "
+            "original, because TensorFlow optimizes the operators after the regions in "
+            "another way"
         )
 
     def _check_optimizers(self, batch_size: int) -> None:

@@ -26,7 +26,8 @@ from ios_tf.cost.samples import Sample
 GAIN = 1.01
 LOSS = 1.02
 CONFIDENCE = 0.98
-# Enough pairs are undisturbed if at least this number, or this share of all, is.
+# A measurement has enough undisturbed pairs if it has _ENOUGH_PAIRS of them, or if they
+# are _ENOUGH_SHARE of all pairs.
 _ENOUGH_PAIRS = 9
 _ENOUGH_SHARE = 0.5
 

@@ -315,7 +315,9 @@ def _build_keras_application(
 def _build_network(name: str, log: Callable[[str], None], calibrated: bool) -> Any:
     name, _, graphs = name.partition(":")
     if graphs and name != "randwire":
-        raise UserError(f"models:{name} does not read graphs; leave out :{graphs}")
+        raise UserError(
+            f"models:{name} is not built from a file of graphs; write models:{name}"
+        )
     if name not in models.NETWORKS:
         raise UserError(
             f"models:{name} is not a network in ios_tf.models; choose from "

@@ -81,9 +81,10 @@ bool Flatten(OperatorGraph& ops, int i);
 // one pixel. Elsewhere TensorFlow's Reshape stays, because it does not copy
 // anything.
 bool FinishReshape(OperatorGraph& ops, int i);
-// Writes equal paddings in one way, so that equal blocks have equal signatures
-// and convolutions that may merge are recognised. With stride 1, SAME adds
-// (extent - 1) / 2 pixels before and the rest after, for every size.
+// Gives paddings of the same effect the same form, so that equal blocks have
+// equal signatures and convolutions that may merge are recognised. For example,
+// with stride 1, SAME is an explicit padding that does not depend on the size
+// of the image: the window's extent - 1 pixels, half of them before the image.
 bool NormalisePadding(OperatorGraph& ops, int i);
 
 using Rule = bool (*)(OperatorGraph&, int);

@@ -83,7 +83,8 @@ Result MeanOfRows(ImportContext& in, int i, const std::vector<int64_t>& axes) {
   if (!shapes.fixed(x, axis) || layouts.layout(x) != Layout::kChannelsLast ||
       !(keeps ? layouts.layout(y) == Layout::kChannelsLast
               : axis == 1 && layouts.layout(y) == Layout::kSequence)) {
-    return Refuse("the result is not an image, or the averaged size varies");
+    return Refuse(
+        "the result is not an image, or the number of averaged pixels varies");
   }
   ImportedOperator op = in.Make(i, OperatorType::kPool, {x});
   op.op.pool = PoolKind::kAvg;

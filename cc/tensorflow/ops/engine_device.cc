@@ -78,7 +78,7 @@ absl::StatusOr<std::string> EngineDevice(
   const auto* info = context->device()->tensorflow_accelerator_device_info();
   if (!info || info->gpu_id < 0) {
     return absl::FailedPreconditionError(
-        "TensorFlow's device does not report the number of its GPU");
+        "TensorFlow's device does not report which GPU it uses");
   }
   return Gpu(info->gpu_id);
 }

@@ -52,8 +52,9 @@ struct Partition {
   std::vector<Refusal> refusals;
 };
 
-// Imports the graph and partitions it. A region has at least one convolution;
-// other operators are left to TensorFlow. The item must outlive the partition.
+// Imports the graph and partitions it. Every region has at least one
+// convolution; operators outside of regions are left to TensorFlow. The item
+// must outlive the partition.
 absl::StatusOr<Partition> PartitionGraph(
     const tensorflow::grappler::GrapplerItem& item,
     const PartitionOptions& options);

@@ -1,5 +1,6 @@
 // ShapeSample: sizes of a graph's inputs for which the shapes of all tensors
-// are inferred. A dimension in a single sample is just an example.
+// are inferred. Only several samples together show whether a dimension is
+// fixed.
 #ifndef IOS_TF_CC_TENSORFLOW_SHAPES_SHAPE_SAMPLE_H_
 #define IOS_TF_CC_TENSORFLOW_SHAPES_SHAPE_SAMPLE_H_
 

@@ -32,8 +32,8 @@ constexpr int64_t kPixels = 84;
 
 constexpr int64_t kLine = 16;  // floats of a cache line
 
-// A tile of a unit: some pixels, and the filters of a panel or the remaining
-// filters.
+// A part of a unit of work: some pixels, times the filters of one panel. The
+// last panel may have fewer filters than the others.
 struct Tile {
   const float* input;
   int64_t input_pitch;

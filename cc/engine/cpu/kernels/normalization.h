@@ -43,7 +43,8 @@ class ImageNorm {
   // Rows that one thread sums in float32.
   static constexpr int64_t kChunkRows = 64;
 
-  // Calls function(chunk, its first row, its rows) for each chunk of an image.
+  // Calls function(chunk, index of its first row, number of its rows) for each
+  // chunk of an image.
   template <typename Function>
   void ForChunks(const Function& function) const;
   // Returns the mean of a group, from the sums of all chunks and all pixels of
