@@ -154,7 +154,7 @@ class TestGraph {
 class ImportedGraph {
  public:
   explicit ImportedGraph(const TestGraph& graph,
-                         const Placement& placement = Placement()) {
+                         const DevicePlacement& placement = DevicePlacement()) {
     auto analyzed =
         AnalyzedGraph::Create(graph.item(), /*batch_size=*/1, kUsualImageSize);
     EXPECT(analyzed.ok());

@@ -17,7 +17,7 @@ namespace ios::tf {
 struct Merge {
   MergePlan plan;
   const PartitionBlock* made = nullptr;
-  std::vector<Place> places;  // of the convolution, in schedules
+  std::vector<StagePlace> places;  // of the convolution, in schedules
 };
 
 // Replaces the operators of each merge by one convolution and a split.

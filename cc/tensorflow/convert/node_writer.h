@@ -20,7 +20,7 @@ class NodeWriter {
  public:
   // Nodes are annotated with `places`, which must outlive the writer.
   NodeWriter(GraphEditor* editor, std::string device, DataType dtype,
-             const std::vector<Place>& places)
+             const std::vector<StagePlace>& places)
       : editor_(*editor),
         device_(std::move(device)),
         dtype_(dtype),
@@ -69,7 +69,7 @@ class NodeWriter {
   GraphEditor& editor_;
   const std::string device_;
   const DataType dtype_;
-  const std::vector<Place>& places_;
+  const std::vector<StagePlace>& places_;
 };
 
 }  // namespace ios::tf

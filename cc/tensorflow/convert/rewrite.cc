@@ -189,7 +189,7 @@ class Rewriter {
 
   // Records the place of a stage's operators at one batch size. The operators
   // of `computed` have the schedule's algorithms.
-  void Apply(const Block& computed, const Stage& stage, Place place,
+  void Apply(const Block& computed, const Stage& stage, StagePlace place,
              Scheduled* block) {
     place.merge = stage.strategy == Strategy::kMerge;
     place.micro_batches = stage.micro_batches;
@@ -219,9 +219,11 @@ class Rewriter {
   // Adds a place unless there is already one for its batch. A node may belong
   // to operators of several stages, of which the first stage needs the node. A
   // region may also have the same batch at all batch sizes of the graph.
-  static void AddPlace(const Place& place, std::vector<Place>* places) {
-    if (std::none_of(places->begin(), places->end(),
-                     [&](const Place& p) { return p.batch == place.batch; })) {
+  static void AddPlace(const StagePlace& place,
+                       std::vector<StagePlace>* places) {
+    if (std::none_of(places->begin(), places->end(), [&](const StagePlace& p) {
+          return p.batch == place.batch;
+        })) {
       places->push_back(place);
     }
   }
@@ -231,7 +233,7 @@ class Rewriter {
   const GraphView& view_;
   tensorflow::GraphDef& graph_;
   GraphEditor editor_;
-  std::map<int, std::vector<Place>> places_;  // by node
+  std::map<int, std::vector<StagePlace>> places_;  // by node
   std::vector<Merge> merges_;
 };
 

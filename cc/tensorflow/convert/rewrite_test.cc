@@ -84,9 +84,9 @@ TEST(SchedulesBecomeAttributes) {
   const Nodes nodes =
       graph.Rewritten(graph.With(JoinedAfter(Strategy::kConcurrent)));
   EXPECT(nodes.size() == static_cast<size_t>(graph.original().node_size()));
-  std::map<std::string, Place> places;
+  std::map<std::string, StagePlace> places;
   for (const char* name : {"a", "b", "end"}) {
-    const std::vector<Place> found = Annotations(nodes.at(name));
+    const std::vector<StagePlace> found = Annotations(nodes.at(name));
     EXPECT(found.size() == 1);
     places[name] = found[0];
     EXPECT(found[0].batch == 1 && !found[0].merge);
@@ -118,7 +118,7 @@ TEST(MergesBecomeOneConvolution) {
   for (const auto& [name, node] : nodes) {
     if (node.op() != "Conv2D") continue;
     EXPECT(node.input(0) == "image");
-    const std::vector<Place> places = Annotations(node);
+    const std::vector<StagePlace> places = Annotations(node);
     EXPECT(places.size() == 1 && places[0].stage == 0 && !places[0].merge);
     // The parts have kernels of 1 and 3 cells, and 2 and 6 filters.
     const auto filter = nodes.find(node.input(1));

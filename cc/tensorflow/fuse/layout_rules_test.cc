@@ -69,7 +69,7 @@ TEST(CastsAroundANormAreItsOwn) {
                 .Attr("DstT", DT_HALF));
   graph.Add(graph.Builder("end", "Relu", {{"narrow", DT_HALF}}));
   graph.Fetch("end");
-  Placement placement;
+  DevicePlacement placement;
   placement.unplaced = kGpu;  // supports float16
   ImportedGraph imported(graph, placement);
   EXPECT(imported.Apply(AbsorbCasts) == 1);

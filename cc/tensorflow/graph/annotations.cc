@@ -9,12 +9,13 @@
 
 namespace ios::tf {
 
-void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node) {
+void Annotate(const std::vector<StagePlace>& places,
+              tensorflow::NodeDef* node) {
   // Writes booleans as integers: tf2onnx cannot copy a list of booleans.
   std::vector<int64_t> batches, stages, streams, merges, micro_batches;
   std::vector<std::string> algorithms;
   bool is_split = false, is_direct = true;
-  for (const Place& place : places) {
+  for (const StagePlace& place : places) {
     batches.push_back(place.batch);
     stages.push_back(place.stage);
     streams.push_back(place.stream);
@@ -37,7 +38,7 @@ void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node) {
   }
 }
 
-std::vector<Place> Annotations(const tensorflow::NodeDef& node) {
+std::vector<StagePlace> Annotations(const tensorflow::NodeDef& node) {
   std::vector<int64_t> batches, stages, streams, merges;
   const bool known = tensorflow::TryGetNodeAttr(node, kBatchAttr, &batches) &&
                      tensorflow::TryGetNodeAttr(node, kStageAttr, &stages) &&
@@ -54,7 +55,7 @@ std::vector<Place> Annotations(const tensorflow::NodeDef& node) {
   std::vector<std::string> algorithms;
   tensorflow::TryGetNodeAttr(node, kAlgorithmAttr, &algorithms);
   if (algorithms.size() != size) algorithms.assign(size, "direct");
-  std::vector<Place> places;
+  std::vector<StagePlace> places;
   for (size_t i = 0; i < size; ++i) {
     // Other software has written these values, so the operator counts as
     // unscheduled.

@@ -14,7 +14,7 @@
 namespace ios::tf {
 
 // The place of a node's operator in one of its schedules.
-struct Place {
+struct StagePlace {
   int64_t batch = 1;  // the batch size of the schedule, as the operator sees it
   int64_t stage = 0;  // counted over the whole graph
   int64_t stream = 0;         // the group in the stage
@@ -28,11 +28,11 @@ struct Place {
 //   _ios_merge: list(int), 0 or 1
 //   _ios_micro_batches: list(int), only if some stage is split
 //   _ios_algorithm: list(string), only if some algorithm is not "direct"
-void Annotate(const std::vector<Place>& places, tensorflow::NodeDef* node);
+void Annotate(const std::vector<StagePlace>& places, tensorflow::NodeDef* node);
 
 // Returns the places that Annotate() has written. Returns an empty list if
 // there are none or if they are not valid.
-std::vector<Place> Annotations(const tensorflow::NodeDef& node);
+std::vector<StagePlace> Annotations(const tensorflow::NodeDef& node);
 
 // Returns true if the node, or any node of the graph, carries a schedule.
 bool IsAnnotated(const tensorflow::NodeDef& node);

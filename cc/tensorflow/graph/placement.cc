@@ -5,7 +5,7 @@
 
 namespace ios::tf {
 
-std::string Placement::DeviceOf(const tensorflow::NodeDef& node) const {
+std::string DevicePlacement::DeviceOf(const tensorflow::NodeDef& node) const {
   tensorflow::DeviceNameUtils::ParsedName name;
   if (!tensorflow::DeviceNameUtils::ParseFullName(node.device(), &name) ||
       !name.has_type) {

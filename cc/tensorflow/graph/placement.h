@@ -1,4 +1,4 @@
-// Placement: the type of device on which a node's operator runs.
+// DevicePlacement: the type of device on which a node's operator runs.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_PLACEMENT_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_PLACEMENT_H_
 
@@ -11,7 +11,7 @@ namespace ios::tf {
 inline constexpr char kCpu[] = "cpu";
 inline constexpr char kGpu[] = "gpu";
 
-struct Placement {
+struct DevicePlacement {
   // The device of nodes that do not name one.
   std::string unplaced = kCpu;
   // The only device whose nodes are taken. If empty, nodes of the CPU and of

@@ -31,7 +31,7 @@ inline Result Refuse(std::string reason) {
 
 class ImportContext {
  public:
-  ImportContext(AnalyzedGraph* analyzed, const Placement& placement)
+  ImportContext(AnalyzedGraph* analyzed, const DevicePlacement& placement)
       : analyzed_(*analyzed),
         graph_(analyzed->graph()),
         shapes_(analyzed->shapes()),
@@ -81,7 +81,7 @@ class ImportContext {
   GraphView& graph_;
   ShapeTable& shapes_;
   const LayoutMap& layouts_;
-  const Placement placement_;
+  const DevicePlacement placement_;
   std::string device_;
   DataType dtype_ = DataType::kFloat32;
   Layout layout_ = Layout::kChannelsLast;

@@ -90,7 +90,7 @@ std::string OperatorName(const GraphView& graph, int node) {
 }
 
 std::vector<ImportedOperator> ImportNodes(AnalyzedGraph* analyzed,
-                                          const Placement& placement,
+                                          const DevicePlacement& placement,
                                           std::vector<Refusal>* refusals) {
   std::vector<ImportedOperator> result;
   const GraphView& graph = analyzed->graph();

@@ -71,7 +71,7 @@ struct Refusal {
 // without fusion. A node gives one operator, and a split gives one per output.
 // Adds convolutions that it cannot import to `refusals`.
 std::vector<ImportedOperator> ImportNodes(AnalyzedGraph* analyzed,
-                                          const Placement& placement,
+                                          const DevicePlacement& placement,
                                           std::vector<Refusal>* refusals);
 
 }  // namespace ios::tf

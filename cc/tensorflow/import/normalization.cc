@@ -18,10 +18,10 @@ class Matcher {
         shapes_(analyzed->shapes()),
         layouts_(analyzed->layouts()) {}
 
-  std::optional<Normalization> Match(int node) {
+  std::optional<MatchedNorm> Match(int node) {
     const bool adds = IsSum({node, 0});
     for (int k : {0, 1}) {
-      found_ = Normalization();
+      found_ = MatchedNorm();
       found_.nodes = {node};
       const TensorRef one = graph_.Input(node, k);
       const TensorRef other = graph_.Input(node, 1 - k);
@@ -219,14 +219,14 @@ class Matcher {
   GraphView& graph_;
   const ShapeTable& shapes_;
   const LayoutMap& layouts_;
-  Normalization found_;
+  MatchedNorm found_;
   TensorRef factor_, mean_;
 };
 
 }  // namespace
 
-std::optional<Normalization> MatchNormalization(AnalyzedGraph* analyzed,
-                                                int node) {
+std::optional<MatchedNorm> MatchNormalization(AnalyzedGraph* analyzed,
+                                              int node) {
   return Matcher(analyzed).Match(node);
 }
 

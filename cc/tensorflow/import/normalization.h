@@ -16,7 +16,7 @@ namespace ios::tf {
 // tf.nn.batch_normalization write it. Hand-written norms match, too. In most of
 // these norms, separate operators apply the scale and shift, so both are null
 // here.
-struct Normalization {
+struct MatchedNorm {
   TensorRef x;
   std::vector<int64_t> axes;  // of the moments, in the graph's layout, sorted
   float epsilon = 0.0f;
@@ -27,8 +27,8 @@ struct Normalization {
 
 // Returns the norm that ends with `node`, or nullopt. `node` must add, multiply
 // or divide two tensors.
-std::optional<Normalization> MatchNormalization(AnalyzedGraph* analyzed,
-                                                int node);
+std::optional<MatchedNorm> MatchNormalization(AnalyzedGraph* analyzed,
+                                              int node);
 
 }  // namespace ios::tf
 

@@ -26,7 +26,7 @@ bool IsOfChannels(const Tensor& values, int64_t groups, int64_t channels) {
 }
 
 // Returns the norm that ends with `node`, if the node's output has this rank.
-std::optional<Normalization> NormOf(ImportContext& in, int node, size_t rank) {
+std::optional<MatchedNorm> NormOf(ImportContext& in, int node, size_t rank) {
   const Shape* shape = in.shapes().shape({node, 0});
   const std::string& op = in.graph().node(node).op();
   if ((op != "AddV2" && op != "Add" && op != "Mul" && op != "RealDiv") ||
@@ -39,7 +39,7 @@ std::optional<Normalization> NormOf(ImportContext& in, int node, size_t rank) {
 // Emits `op` with the epsilon, scale and shift of `norm`. Scale and shift must
 // be per channel. If the norm reads x in groups, the shape of scale and shift
 // must have the same groups.
-Result EmitNorm(ImportContext& in, TensorRef x, const Normalization& norm,
+Result EmitNorm(ImportContext& in, TensorRef x, const MatchedNorm& norm,
                 ImportedOperator op) {
   const Shape& shape = *in.shapes().shape(x);
   const int64_t channels = shape.back();

@@ -17,7 +17,7 @@ std::string ToJson(const RegionProgram& program) {
                  ",\"schedule\":" + ios::ToJson(schedule) + "}";
   }
   nlohmann::json parameters = nlohmann::json::array();
-  for (const Parameter& parameter : program.parameters) {
+  for (const WeightParameter& parameter : program.parameters) {
     parameters.push_back(
         {{"weight", parameter.weight}, {"swaps", parameter.swaps}});
   }
@@ -27,7 +27,7 @@ std::string ToJson(const RegionProgram& program) {
 
 namespace {
 
-Status ReadParameter(const nlohmann::json& json, Parameter* parameter) {
+Status ReadParameter(const nlohmann::json& json, WeightParameter* parameter) {
   const Status wrong = InvalidArgument(
       "a parameter of the program is not a JSON object with \"weight\" and "
       "\"swaps\" of four dimensions");

@@ -16,7 +16,7 @@
 namespace ios::tf {
 
 // A weight that is read when the region runs, and the swaps of its Recipe.
-struct Parameter {
+struct WeightParameter {
   int weight;  // index into the weights of all operators
   std::vector<std::array<int64_t, 4>> swaps;
 };
@@ -24,7 +24,7 @@ struct Parameter {
 struct RegionProgram {
   Block block;
   BatchSchedules schedules;  // one or more
-  std::vector<Parameter> parameters;
+  std::vector<WeightParameter> parameters;
 };
 
 std::string ToJson(const RegionProgram& program);

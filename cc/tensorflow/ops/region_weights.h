@@ -36,7 +36,7 @@ class RegionWeights {
 
   std::vector<Slot> slots_;
   std::vector<size_t> operators_;  // each operator's first slot
-  std::vector<Parameter> parameters_;
+  std::vector<WeightParameter> parameters_;
   std::vector<tensorflow::Tensor> tensors_;  // one per slot
 };
 

@@ -21,7 +21,7 @@ struct PartitionOptions {
   int64_t batch_size = 1;
   // Replaces unknown heights and widths of the graph's inputs.
   ImageSize image_size = kUsualImageSize;
-  Placement placement;
+  DevicePlacement placement;
 };
 
 // Operators of one data type and on one device that one IosRegion executes.
@@ -41,7 +41,7 @@ struct Partition {
   ShapeTable& shapes() const { return analyzed->shapes(); }
   const LayoutMap& layouts() const { return analyzed->layouts(); }
 
-  Placement placement;
+  DevicePlacement placement;
   std::vector<ImportedOperator> operators;
   std::map<TensorRef, int> producer;  // operator by output tensor
   std::vector<Region> regions;

@@ -16,11 +16,11 @@ namespace {
 using ::tensorflow::NodeDef;
 
 // The places of one operator, keyed by batch size.
-using Places = std::map<int64_t, Place>;
+using Places = std::map<int64_t, StagePlace>;
 
 Places ByBatch(const NodeDef& node) {
   Places places;
-  for (const Place& place : Annotations(node)) {
+  for (const StagePlace& place : Annotations(node)) {
     places.try_emplace(place.batch, place);
   }
   return places;
@@ -35,14 +35,14 @@ Places AnnotatedPlaces(const Partition& partition, const ImportedOperator& op) {
   if (!places.empty()) return places;
   for (int i : op.nodes) {
     for (const auto& [batch, place] : ByBatch(graph.node(i))) {
-      Place& latest = places.try_emplace(batch, place).first->second;
+      StagePlace& latest = places.try_emplace(batch, place).first->second;
       if (latest.stage < place.stage) latest = place;
     }
   }
   return places;
 }
 
-using OptionalPlaces = std::vector<std::optional<Place>>;
+using OptionalPlaces = std::vector<std::optional<StagePlace>>;
 // An annotated stage, and the number of steps after it.
 using Moment = std::pair<int64_t, int>;
 
@@ -134,7 +134,7 @@ RegionScheduler AnnotatedSchedules(const Partition& partition) {
       for (const auto& entry : places.back()) schedules[entry.first] = {};
     }
     for (auto& [batch, schedule] : schedules) {
-      std::vector<std::optional<Place>> of_batch;
+      std::vector<std::optional<StagePlace>> of_batch;
       for (const Places& of_operator : places) {
         // One region may join models from several conversions, which may have
         // schedules for other batch sizes.

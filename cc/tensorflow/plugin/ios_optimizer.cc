@@ -150,7 +150,7 @@ absl::Status IosPlugin::Optimize(Cluster* cluster, const GrapplerItem& item,
   if (leaves_gpu_graphs_ &&
       std::any_of(item.graph.node().begin(), item.graph.node().end(),
                   [](const tensorflow::NodeDef& node) {
-                    return Placement().DeviceOf(node) == kGpu;
+                    return DevicePlacement().DeviceOf(node) == kGpu;
                   })) {
     *optimized_graph = item.graph;
     return absl::OkStatus();

@@ -145,7 +145,7 @@ std::string DeviceOf(const Partition& partition, const Region& region) {
 
 // Returns true if the engine can run regions on this device. If it cannot,
 // TensorFlow runs the nodes where it has placed them.
-bool IsUsable(const std::string& device, const Placement& placement) {
+bool IsUsable(const std::string& device, const DevicePlacement& placement) {
   if (device == kCpu || placement.only == device) return true;
   const StatusOr<std::string> found = DeviceFingerprint(FirstGpu());
   if (found.ok()) return true;

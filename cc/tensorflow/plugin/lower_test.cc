@@ -32,13 +32,13 @@ class Graph {
   // Adds a 3 x 3 convolution with a Relu in this stage; -1 means no schedule.
   void AddConvolution(const std::string& name, const std::string& input,
                       int channels, int filters, int64_t stage) {
-    std::vector<Place> places;
+    std::vector<StagePlace> places;
     if (stage >= 0) places.push_back({/*batch=*/1, stage});
     AddConvolution(name, input, channels, filters, places);
   }
   void AddConvolution(const std::string& name, const std::string& input,
                       int channels, int filters,
-                      const std::vector<Place>& places) {
+                      const std::vector<StagePlace>& places) {
     Tensor filter(tensorflow::DT_FLOAT, {3, 3, channels, filters});
     for (int i = 0; i < filter.NumElements(); ++i) {
       filter.flat<float>()(i) = 0.5f * i;
