@@ -12,6 +12,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.frameworks.runner import Runner, Target
+from ios_tf.callers.frameworks import (
+    compile_openvino,
+    openvino_request,
+    set_litert_inputs,
+)
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
 
@@ -119,22 +124,13 @@ class LiteRtRunner(_SavedModelRunner):
         interpreter = Interpreter(
             model_content=converter.convert(), num_threads=self.target.threads
         )
-        runner = interpreter.get_signature_runner(self.name)
-        details = runner.get_input_details()
-        self._outputs = {
-            name: each["index"] for name, each in runner.get_output_details().items()
-        }
-        del runner  # the interpreter allocates nothing while a runner exists
-        for name, value in inputs.items():
-            interpreter.resize_tensor_input(details[name]["index"], value.shape)
-        interpreter.allocate_tensors()
-        for name, value in inputs.items():
-            interpreter.set_tensor(details[name]["index"], value.numpy())
+        arrays = {name: value.numpy() for name, value in inputs.items()}
+        outputs = set_litert_inputs(interpreter, self.name, arrays)
         self._interpreter = interpreter
 
         def call() -> Mapping[str, Any]:
             interpreter.invoke()
-            return self._outputs
+            return outputs
 
         return call
 
@@ -227,23 +223,12 @@ class OpenVinoRunner(_OnnxRunner):
     def session(
         self, model: bytes, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]
     ) -> _Call:
-        import openvino
-
-        core = openvino.Core()
-        network = core.read_model(model)
-        network.reshape({name: x.shape for name, x in inputs.items()})
-        compiled = core.compile_model(
-            network,
-            "CPU",
-            {
-                "PERFORMANCE_HINT": "LATENCY",
-                "INFERENCE_NUM_THREADS": self.target.threads,
-                "INFERENCE_PRECISION_HINT": "f32",
-            },
-        )
-        request = compiled.create_infer_request()
-        for name, x in inputs.items():
-            request.set_tensor(name, openvino.Tensor(x))
+        settings = {
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_NUM_THREADS": self.target.threads,
+        }
+        compiled = compile_openvino(model, inputs, settings)
+        request = openvino_request(compiled, inputs)
         results = {name: request.get_tensor(name) for name in outputs}
 
         def call() -> Mapping[str, Any]:

@@ -354,11 +354,9 @@ class ProgramImpl : public Program {
     cached->lanes = backend_->traits().lanes;
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
     cached->outputs = OfOutputs(block, shapes);
-    // Copies, because the execution may outlive the program's own.
-    const ScheduleBinding bind = [backend = backend_, block, shapes,
-                                  schedule = scheduled.schedule,
-                                  parameters = scheduled.parameters] {
-      return BindSchedule(backend, block, shapes, schedule, parameters);
+    const ScheduleBinding bind = [this, &scheduled, block, shapes] {
+      return BindSchedule(backend_, block, shapes, scheduled.schedule,
+                          scheduled.parameters);
     };
     IOS_ASSIGN_OR_RETURN(BoundSchedule bound, bind());
     cached->arena_bytes = bound.arena_bytes;

@@ -164,27 +164,58 @@ class IosSession(TensorFlowSession):
         super().__init__(model)
 
 
+def compile_openvino(
+    model: str | bytes, inputs: Mapping[str, np.ndarray], settings: Mapping[str, Any]
+) -> Any:
+    """Compiles an ONNX model, of a path or in memory, for a CPU in float32."""
+    import openvino
+
+    core = openvino.Core()
+    network = core.read_model(model)
+    network.reshape({name: x.shape for name, x in inputs.items()})
+    return core.compile_model(
+        network, "CPU", {"INFERENCE_PRECISION_HINT": "f32", **settings}
+    )
+
+
+def openvino_request(compiled: Any, inputs: Mapping[str, np.ndarray]) -> Any:
+    """Returns an infer request of a compiled model that has its inputs."""
+    import openvino
+
+    request = compiled.create_infer_request()
+    for name, x in inputs.items():
+        request.set_tensor(name, openvino.Tensor(x))
+    return request
+
+
+def set_litert_inputs(
+    interpreter: Any, signature: str, inputs: Mapping[str, np.ndarray]
+) -> dict[str, int]:
+    """Gives an interpreter its inputs. Returns the indices of outputs by name."""
+    runner = interpreter.get_signature_runner(signature)
+    indices = {name: each["index"] for name, each in runner.get_input_details().items()}
+    outputs = {
+        name: each["index"] for name, each in runner.get_output_details().items()
+    }
+    del runner  # the interpreter allocates nothing while a runner exists
+    for name, x in inputs.items():
+        interpreter.resize_tensor_input(indices[name], x.shape)
+    interpreter.allocate_tensors()
+    for name, x in inputs.items():
+        interpreter.set_tensor(indices[name], x)
+    return outputs
+
+
 class OpenVinoSession(_Separate):
     """OpenVINO with its hint for throughput, and an infer request for each caller."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
-        import openvino
-
-        self._openvino = openvino
-        core = openvino.Core()
-        network = core.read_model(model.path)
-        network.reshape({name: x.shape for name, x in self.inputs.items()})
-        settings = {
-            "PERFORMANCE_HINT": "THROUGHPUT",
-            "INFERENCE_PRECISION_HINT": "f32",
-        }
-        self._compiled = core.compile_model(network, "CPU", settings)
+        settings = {"PERFORMANCE_HINT": "THROUGHPUT"}
+        self._compiled = compile_openvino(model.path, self.inputs, settings)
 
     def new_caller(self) -> Caller:
-        request = self._compiled.create_infer_request()
-        for name, x in self.inputs.items():
-            request.set_tensor(name, self._openvino.Tensor(x))
+        request = openvino_request(self._compiled, self.inputs)
 
         def outputs() -> Mapping[str, np.ndarray]:
             request.infer()
@@ -236,19 +267,7 @@ class LiteRtSession(_Separate):
         from ai_edge_litert.interpreter import Interpreter
 
         interpreter = Interpreter(model_path=self.model.path, num_threads=1)
-        runner = interpreter.get_signature_runner(self.model.signature)
-        inputs = {
-            name: each["index"] for name, each in runner.get_input_details().items()
-        }
-        results = {
-            name: each["index"] for name, each in runner.get_output_details().items()
-        }
-        del runner  # the interpreter allocates nothing while a runner exists
-        for name, x in self.inputs.items():
-            interpreter.resize_tensor_input(inputs[name], x.shape)
-        interpreter.allocate_tensors()
-        for name, x in self.inputs.items():
-            interpreter.set_tensor(inputs[name], x)
+        results = set_litert_inputs(interpreter, self.model.signature, self.inputs)
 
         def outputs() -> Mapping[str, np.ndarray]:
             interpreter.invoke()

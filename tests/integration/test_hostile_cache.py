@@ -41,7 +41,7 @@ BLOCK = {
     ],
     "outputs": [1, 2],
 }
-# Of renameat2(2).
+# Constants of the system call renameat2(2).
 _AT_FDCWD, _EXCHANGE = -100, 2
 DEEP = b"[" * 200_000 + b"]" * 200_000
 SPOILS = {

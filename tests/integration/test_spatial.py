@@ -355,7 +355,7 @@ def test_roll(shift, axis, size, data_format):
 
 
 def test_rolls_that_stay_with_tensorflow():
-    """Of the batch, of channels, and by a shift that the graph computes."""
+    """They roll the batch or channels, or by a shift that the graph computes."""
     for shift, axis in [(1, 0), (1, 3), (tf.shape, 1)]:
 
         def function(x, shift=shift, axis=axis):

@@ -8,13 +8,6 @@
 #include "cc/core/ops/definition.h"
 
 namespace ios {
-namespace {
-
-using Arity = OperatorDefinition::Arity;
-using Shapes = std::vector<Shape>;
-
-}  // namespace
-
 constexpr OperatorDefinition kConcatDefinition = [] {
   OperatorDefinition concat{"concat"};
   concat.arity = [](const Operator&) { return Arity{1, kMaxOperatorInputs}; };

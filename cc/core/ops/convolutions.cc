@@ -12,9 +12,6 @@
 namespace ios {
 namespace {
 
-using Arity = OperatorDefinition::Arity;
-using Shapes = std::vector<Shape>;
-
 Arity WithResidual(const Operator& op) {
   const size_t inputs = op.residual ? 2 : 1;
   return {inputs, inputs};

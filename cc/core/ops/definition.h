@@ -21,10 +21,13 @@ enum class ChannelUse {
   kSum,   // each output channel is a sum over all input channels
 };
 
+// The least and the greatest number of inputs.
+struct Arity {
+  size_t least, most;
+};
+using Shapes = std::vector<Shape>;
+
 struct OperatorDefinition {
-  struct Arity {
-    size_t least, most;
-  };
   static constexpr Arity One(const Operator&) { return {1, 1}; }
   static Status PaddingIsNotNegative(const Operator& op) {
     const Padding& p = op.padding;
@@ -32,14 +35,13 @@ struct OperatorDefinition {
                ? InvalidArgument("padding must not be negative")
                : Status();
   }
-  static StatusOr<Shape> ShapeOfInput(const Operator&,
-                                      const std::vector<Shape>& inputs) {
+  static StatusOr<Shape> ShapeOfInput(const Operator&, const Shapes& inputs) {
     return inputs[0];
   }
-  static std::vector<Shape> None(const Operator&, const Shape&) { return {}; }
+  static Shapes None(const Operator&, const Shape&) { return {}; }
   // One operation for each element of an input.
-  static int64_t OnePerElement(const Operator&,
-                               const std::vector<Shape>& inputs, const Shape&) {
+  static int64_t OnePerElement(const Operator&, const Shapes& inputs,
+                               const Shape&) {
     return NumElements(inputs[0]) * static_cast<int64_t>(inputs.size());
   }
   static ChannelUse OtherUse(const Operator&, int64_t) {
@@ -54,7 +56,6 @@ struct OperatorDefinition {
 
   // The name in JSON and in messages.
   const char* name;
-  // The least and the greatest number of inputs.
   Arity (*arity)(const Operator&) = One;
   // Checks relations between attributes. Their limits are in attributes.h.
   Status (*check)(const Operator&) = PaddingIsNotNegative;
@@ -62,9 +63,9 @@ struct OperatorDefinition {
   bool reads_images = false;
   // See InferShape, WeightShapes and Flops. `inputs` have legal ranks.
   StatusOr<Shape> (*shape)(const Operator&,
-                           const std::vector<Shape>& inputs) = ShapeOfInput;
-  std::vector<Shape> (*weights)(const Operator&, const Shape& input) = None;
-  int64_t (*flops)(const Operator&, const std::vector<Shape>& inputs,
+                           const Shapes& inputs) = ShapeOfInput;
+  Shapes (*weights)(const Operator&, const Shape& input) = None;
+  int64_t (*flops)(const Operator&, const Shapes& inputs,
                    const Shape& output) = OnePerElement;
   ChannelUse (*channels)(const Operator&, int64_t input_channels) = OtherUse;
   // Whether the operator can apply an activation to its output.

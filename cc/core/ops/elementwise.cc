@@ -7,13 +7,6 @@
 #include "cc/core/ops/definition.h"
 
 namespace ios {
-namespace {
-
-using Arity = OperatorDefinition::Arity;
-using Shapes = std::vector<Shape>;
-
-}  // namespace
-
 constexpr OperatorDefinition kAddDefinition = [] {
   OperatorDefinition add{"add"};
   add.arity = [](const Operator&) { return Arity{2, kMaxOperatorInputs}; };

@@ -9,9 +9,6 @@
 namespace ios {
 namespace {
 
-using Arity = OperatorDefinition::Arity;
-using Shapes = std::vector<Shape>;
-
 StatusOr<Shape> WithinLimits(const Shape& image) {
   if (std::max(image[1], image[2]) <= kMaxMapped) return image;
   return InvalidArgument("the output image is too large: " + ToString(image));

@@ -4,12 +4,6 @@
 #include "cc/core/ops/definition.h"
 
 namespace ios {
-namespace {
-
-using Shapes = std::vector<Shape>;
-
-}  // namespace
-
 constexpr OperatorDefinition kNormalizeDefinition = [] {
   OperatorDefinition normalize{"normalize"};
   normalize.shape = [](const Operator& op,

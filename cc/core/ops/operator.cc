@@ -67,7 +67,7 @@ Status CheckAttributes(const Operator& op) {
 
 Status CheckInputs(const Operator& op, const std::vector<Shape>& inputs) {
   const OperatorDefinition& definition = DefinitionOf(op.type);
-  const OperatorDefinition::Arity arity = definition.arity(op);
+  const Arity arity = definition.arity(op);
   if (inputs.size() < arity.least || inputs.size() > arity.most) {
     return InvalidArgument("an operator with these attributes cannot have " +
                            std::to_string(inputs.size()) + " inputs");

@@ -5,12 +5,6 @@
 #include "cc/core/ops/windows.h"
 
 namespace ios {
-namespace {
-
-using Shapes = std::vector<Shape>;
-
-}  // namespace
-
 constexpr OperatorDefinition kPoolDefinition = [] {
   OperatorDefinition pool{"pool"};
   pool.reads_images = true;

@@ -358,7 +358,10 @@ class CpuExecution : public Execution {
   StatusOr<Lease<Copy>> TakeCopy() {
     // The copies that other threads of the parent were using are lost.
     const int generation = ForkGeneration();
-    if (generation_.exchange(generation) != generation) made_.store(0);
+    if (generation_.load() != generation &&
+        generation_.exchange(generation) != generation) {
+      made_.store(0);
+    }
     while (true) {
       if (std::unique_ptr<Copy> free = copies_.Take()) {
         return Lease<Copy>(&copies_, std::move(free), &freed_);
