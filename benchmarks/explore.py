@@ -12,8 +12,9 @@ import argparse
 
 from benchmarks import model_blocks
 from ios_tf.cli import arguments
-from ios_tf.options import ConvertOptions
+from ios_tf.options import BenchOptions, ConvertOptions
 from ios_tf.scheduler import Pruning
+from ios_tf.strategies import SLOWEST_FIRST
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="simulated:NAME or measured:NAME; default: simulated:h200",
     )
     arguments.add_options(parser, ConvertOptions, "cache_dir")
-    arguments.add_strategies(parser)
+    arguments.add_options(parser, BenchOptions, "strategies")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     blocks, patterns = model_blocks.blocks_of_options(options, pruning)
     print(
         model_blocks.latency_table(
-            blocks, cost_model, pruning, patterns, options.strategies
+            blocks, cost_model, pruning, patterns, options.strategies or SLOWEST_FIRST
         )
     )
     return 0

@@ -20,6 +20,7 @@ from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.model.graph_optimizer import Collected
 from ios_tf.model.loading import saved_model
 from ios_tf.model.network import Network, Part, Region
+from ios_tf.options import BenchOptions
 from ios_tf.scheduler import sequential_schedule
 
 
@@ -101,8 +102,7 @@ def _regions(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_model(parser)
     parser.add_argument("output", metavar="FILE", help="file to write")
-    arguments.add_batch_size(parser)
-    arguments.add_signature(parser)
+    arguments.add_options(parser, BenchOptions, "batch_size", "signature")
 
 
 def run(options: argparse.Namespace) -> int:

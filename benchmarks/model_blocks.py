@@ -17,7 +17,7 @@ from ios_tf.cost.database import known_devices, open_database
 from ios_tf.errors import UserError
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.model.loading import keras_model_of, saved_model, traced
-from ios_tf.options import ConvertOptions
+from ios_tf.options import BenchOptions, ConvertOptions
 from ios_tf.scheduler import (
     STRATEGIES,
     BlockTooLargeError,
@@ -121,7 +121,6 @@ def add_block_options(
 ) -> None:
     """Adds the options that choose a model and its blocks."""
     arguments.add_model(parser)
-    arguments.add_batch_size(parser)
     arguments.add_options(
         parser,
         ConvertOptions,
@@ -129,7 +128,7 @@ def add_block_options(
         max_groups=max_groups,
         max_group_size=max_group_size,
     )
-    arguments.add_signature(parser)
+    arguments.add_options(parser, BenchOptions, "batch_size", "signature")
 
 
 def blocks_of_options(

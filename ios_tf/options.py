@@ -21,7 +21,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 from ios_tf import validation
 from ios_tf.errors import UserError
 from ios_tf.old_names import check_argument_names
-from ios_tf.strategies import ON_MISS, STRATEGIES
+from ios_tf.strategies import ON_MISS, SLOWEST_FIRST, STRATEGIES
 
 # The image size that most networks for images take.
 USUAL_IMAGE_SIZE = (224, 224)
@@ -105,6 +105,10 @@ def _ignore(line: str) -> None:
 
 def _strategy(name: str, value: Any) -> str:
     return validation.one_of(name, value, STRATEGIES)
+
+
+def _strategies(name: str, value: Any) -> list[str]:
+    return [_strategy(name, strategy) for strategy in validation.strings(name, value)]
 
 
 def _on_miss(name: str, value: Any) -> str:
@@ -404,9 +408,59 @@ class ConvertOptions(ModelOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CallersOptions(_Checked):
-    """The options of `ios_tf bench` about many callers."""
+class BenchOptions(_Checked):
+    """The options of `ios_tf bench`."""
 
+    batch_size: int = _option(
+        1,
+        "batch size to use if the model's is dynamic",
+        "Sizes and device",
+        check=validation.whole,
+        parse=number,
+        metavar="N",
+    )
+    device: str = field(
+        default=ModelOptions.device, metadata=_same(ModelOptions, "device")
+    )
+    tags: Sequence[str] | None = field(
+        default=None, metadata=_same(ConvertOptions, "tags")
+    )
+    signature: str | None = _option(
+        None,
+        "signature to call",
+        "Model",
+        metavar="NAME",
+        default_text="serving_default or the only one",
+    )
+    weights: str | None = field(default=None, metadata=_same(ConvertOptions, "weights"))
+    inputs: Sequence[str] = _option(
+        (),
+        "the values of an input as FILE.npy, or the shape of random values, such as "
+        "image=1,224,224,3",
+        "Measurements",
+        check=validation.strings,
+        flag="input",
+        metavar="NAME=VALUE",
+        repeated=True,
+        default_text="random values for a batch of --batch_size",
+    )
+    strategies: Sequence[str] | None = _option(
+        None,
+        "strategies to measure. They cannot be chosen for many callers",
+        "Measurements",
+        check=_optional(_strategies),
+        parse=functools.partial(validation.listed, "strategies"),
+        metavar="A,B",
+        default_text=",".join(SLOWEST_FIRST),
+    )
+    rounds: int = _option(
+        10,
+        "rounds of measurements",
+        "Measurements",
+        check=validation.whole,
+        parse=number,
+        metavar="N",
+    )
     callers: int | Sequence[int] | None = _option(
         None,
         "numbers of callers, such as 1,2,8,32: measure how many images per second the "
@@ -441,6 +495,13 @@ class CallersOptions(_Checked):
         parse=_decimal,
         metavar="SECONDS",
     )
+    cache_dir: str | os.PathLike[str] | None = field(
+        default=SearchOptions.cache_dir, metadata=_same(SearchOptions, "cache_dir")
+    )
+    progress: bool = field(default=False, metadata=_same(SearchOptions, "progress"))
+    log: Callable[[str], None] = field(
+        default=_ignore, metadata=_same(ModelOptions, "log")
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -452,11 +513,39 @@ class CallersOptions(_Checked):
             raise UserError(
                 f"rate needs a single number of callers, not callers={numbers}"
             )
+        if self.callers is not None and self.strategies is not None:
+            raise UserError(
+                "--strategies cannot be used with --callers; leave out --strategies"
+            )
 
     @property
     def caller_counts(self) -> list[int]:
         """The numbers of callers to measure with, in ascending order."""
         return cast("list[int]", self.callers)
+
+
+def command_flags(options: Any) -> list[str]:
+    """The flags of a command line that gives these options, without default values."""
+    words = []
+    for name, option in options_of(type(options)).items():
+        value = getattr(options, name)
+        default = option.check(name, getattr(type(options), name))
+        if option.flag is None or value == default:
+            continue
+        flag = f"--{option.flag or name}"
+        if option.repeated:
+            words += [f"{flag}={element}" for element in value]
+        elif isinstance(value, bool):
+            words.append(flag if value else f"{flag}=off")
+        else:
+            words.append(f"{flag}={_flag_value(value)}")
+    return words
+
+
+def _flag_value(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def options_of(options: Any) -> dict[str, Option]:

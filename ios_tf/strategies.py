@@ -6,5 +6,6 @@
 # merge: every stage is one operator or a merge.
 # greedy, sequential: see scheduler/baselines.py.
 STRATEGIES = ("auto", "parallel", "merge", "greedy", "sequential")
+SLOWEST_FIRST = ("sequential", "greedy", "merge", "parallel", "auto")
 # See EnableOptions in options.py.
 ON_MISS = ("skip", "greedy", "search")

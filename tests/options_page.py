@@ -12,7 +12,7 @@ _FUNCTIONS = {
     "optimize": options.OptimizeOptions,
     "tune": options.TuneOptions,
     "enable": options.EnableOptions,
-    "bench": options.CallersOptions,
+    "bench": options.BenchOptions,
 }
 _COMMANDS = ("convert", "tune", "bench")
 _NOT_IN_PYTHON = ("bench",)
@@ -23,7 +23,7 @@ _INTRODUCTION = """\
 This page lists the options of `ios_tf.convert`, `ios_tf.optimize`, `ios_tf.tune` and
 `ios_tf.enable`. You give them as keyword arguments. The commands `ios_tf convert` and
 `ios_tf tune` take the same options as flags. `ios_tf.session_config` has the options of
-`enable`. `ios_tf bench` is only a command, and has the options about many callers.
+`enable`. `ios_tf bench` is only a command.
 
 `python -m tests.options_page` generates this page from `ios_tf/options.py`.
 """
@@ -49,7 +49,8 @@ def _rows(group: str) -> list[str]:
     flags: dict[tuple[str, str, str], str] = {}
     for function, cls in _FUNCTIONS.items():
         for name, option in options.options_of(cls).items():
-            if option.group != group:
+            hidden = option.flag is None and function in _NOT_IN_PYTHON
+            if option.group != group or hidden:
                 continue
             default = options.default_text(cls, name) or (
                 "off" if isinstance(getattr(cls, name), bool) else ""

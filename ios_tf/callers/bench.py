@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,63 +27,45 @@ from ios_tf.conversion.output_differences import compare_outputs
 from ios_tf.errors import UserError, first_line
 from ios_tf.files import write_bytes
 from ios_tf.model import saved_models
-from ios_tf.model.inputs import Given, accepted_inputs, image_size_of
+from ios_tf.model.inputs import accepted_inputs, image_size_of, parse_inputs
 from ios_tf.model.loading import saved_model
 from ios_tf.model.temp_dirs import step_directory
 from ios_tf.native import devices, malloc, plugin
-from ios_tf.options import CallersOptions
+from ios_tf.options import BenchOptions
 from ios_tf.processes import ChildError
 from ios_tf.tuning.progress import Progress
 
 
-def bench_callers(
-    model: Any,
-    options: CallersOptions,
-    *,
-    batch_size: int = 1,
-    device: str = "cpu",
-    rounds: int = 10,
-    signature: str | None = None,
-    tags: Sequence[str] | None = None,
-    inputs: Mapping[str, Given] | None = None,
-    weights: str | None = None,
-    cache_dir: str | None = None,
-    progress: bool = False,
-    log: Callable[[str], None] = lambda line: None,
-) -> Result:
+def bench(model: Any, options: BenchOptions) -> Result:
     """Measures a model with several callers in each installed framework.
 
-    Args:
-      model, batch_size, device, weights, cache_dir, progress, log: as for
-        `ios_tf.convert`.
-      options: the callers and their calls.
-      rounds: number of rounds; each measures every framework with every number of
-        callers.
-      signature, tags, inputs: as for `ios_tf.conversion.bench.bench`.
+    Each round measures every framework with every number of callers.
 
     Raises:
       UserError: as for `ios_tf.convert`, or TensorFlow or the converted model cannot
         be measured.
     """
-    chosen = devices.choose(device, log)
+    chosen = devices.choose(options.device, options.log)
     if chosen.kind != "cpu":
         raise UserError("--callers measures on the CPU only; use --device=cpu")
     failures: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
-        source = stack.enter_context(saved_model(model, weights, log))
+        source = stack.enter_context(saved_model(model, options.weights, options.log))
         directory = stack.enter_context(step_directory())
-        loaded = saved_models.load(source, tags)
-        signature = saved_models.choose_signature(signature, loaded)
+        loaded = saved_models.load(source, options.tags)
+        signature = saved_models.choose_signature(options.signature, loaded)
         function = loaded.signatures[signature]
         # Wrong inputs fail here, before the search.
-        arguments, outputs = accepted_inputs(function, batch_size, inputs)
-        images = _images_per_call(arguments, batch_size)
+        arguments, outputs = accepted_inputs(
+            function, options.batch_size, parse_inputs(options.inputs)
+        )
+        images = _images_per_call(arguments, options.batch_size)
         sizes = {images}
         if options.batching:
             _check_open_batch(signature, function)
             sizes.add(images * max(options.caller_counts))
         stored = _store_inputs(arguments, directory)
-        base = Model(source, stored, list(outputs), signature, tags, images)
+        base = Model(source, stored, list(outputs), signature, options.tags, images)
         forms = _Forms(base, directory)
         report = convert(
             source,
@@ -91,33 +73,39 @@ def bench_callers(
             batch_size=sorted(sizes),
             image_size=image_size_of(function.structured_input_signature[1], arguments),
             device=chosen.kind,
-            tags=tags,
+            tags=options.tags,
             signatures=[signature],
-            cache_dir=cache_dir,
+            cache_dir=options.cache_dir,
             keep_slower=True,
-            progress=progress,
-            log=log,
+            progress=options.progress,
+            log=options.log,
         )
         if report.verdict == "copied":
-            log("the conversion changed nothing, so IOS-TF runs TensorFlow's graph")
+            options.log(
+                "the conversion changed nothing, so IOS-TF runs TensorFlow's graph"
+            )
         del loaded, function
         malloc.release_unused()
-        workers = _start(base, forms, options.batching, stack, failures, log)
-        rows = _measure(workers, options, images, rounds, failures, progress)
+        workers = _start(base, forms, options, stack, failures)
+        rows = _measure(workers, options, images, failures)
     expected = workers[STOCK].outputs
     return Result(
-        str(model),
-        signature,
-        plugin.device_fingerprint(chosen.engine),
-        images,
-        options,
-        rows,
-        {
+        model=str(model),
+        signature=signature,
+        device=plugin.device_fingerprint(chosen.engine),
+        batch_size=images,
+        options=options,
+        rows=rows,
+        differences={
             key: compare_outputs(worker.outputs, expected)[0] or 0.0
             for key, worker in workers.items()
         },
-        {key: missing for key, one in FRAMEWORKS.items() if (missing := one.missing())},
-        failures,
+        missing={
+            key: missing
+            for key, one in FRAMEWORKS.items()
+            if (missing := one.missing())
+        },
+        failures=failures,
     )
 
 
@@ -164,17 +152,16 @@ class _Forms:
 def _start(
     model: Model,
     forms: _Forms,
-    batching: bool,
+    options: BenchOptions,
     stack: contextlib.ExitStack,
     failures: dict[str, str],
-    log: Callable[[str], None],
 ) -> dict[str, Worker]:
     """Starts a process for each installed framework; `stack` ends the processes."""
     workers = {}
     for key, framework in FRAMEWORKS.items():
-        if framework.missing() or (framework.batching and not batching):
+        if framework.missing() or (framework.batching and not options.batching):
             continue
-        log(f"loading the model in {framework.name}")
+        options.log(f"loading the model in {framework.name}")
         try:
             path = forms.path(framework.form)
         # Exporters raise all kinds of errors for unsupported operators.
@@ -195,17 +182,16 @@ def _start(
 
 def _measure(
     workers: dict[str, Worker],
-    options: CallersOptions,
+    options: BenchOptions,
     batch_size: int,
-    rounds: int,
     failures: dict[str, str],
-    progress: bool,
 ) -> list[Row]:
     """Measures all frameworks in turn; leaves out those that fail."""
     measurements: dict[tuple[int, str], list[Measurement]] = {
         (callers, key): [] for callers in options.caller_counts for key in workers
     }
-    bar = Progress("measuring:") if progress else None
+    rounds = options.rounds
+    bar = Progress("measuring:") if options.progress else None
     for number in range(rounds):
         for (callers, key), found in measurements.items():
             if key in failures:

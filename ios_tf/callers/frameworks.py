@@ -234,7 +234,6 @@ class OnnxRuntimeSession(_Separate):
         super().__init__(model)
         import onnxruntime
 
-        self._onnxruntime = onnxruntime
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = options.inter_op_num_threads = 1

@@ -10,8 +10,7 @@ import numpy as np
 
 from ios_tf.callers.frameworks import FRAMEWORKS
 from ios_tf.callers.loops import PERCENTILES, Measurement
-from ios_tf.conversion.bench import conditions
-from ios_tf.options import CallersOptions
+from ios_tf.conversion.bench import Measured
 from ios_tf.tables import table
 
 # A larger difference of outputs, relative to their largest value, is reported.
@@ -67,25 +66,17 @@ class Row:
         return medians
 
 
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """The measurements of `bench_callers`.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result(Measured):
+    """The measurements of `bench`.
 
     Attributes:
-      model, signature, device: the model, its function and the processor.
-      batch_size: the number of images in a call.
-      options: the callers and their calls.
       rows: the rows of the table.
       differences: framework -> difference of its outputs from stock TensorFlow's.
       missing: framework -> the packages that are not installed.
       failures: framework -> the reason why it was not measured.
     """
 
-    model: str
-    signature: str
-    device: str
-    batch_size: int
-    options: CallersOptions
     rows: Sequence[Row]
     differences: Mapping[str, float]
     missing: Mapping[str, Sequence[str]]
@@ -115,7 +106,6 @@ class Result:
         )
 
     def notes(self) -> list[str]:
-        """Sentences about what the table does not say."""
         notes = []
         if self.missing:
             names = _joined([FRAMEWORKS[key].name for key in self.missing])
@@ -143,11 +133,9 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """The result and the conditions of the measurement as a JSON object."""
-        counts = self.options.caller_counts
         return {
-            "command": self._command(),
-            **conditions(self.model, self.signature, self.device, self.batch_size),
-            "callers": counts,
+            **self.conditions(),
+            "callers": self.options.caller_counts,
             "rate": self.options.rate,
             "batching": self.options.batching,
             "seconds": self.options.seconds,
@@ -167,19 +155,6 @@ class Result:
             "missing": {FRAMEWORKS[k].name: list(v) for k, v in self.missing.items()},
             "failures": {FRAMEWORKS[k].name: v for k, v in self.failures.items()},
         }
-
-    def _command(self) -> str:
-        options = self.options
-        flags = {
-            "batch_size": self.batch_size,
-            "callers": ",".join(map(str, options.caller_counts)),
-            "seconds": f"{options.seconds:g}",
-        }
-        if options.rate is not None:
-            flags["rate"] = f"{options.rate:g}"
-        words = [f"--{name}={value}" for name, value in flags.items()]
-        words += ["--batching"] * options.batching
-        return " ".join(["ios_tf bench", self.model, *words])
 
 
 def _shown(value: float) -> str:

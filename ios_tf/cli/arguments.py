@@ -6,23 +6,21 @@ import argparse
 import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from absl.flags import argparse_flags
 
 from ios_tf import models
-from ios_tf.options import ConvertOptions, Option, default_text, number, options_of
+from ios_tf.options import ConvertOptions, Option, default_text, options_of
 from ios_tf.printable import printable
-from ios_tf.strategies import STRATEGIES
-from ios_tf.validation import as_argument, whole
+from ios_tf.validation import as_argument
 
 MODEL = (
     "a SavedModel directory, a .keras or .h5 file, keras:NAME (keras.applications), or "
     f"models:NAME ({', '.join(models.NETWORKS)})"
 )
 CONVERTED = "a converted SavedModel"
-SLOWEST_FIRST = ("sequential", "greedy", "merge", "parallel", "auto")
 
 Parser = argparse_flags.ArgumentParser
 
@@ -139,60 +137,3 @@ def add_model(parser: Parser, text: str = MODEL) -> None:
 def add_model_path(parser: Parser, text: str = MODEL) -> None:
     """Adds the model."""
     parser.add_argument("model", metavar="MODEL", help=text)
-
-
-def add_signature(
-    parser: Parser,
-    text: str = "signature to use; default: serving_default or the only one",
-) -> None:
-    parser.add_argument("--signature", metavar="NAME", help=text)
-
-
-def add_batch_size(
-    parser: Parser, text: str = "batch size to use if the model's is dynamic"
-) -> None:
-    add_whole(parser, "batch_size", 1, 1, text)
-
-
-def add_strategies(parser: Parser) -> None:
-    parser.add_argument(
-        "--strategies",
-        type=_strategies,
-        default=SLOWEST_FIRST,
-        metavar="A,B",
-        help=f"strategies to measure; default: {','.join(SLOWEST_FIRST)}",
-    )
-
-
-def add_input(parser: Parser) -> None:
-    """Adds an option for the inputs of a signature."""
-    parser.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="the values of an input as FILE.npy, or the shape of random values, such "
-        "as image=1,224,224,3 (may be repeated); default: random values for a batch of "
-        "--batch_size",
-    )
-
-
-def add_whole(parser: Parser, name: str, default: int, least: int, text: str) -> None:
-    """Adds an option for a whole number that is at least `least`."""
-    parser.add_argument(
-        f"--{name}",
-        type=as_argument(lambda value: whole(name, number(value), least)),
-        default=default,
-        metavar="N",
-        help=f"{text}; default: {default}",
-    )
-
-
-def _strategies(value: str) -> Sequence[str]:
-    names = tuple(value.split(","))
-    for name in names:
-        if name not in STRATEGIES:
-            raise argparse.ArgumentTypeError(
-                f"{name!r} is not one of {', '.join(STRATEGIES)}"
-            )
-    return names

@@ -6,9 +6,8 @@ import argparse
 from typing import Any
 
 from ios_tf.cli import arguments
-from ios_tf.errors import UserError
 from ios_tf.files import check_writable, write_json
-from ios_tf.options import CallersOptions, ConvertOptions
+from ios_tf.options import BenchOptions
 
 
 def add_commands(commands: Any) -> None:
@@ -22,72 +21,27 @@ def add_commands(commands: Any) -> None:
         "All variants run in one process and take turns. With --callers, the command "
         "measures many callers at once instead, in each installed framework.",
     )
-    arguments.add_model(parser)
-    arguments.add_batch_size(parser)
-    arguments.add_options(parser, ConvertOptions, "device", "weights", "cache_dir")
-    arguments.add_signature(
-        parser, "signature to call; default: serving_default or the only one"
-    )
-    arguments.add_input(parser)
-    arguments.add_strategies(parser)
-    arguments.add_whole(parser, "rounds", 10, 1, "rounds of measurements")
+    arguments.add_model_path(parser)
     parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
-    arguments.add_options(parser, CallersOptions)
+    arguments.add_options(parser, BenchOptions)
 
 
-def _bench(options: argparse.Namespace) -> None:
-    from ios_tf.native import devices
-
-    callers = CallersOptions(**arguments.chosen_options(CallersOptions, options))
-    if options.json:
-        check_writable(options.json)  # fails before the measurements, not after them
-    if callers.callers is not None:
-        _bench_callers(options, callers)
-        return
-    from ios_tf.conversion.bench import bench
-
-    result = bench(
-        options.model,
-        device=devices.choose(options.device, arguments.say).kind,
-        strategies=options.strategies,
-        **_common(options),
+def _bench(flags: argparse.Namespace) -> None:
+    options = BenchOptions(
+        **arguments.chosen_options(BenchOptions, flags),
+        progress=True,
+        log=arguments.say,
     )
-    arguments.say(f"{options.model}, batch size {options.batch_size}, {result.device}")
-    print(result.table())
-    if options.json:
-        write_json(options.json, result.to_json())
-
-
-def _bench_callers(options: argparse.Namespace, callers: CallersOptions) -> None:
-    from ios_tf.callers.bench import bench_callers
-
-    if options.strategies != arguments.SLOWEST_FIRST:
-        raise UserError(
-            "--strategies cannot be used with --callers; leave out --strategies"
-        )
-    result = bench_callers(
-        options.model, callers, device=options.device, **_common(options)
-    )
-    arguments.say(f"{options.model}, batch size {result.batch_size}, {result.device}")
+    if flags.json:
+        check_writable(flags.json)  # fails before the measurements, not after them
+    if options.callers is None:
+        from ios_tf.conversion.bench import bench
+    else:
+        from ios_tf.callers.bench import bench
+    result = bench(flags.model, options)
+    arguments.say(f"{flags.model}, batch size {result.batch_size}, {result.device}")
     print(result.table())
     for note in result.notes():
         arguments.say(note)
-    if options.json:
-        write_json(options.json, result.to_json())
-
-
-def _common(options: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of both kinds of measurements."""
-    from ios_tf.model.inputs import parse_inputs
-
-    return {
-        "inputs": parse_inputs(options.input),
-        "batch_size": options.batch_size,
-        "rounds": options.rounds,
-        "signature": options.signature,
-        "tags": options.tags,
-        "weights": options.weights,
-        "cache_dir": options.cache_dir,
-        "progress": True,
-        "log": arguments.say,
-    }
+    if flags.json:
+        write_json(flags.json, result.to_json())

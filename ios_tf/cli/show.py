@@ -6,6 +6,8 @@ import argparse
 from typing import Any
 
 from ios_tf.cli import arguments
+from ios_tf.options import BenchOptions, number
+from ios_tf.validation import as_argument, whole
 
 
 def add_commands(commands: Any) -> None:
@@ -17,7 +19,9 @@ def add_commands(commands: Any) -> None:
         "print the schedule of a converted model, stage by stage",
     )
     arguments.add_model(parser, arguments.CONVERTED)
-    arguments.add_signature(parser, "signature to show; default: all")
+    parser.add_argument(
+        "--signature", metavar="NAME", help="signature to show; default: all"
+    )
 
     parser = arguments.command(
         commands,
@@ -29,12 +33,14 @@ def add_commands(commands: Any) -> None:
     )
     arguments.add_model(parser, arguments.CONVERTED)
     parser.add_argument("output", metavar="FILE", help="file to write")
-    arguments.add_batch_size(
-        parser, "batch size of the comparison if the model's batch size is dynamic"
+    arguments.add_options(parser, BenchOptions, "batch_size", "inputs", "signature")
+    parser.add_argument(
+        "--opset",
+        type=as_argument(lambda value: whole("opset", number(value), 13)),
+        default=17,
+        metavar="N",
+        help="version of the ONNX operators; default: 17",
     )
-    arguments.add_input(parser)
-    arguments.add_whole(parser, "opset", 17, 13, "version of the ONNX operators")
-    arguments.add_signature(parser)
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -50,7 +56,7 @@ def _export_onnx(options: argparse.Namespace) -> None:
     exported = export_onnx(
         options.model,
         options.output,
-        inputs=parse_inputs(options.input),
+        inputs=parse_inputs(options.inputs or ()),
         batch_size=options.batch_size,
         signature=options.signature,
         tags=options.tags,

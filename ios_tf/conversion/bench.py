@@ -10,7 +10,7 @@ import dataclasses
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,12 @@ from ios_tf.conversion.output_differences import compare_outputs
 from ios_tf.conversion.planning import Function, Plan
 from ios_tf.files import utc_now
 from ios_tf.model import frozen_graphs, saved_models
-from ios_tf.model.inputs import Given, accepted_inputs, image_size_of
+from ios_tf.model.inputs import accepted_inputs, image_size_of, parse_inputs
 from ios_tf.model.loading import saved_model
 from ios_tf.model.weights import Weights
 from ios_tf.native import devices, plugin
-from ios_tf.options import ModelOptions
+from ios_tf.options import BenchOptions, ModelOptions, command_flags
+from ios_tf.strategies import SLOWEST_FIRST
 from ios_tf.tables import table
 from ios_tf.tuning.progress import Progress
 from ios_tf.tuning.searcher import NetworkSearcher
@@ -58,14 +59,46 @@ class Row:
         return statistics.median(self.latencies_ms)
 
 
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """The measurements of `bench`."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A measured model, and the conditions of the measurement.
+
+    Attributes:
+      model, signature, device: the model, its function and the processor.
+      batch_size: the number of images in a call.
+      options: the options of the measurement.
+    """
 
     model: str
     signature: str
     device: str
     batch_size: int
+    options: BenchOptions
+
+    def conditions(self) -> dict[str, Any]:
+        """The conditions of a measurement that ends now, for a JSON object."""
+        return {
+            "command": " ".join(
+                ["ios_tf bench", self.model, *command_flags(self.options)]
+            ),
+            "date": utc_now(),
+            "model": self.model,
+            "signature": self.signature,
+            "device": self.device,
+            "batch_size": self.batch_size,
+            "tensorflow": tf.__version__,
+            "python": platform.python_version(),
+        }
+
+    def notes(self) -> list[str]:
+        """Sentences about what the table does not say."""
+        return []
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result(Measured):
+    """The measurements of `bench`."""
+
     rows: Sequence[Row]
 
     def table(self) -> str:
@@ -91,8 +124,7 @@ class Result:
         """The result and the conditions of the measurement as a JSON object."""
         stock_ms = self.rows[0].median_ms
         return {
-            "command": f"ios_tf bench {self.model} --batch_size={self.batch_size}",
-            **conditions(self.model, self.signature, self.device, self.batch_size),
+            **self.conditions(),
             "variants": [
                 {
                     "name": row.name,
@@ -106,67 +138,32 @@ class Result:
         }
 
 
-def conditions(
-    model: str, signature: str, device: str, batch_size: int
-) -> dict[str, Any]:
-    """The conditions of a measurement that begins or ends now, for a JSON object."""
-    return {
-        "date": utc_now(),
-        "model": model,
-        "signature": signature,
-        "device": device,
-        "batch_size": batch_size,
-        "tensorflow": tf.__version__,
-        "python": platform.python_version(),
-    }
-
-
-def bench(
-    model: Any,
-    *,
-    batch_size: int = 1,
-    device: str = "cpu",
-    strategies: Sequence[str] = ("sequential", "greedy", "merge", "parallel", "auto"),
-    rounds: int = 10,
-    signature: str | None = None,
-    tags: Sequence[str] | None = None,
-    inputs: Mapping[str, Given] | None = None,
-    weights: str | None = None,
-    cache_dir: str | None = None,
-    progress: bool = False,
-    log: Callable[[str], None] = lambda line: None,
-) -> Result:
+def bench(model: Any, options: BenchOptions) -> Result:
     """Measures a model on stock TensorFlow and under each strategy on the engine.
 
-    Args:
-      model, batch_size, device, weights, cache_dir, progress, log: as for
-        `ios_tf.convert`.
-      strategies: the engine's strategies to measure.
-      rounds: number of rounds; each measures three calls of every variant.
-      signature: the signature to call; by default `serving_default` or the only one.
-      tags: as for `ios_tf.convert`.
-      inputs: maps names of the signature's inputs to arrays, or to shapes of random
-        arrays.
+    Each round measures three calls of every variant.
 
     Raises:
       UserError: as for `ios_tf.convert`, or an input has an unknown shape or does not
         hold numbers.
     """
-    chosen = devices.choose(device, log)
-    options = ModelOptions(
-        batch_size=batch_size,
-        device=device,
-        cache_dir=cache_dir,
+    chosen = devices.choose(options.device, options.log)
+    search = ModelOptions(
+        batch_size=options.batch_size,
+        device=chosen.kind,
+        cache_dir=options.cache_dir,
         keep_slower=True,
-        progress=progress,
-        log=log,
+        progress=options.progress,
+        log=options.log,
     )
-    with saved_model(model, weights, log) as source:
-        loaded = saved_models.load(source, tags)
-    signature = saved_models.choose_signature(signature, loaded)
+    with saved_model(model, options.weights, options.log) as source:
+        loaded = saved_models.load(source, options.tags)
+    signature = saved_models.choose_signature(options.signature, loaded)
     stock = loaded.signatures[signature]
     # Wrong inputs fail here, before the searches.
-    arguments, _ = accepted_inputs(stock, batch_size, inputs)
+    arguments, _ = accepted_inputs(
+        stock, options.batch_size, parse_inputs(options.inputs)
+    )
     frozen = frozen_graphs.freeze(signature, stock)
     functions = {STOCK: stock, FROZEN: frozen_graphs.rebuild(frozen, frozen.graph_def)}
     shared = Weights()
@@ -174,21 +171,25 @@ def bench(
         signature,
         stock,
         frozen_graphs.freeze(signature, stock, keep_filters=True),
-        options.batch_sizes,
+        search.batch_sizes,
         image_size_of(frozen.inputs, arguments),
         chosen.kind,
         shared,
     )
-    for strategy in strategies:
-        options = dataclasses.replace(options, strategy=strategy)
-        with searcher_for(options) as searcher:
+    for strategy in options.strategies or SLOWEST_FIRST:
+        with searcher_for(dataclasses.replace(search, strategy=strategy)) as searcher:
             graph_def = _scheduled(function, searcher)
         functions[strategy] = frozen_graphs.rebuild(
             function.frozen, *shared.take(function.frozen, graph_def)
         )
-    rows = measure(functions, arguments, rounds, progress)
-    fingerprint = plugin.device_fingerprint(chosen.engine)
-    return Result(str(model), signature, fingerprint, batch_size, rows)
+    return Result(
+        model=str(model),
+        signature=signature,
+        device=plugin.device_fingerprint(chosen.engine),
+        batch_size=options.batch_size,
+        options=options,
+        rows=measure(functions, arguments, options.rounds, options.progress),
+    )
 
 
 def _scheduled(function: Function, searcher: NetworkSearcher) -> graph_pb2.GraphDef:

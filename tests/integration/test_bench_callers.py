@@ -15,7 +15,7 @@ from ios_tf.callers.result import Result, Row
 from ios_tf.callers.worker import Worker
 from ios_tf.errors import UserError
 from ios_tf.native import plugin
-from ios_tf.options import CallersOptions
+from ios_tf.options import BenchOptions
 from ios_tf.processes import ChildError
 
 FIGURES = {"images_per_second", "p50_ms", "p90_ms", "p99_ms", "cpu_ms"}
@@ -211,9 +211,16 @@ def test_a_framework_that_cannot_load_the_model(tmp_path):
 
 
 def result_with(rows, **changes) -> Result:
-    options = CallersOptions(callers=[1, 1024])
     fields = {"differences": {}, "missing": {}, "failures": {}} | changes
-    return Result("m", "s", "d", 1, options, rows, **fields)
+    return Result(
+        model="m",
+        signature="s",
+        device="d",
+        batch_size=1,
+        options=BenchOptions(callers=[1, 1024]),
+        rows=rows,
+        **fields,
+    )
 
 
 def row(framework="ios_batching", callers=1, unanswered=0, **figures) -> Row:

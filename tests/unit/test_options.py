@@ -127,3 +127,23 @@ def test_command_line(monkeypatch, tmp_path):
     assert (found.height_and_width, found.signatures) == ((9, 9), ["s"])
     assert (found.tags, found.cache_dir) == (["a", "b"], str(tmp_path))
     assert found.max_groups == 8 and found.device == "auto"
+
+
+def test_flags_that_repeat_a_command():
+    words = ["--signature=s", "--batch_size=2", "--input=a=1,2", "--input=b=3"]
+    words += ["--strategies=greedy,auto", "--rounds=5"]
+    given = options.BenchOptions(
+        signature="s",
+        batch_size=2,
+        inputs=["a=1,2", "b=3"],
+        strategies=["greedy", "auto"],
+        rounds=5,
+        progress=True,
+        log=print,
+    )
+    assert options.command_flags(given) == words
+    words = ["--callers=8", "--rate=0.5", "--batching", "--seconds=1"]
+    given = options.BenchOptions(callers=8, rate=0.5, batching=True, seconds=1)
+    assert options.command_flags(given) == words
+    assert options.command_flags(ConvertOptions(winograd=False)) == ["--winograd=off"]
+    assert options.command_flags(ConvertOptions()) == []
