@@ -60,7 +60,7 @@ def command(
     parser: Parser = commands.add_parser(
         name, help=text, description=description or f"{text[0].upper()}{text[1:]}."
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, needs_tensorflow=True)
     parser.add_argument(
         "--traceback", action="store_true", help="show where an error comes from"
     )

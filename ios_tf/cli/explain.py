@@ -1,0 +1,93 @@
+"""ios_tf explain: prints what the code of a reason means."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import shutil
+import sys
+import textwrap
+from typing import Any
+
+from ios_tf import reasons
+from ios_tf.cli import arguments
+
+_WIDEST = 88
+
+
+def add_commands(commands: Any) -> None:
+    """Adds the command."""
+    parser = arguments.command(
+        commands,
+        "explain",
+        _explain,
+        "print what the code of a reason, such as IOS012, means",
+        "Prints what a code in a report or a log means, and what you can do. Without a "
+        "code, lists all codes.",
+    )
+    parser.add_argument(
+        "reason",
+        metavar="CODE",
+        nargs="?",
+        type=_reason,
+        help="the code or its short name, such as IOS012 or output-size",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document instead of text"
+    )
+    parser.set_defaults(needs_tensorflow=False)
+
+
+def _reason(text: str) -> reasons.Reason:
+    try:
+        return reasons.find(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _explain(options: argparse.Namespace) -> None:
+    reason = options.reason
+    if options.json:
+        listed = [_to_json(one) for one in reasons.REASONS]
+        print(json.dumps(_to_json(reason) if reason else listed))
+    elif reason:
+        print(_page(reason))
+    else:
+        print(_list())
+
+
+def _to_json(reason: reasons.Reason) -> dict[str, Any]:
+    text = dataclasses.asdict(reason)
+    del text["number"]
+    return {"code": reason.code, **text}
+
+
+def _width() -> int:
+    """The width of the text: the terminal's, but at most what is easy to read."""
+    columns = shutil.get_terminal_size((80, 24)).columns
+    return max(20, min(columns, _WIDEST)) if sys.stdout.isatty() else 80
+
+
+def _page(reason: reasons.Reason) -> str:
+    """What a reason means and what the user can do."""
+    paragraphs = (
+        f"{reason.code} ({reason.slug}): {reason.title}",
+        reason.meaning,
+        f"What you can do: {reason.remedy}",
+    )
+    return "\n\n".join(textwrap.fill(text, _width()) for text in paragraphs)
+
+
+def _list() -> str:
+    """One line per reason, under the headings of the documentation."""
+    groups = []
+    for heading, group in reasons.GROUPS.items():
+        lines = (
+            textwrap.fill(
+                f"{reason.code}  {reason.title}", _width(), subsequent_indent=" " * 8
+            )
+            for reason in group
+        )
+        groups.append("\n".join([heading, *lines]))
+    return "\n\n".join(groups)

@@ -1,0 +1,62 @@
+"""Reasons with stable codes, such as IOS012, for everything that a report decides.
+
+The modules `nodes`, `models`, `comparisons`, `measurements` and `loading` define the
+reasons. docs/reasons.md is generated from them, and `ios_tf explain` prints them.
+cc/core/reasons.def lists the reasons that C++ gives; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import difflib
+import types
+
+from ios_tf.reasons import comparisons, loading, measurements, models, nodes
+from ios_tf.reasons.reason import Decision, Reason
+
+__all__ = ["GROUPS", "REASONS", "Decision", "Reason", "by_code", "find"]
+
+
+def _reasons_of(module: types.ModuleType) -> tuple[Reason, ...]:
+    return tuple(one for one in vars(module).values() if isinstance(one, Reason))
+
+
+# Heading -> reasons, in the order of their codes.
+GROUPS = {
+    "Nodes that are left to TensorFlow": _reasons_of(nodes),
+    "Regions, signatures and models": _reasons_of(models),
+    "Comparisons with the original": _reasons_of(comparisons),
+    "Measurements and searches": _reasons_of(measurements),
+    "Loading models, enable and the schedule cache": _reasons_of(loading),
+}
+REASONS = tuple(reason for group in GROUPS.values() for reason in group)
+_BY_CODE = {reason.code: reason for reason in REASONS}
+
+
+def by_code(code: str) -> Reason:
+    """The reason with a code that this package has written.
+
+    Raises:
+      KeyError: there is no such reason.
+    """
+    return _BY_CODE[code]
+
+
+def find(text: str) -> Reason:
+    """The reason that a user names by its code, number or slug, in any case.
+
+    Raises:
+      ValueError: there is no such reason. The message suggests one that looks alike.
+    """
+    word = text.strip().strip("[]").lower()
+    digits = word.removeprefix("ios")
+    for reason in REASONS:
+        if word == reason.slug:
+            return reason
+        if digits.isdecimal() and digits.isascii() and int(digits) == reason.number:
+            return reason
+    names = {name.lower(): name for r in REASONS for name in (r.code, r.slug)}
+    similar = difflib.get_close_matches(word, names, n=1, cutoff=0.75)
+    hint = "ios_tf explain lists all codes"
+    if similar:
+        hint = f"did you mean {names[similar[0]]}?"
+    raise ValueError(f"{text!r} is not the code of a reason; {hint}")

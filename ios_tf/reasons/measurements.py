@@ -1,0 +1,66 @@
+"""Reasons about measurements and searches (IOS301 to IOS399)."""
+
+from ios_tf.reasons.reason import Reason
+
+REGIONS_ONLY = Reason(
+    301,
+    "regions-only",
+    "Only the regions of a signature were timed",
+    "The signature could not be called, so each region was timed with made-up "
+    "tensors. The kept regions are faster than TensorFlow, but the latency of the "
+    "signature is not known.",
+    "Give real inputs with --samples=FILE.npz (samples= in Python), or measure with "
+    "`ios_tf bench`.",
+)
+NOT_TIMED = Reason(
+    302,
+    "not-timed",
+    "A signature was not timed",
+    "The signature could not be called, and it is kept because the options say so. It "
+    "may be slower than the original.",
+    "Give real inputs with --samples=FILE.npz (samples= in Python), or measure with "
+    "`ios_tf bench`.",
+)
+UNDECIDED = Reason(
+    303,
+    "undecided",
+    "It is not known whether a signature became faster",
+    "Other processes disturbed the measurements so much that their intervals include "
+    "both answers. The version that is faster by the estimates is kept.",
+    "Convert again when the machine is idle. Undisturbed measurements are reused.",
+)
+CUT = Reason(
+    304,
+    "cut",
+    "A block was cut into parts, because it is too large to search as a whole",
+    "The number of possible stages grows fast with the number of operators side by "
+    "side. Each part is searched by itself, so a schedule across the cuts may be "
+    "missed.",
+    "Make the search smaller with --max_groups and --max_group_size, or choose the "
+    "cuts with --block_end.",
+)
+LITTLE_MEMORY = Reason(
+    305,
+    "little-memory",
+    "Blocks could not be measured because too little memory was free",
+    "Measuring a stage needs memory for its tensors and weights. Stages that could "
+    "not be measured are not used.",
+    "Free memory, convert on a larger machine of the same kind, or use a smaller "
+    "batch size or image size.",
+)
+TIME_LIMIT = Reason(
+    306,
+    "time-limit",
+    "The search stopped at the time limit",
+    "The best schedules found by then are used. The sentence says how much faster "
+    "another schedule could be at most.",
+    "Give more time: --time_limit=SECONDS, or 0 for no limit. The search continues "
+    "from the measurements that are stored.",
+)
+BUSY = Reason(
+    307,
+    "busy",
+    "The machine was busy, so latencies are estimates",
+    "Other processes took processor time while IOS-TF measured.",
+    "Convert again when the machine is idle: --again.",
+)

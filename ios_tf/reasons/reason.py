@@ -1,0 +1,74 @@
+"""The two classes of this package: a reason, and a decision that was made for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Reason:
+    """A reason why something was not done, or was done in another way.
+
+    Attributes:
+      number: the number in the code. It never changes, and is never used again.
+      slug: a short name for links.
+      title: what was decided, in a few words.
+      meaning: what the reason means, in sentences.
+      remedy: what the user can do, in sentences.
+    """
+
+    number: int
+    slug: str
+    title: str
+    meaning: str
+    remedy: str
+
+    @property
+    def code(self) -> str:
+        """The stable code, such as "IOS012"."""
+        return f"IOS{self.number:03}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """Something that was decided, and why.
+
+    Attributes:
+      reason: the reason, which has a page in docs/reasons.md.
+      sentence: what was decided, with names and values, without a full stop.
+      nodes: names of the nodes or operators that the decision is about, if there are
+        any.
+      types: TensorFlow's type of these nodes -> the number of nodes. Empty unless the
+        importer left the nodes to TensorFlow.
+    """
+
+    reason: Reason
+    sentence: str
+    nodes: tuple[str, ...] = ()
+    types: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def code(self) -> str:
+        """The code of the reason."""
+        return self.reason.code
+
+    @property
+    def count(self) -> int:
+        """The number of nodes or, for a decision about something else, 1."""
+        return len(self.nodes) or 1
+
+    def __str__(self) -> str:
+        """The sentence and the code, as reports and logs show them."""
+        return f"{self.sentence} [{self.code}]"
+
+    def to_json(self) -> dict[str, Any]:
+        """The decision as a JSON object."""
+        return {
+            "code": self.code,
+            "sentence": self.sentence,
+            "nodes": list(self.nodes),
+            "types": dict(self.types),
+            "count": self.count,
+        }

@@ -1,0 +1,197 @@
+"""The reasons with codes: their list, their page and `ios_tf explain`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ios_tf import reasons
+from ios_tf.cli.main import main
+from ios_tf.reasons import nodes
+from tests import reasons_page
+
+# Codes are in logs, scripts and documents of users: a code never changes its meaning,
+# and is never removed or used again. New reasons get new numbers.
+SLUGS = {
+    1: "node-type",
+    2: "unknown-shape",
+    3: "data-type",
+    4: "type-on-gpu-only",
+    5: "other-device",
+    6: "layout",
+    7: "operand-not-constant",
+    8: "attribute",
+    9: "dimension",
+    10: "channels",
+    11: "fused-operation",
+    12: "output-size",
+    13: "statistics-are-read",
+    14: "training",
+    15: "equation",
+    16: "reshape",
+    17: "transpose",
+    18: "slice",
+    19: "rejected-sizes",
+    20: "channels-vary",
+    21: "shapes-disagree",
+    22: "outside-regions",
+    23: "part-of-operator",
+    24: "pattern",
+    25: "conditional",
+    26: "fed",
+    101: "no-convolution",
+    102: "convolution-type",
+    103: "inside-function",
+    104: "slow-region",
+    105: "region-not-timed",
+    106: "slow-signature",
+    107: "no-fast-region",
+    108: "nothing-timed",
+    109: "copied",
+    110: "original-runs",
+    111: "changes-variable",
+    112: "no-outputs",
+    113: "tensorflow-fails",
+    114: "optimizers-change-outputs",
+    115: "share-of-nan",
+    116: "direct-convolutions",
+    117: "sequential",
+    118: "fixed-batch-size",
+    119: "other-network",
+    120: "lost-function",
+    121: "not-requested",
+    122: "slow-without-package",
+    201: "inputs-rejected",
+    202: "strings",
+    203: "samples-rejected",
+    204: "input-type",
+    205: "not-repeatable",
+    206: "stateful",
+    207: "constant-output",
+    208: "all-nan",
+    209: "after-regions",
+    210: "rounding",
+    301: "regions-only",
+    302: "not-timed",
+    303: "undecided",
+    304: "cut",
+    305: "little-memory",
+    306: "time-limit",
+    307: "busy",
+    401: "no-library",
+    402: "graph-not-lowered",
+    403: "unusable-gpu",
+    404: "invalid-region",
+    405: "invalid-schedule",
+    406: "missing-schedule",
+    407: "search-failed",
+    408: "cache-file-ignored",
+    409: "cache-not-written",
+    410: "cache-not-opened",
+    411: "other-plugin",
+    412: "graphs-not-frozen",
+    413: "no-schedule",
+    414: "no-cuda-graph",
+    415: "passes-stay-on",
+    416: "not-searched",
+    417: "latencies-not-kept",
+}
+
+
+def test_codes_never_change():
+    assert {one.number: one.slug for one in reasons.REASONS} == SLUGS
+
+
+def test_codes_are_in_order():
+    numbers = [one.number for one in reasons.REASONS]
+    assert numbers == sorted(numbers)
+    assert len({one.slug for one in reasons.REASONS}) == len(numbers)
+
+
+@pytest.mark.parametrize("reason", reasons.REASONS, ids=lambda one: one.slug)
+def test_every_reason_has_sentences(reason):
+    assert not reason.title.endswith(".")
+    for text in (reason.meaning, reason.remedy):
+        assert text.endswith((".", ").")) and "  " not in text
+    assert reason.slug.replace("-", "").isalpha() and reason.slug.islower()
+
+
+def test_the_page_is_current():
+    """If this fails: python -m tests.reasons_page"""
+    assert reasons_page.PAGE.read_text() == reasons_page.page()
+
+
+def test_a_decision():
+    names = ("conv_1", "conv_2")
+    decision = reasons.Decision(nodes.LAYOUT, "2 nodes stay", names, {"Conv2D": 2})
+    assert str(decision) == "2 nodes stay [IOS006]"
+    assert json.loads(json.dumps(decision.to_json())) == {
+        "code": "IOS006",
+        "sentence": "2 nodes stay",
+        "nodes": ["conv_1", "conv_2"],
+        "types": {"Conv2D": 2},
+        "count": 2,
+    }
+    assert reasons.Decision(nodes.LAYOUT, "it stays").count == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["IOS012", "ios012", "IOS12", "12", "[IOS012]", "output-size", "Output-Size"],
+)
+def test_a_reason_is_found(text):
+    assert reasons.find(text) is nodes.OUTPUT_SIZE
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("ISO012", "did you mean IOS012?"),
+        ("output_size", "did you mean output-size?"),
+        ("IOS999", "ios_tf explain lists all codes"),
+        ("", "ios_tf explain lists all codes"),
+        ("²", "ios_tf explain lists all codes"),
+    ],
+)
+def test_an_unknown_code_is_one_line(text, hint, capsys):
+    assert main(["explain", text]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert repr(text) in line and hint in line
+
+
+def test_explain(capsys):
+    assert main(["explain", "IOS012"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for part in (nodes.OUTPUT_SIZE.title, nodes.OUTPUT_SIZE.meaning):
+        assert part in text
+    assert f"What you can do: {nodes.OUTPUT_SIZE.remedy}" in text
+
+
+def test_explain_lists_all_codes(capsys):
+    assert main(["explain"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    listed = [line.split()[0] for line in lines if line.startswith("IOS")]
+    assert listed == [one.code for one in reasons.REASONS]
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_explain_as_json(capsys):
+    assert main(["explain", "IOS012", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["code"], found["slug"]) == ("IOS012", "output-size")
+    assert main(["explain", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == len(reasons.REASONS)
+
+
+def test_explain_does_not_import_tensorflow():
+    program = (
+        "import sys; from ios_tf.cli.main import main; main(['explain', 'IOS012']); "
+        "assert not {'tensorflow', 'keras', 'numpy'} & {*sys.modules}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("IOS012 (output-size)") and not done.stderr
