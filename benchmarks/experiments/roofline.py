@@ -31,6 +31,7 @@ from benchmarks.experiments.experiment import (
 )
 from benchmarks.frameworks.ios_runner import IosRunner
 from benchmarks.network_search import find_schedules, measured_ms, schedule_json
+from ios_tf.cost.work import VIEWS, element_size, work_of
 from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem
@@ -44,26 +45,9 @@ _LARGE_CONVOLUTIONS = ((1, 56, 512), (3, 56, 256), (3, 35, 96), (1, 35, 192))
 _SUM_BYTES = 64e6
 # Batch size on a GPU, because one image does not fill it.
 _GPU_IMAGES = 16
-_ARITHMETIC = ("conv2d", "conv2d_transpose", "sepconv", "matmul")
-# These operators move no bytes if their tensors are made in place.
-_VIEWS = ("concat", "slice")
 # Rows of a whole network -> the strategies that find their schedules.
 _WHOLE = {"sequential": "sequential", "best": "auto"}
 _SLIDING = ("conv2d", "conv2d_transpose", "sepconv", "pool")
-
-
-@dataclasses.dataclass(frozen=True)
-class Work:
-    """The least work of an operator.
-
-    Attributes:
-      flop: floating-point operations of the products, two for a multiply-add; 0 for
-        operators without products.
-      bytes: size of its inputs, weights and output, each counted once.
-    """
-
-    flop: int
-    bytes: int
 
 
 class Roofline(Experiment):
@@ -85,7 +69,7 @@ class Roofline(Experiment):
                     row["gflop"] / peak["gflop_per_s"] * 1e3,
                     row["mb"] / bandwidth["gb_per_s"],
                 )
-                if row["type"] in _VIEWS:
+                if row["type"] in VIEWS:
                     floor_ms = min(floor_ms, row["median_ms"])
                 row["floor_ms"] = floor_ms
         return {"peak": peak, "bandwidth": bandwidth, **results}
@@ -118,36 +102,6 @@ class Roofline(Experiment):
             whole = dataclasses.replace(total, ms=found[row]["median_ms"])
             lines.append([f"network, {row}", *_cells(whole, whole.ms / total.ms)])
         return [Table(title, header, lines)]
-
-
-def work_of(block: Mapping[str, Any]) -> list[Work]:
-    """Returns the work of each operator of a block, which is a JSON object."""
-    problem = engine.problem(block)
-    size = _element_size(block.get("dtype", "float32"))
-    works = []
-    for index, operator in enumerate(block["operators"]):
-        shapes = [
-            *_input_shapes(block, problem["shapes"], index).values(),
-            *problem["weight_shapes"][index],
-            problem["shapes"][index],
-        ]
-        flop = problem["flops"][index] if operator["type"] in _ARITHMETIC else 0
-        works.append(Work(flop, size * sum(map(math.prod, shapes))))
-    return works
-
-
-def _input_shapes(
-    block: Mapping[str, Any], shapes: Sequence[Sequence[int]], index: int
-) -> dict[int, Sequence[int]]:
-    """Returns the shapes of the tensors that an operator reads, by reference."""
-    return {
-        ref: shapes[ref] if ref >= 0 else block["inputs"][-1 - ref]
-        for ref in block["operators"][index]["inputs"]
-    }
-
-
-def _element_size(dtype: str) -> int:
-    return 4 if dtype == "float32" else 2
 
 
 def _whole(network: Network, strategy: str, context: Context) -> dict[str, Any]:
@@ -237,7 +191,7 @@ def _peak(context: Context) -> dict[str, Any]:
 def _bandwidth(context: Context) -> dict[str, Any]:
     """Measures the engine's GB/s on a large sum."""
     row = [128, 64]
-    elements = _SUM_BYTES / 3 / _element_size(context.target.dtype)
+    elements = _SUM_BYTES / 3 / element_size(context.target.dtype)
     image = [round(elements / math.prod(row)), *row]
     found = _measured({"type": "add"}, [image] * 2, context)
     return {"gb_per_s": found["mb"] / found["median_ms"], **found}

@@ -48,6 +48,8 @@ class Comparison:
       converted_ratios, portable_ratios: the original's latency divided by that of the
         converted model (on the engine, in TensorFlow alone), by batch size, with
         intervals.
+      ranges: "tensorflow", "converted" and "portable" -> the 10th and 90th percentiles
+        of the latencies, by batch size.
     """
 
     signature: str
@@ -68,6 +70,9 @@ class Comparison:
     constant: Sequence[str] = ()
     has_no_evidence: bool = False
     inner: Sequence[InnerTensor] = ()
+    ranges: Mapping[str, Mapping[int, tuple[float, float]]] = dataclasses.field(
+        default_factory=dict
+    )
 
     def evidence(self) -> str:
         """Describes the compared tensors in which a mistake would show."""

@@ -12,6 +12,7 @@ from ios_tf import validation
 from ios_tf.conversion import notes
 from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.measuring import empty_report, keeps_all, searcher_for
+from ios_tf.conversion.networks import with_networks
 from ios_tf.conversion.planning import (
     Function,
     Plan,
@@ -36,6 +37,7 @@ from ios_tf.model.temp_dirs import step_directory
 from ios_tf.model.weights import Weights
 from ios_tf.native import malloc
 from ios_tf.options import ConvertOptions, with_options
+from ios_tf.report.document import write as write_report
 from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import NetworkSearcher
 
@@ -84,10 +86,20 @@ def convert(
     ):
         with RECORDER.watched() as load:
             conversion = _Conversion(source, samples, searcher, options)
-            report = empty_report(options, searcher, output)
+            report = empty_report(options, searcher, output, _name(model))
             report = conversion.run(directory, report)
-        name = model if isinstance(model, (str, os.PathLike)) else "MODEL"
-        return notes.load(report, load[0], f"ios_tf convert {name} {output} --again")
+        named = model if isinstance(model, (str, os.PathLike)) else "MODEL"
+        command = f"ios_tf convert {named} {output} --again"
+        report = notes.load(report, load[0], command)
+        write_report(report.to_json(), directory)
+        return report
+
+
+def _name(model: Any) -> str | None:
+    if isinstance(model, (str, os.PathLike)):
+        return os.fspath(model)
+    name = getattr(model, "name", None)
+    return name if isinstance(name, str) else None
 
 
 def _check_apart(model: str, output: str) -> None:
@@ -199,6 +211,8 @@ class _Conversion:
             }
         with step("rewrite, save, compare"):
             kept, lost = self._save_faster(plans, directory)
+        with step("measure operators for the report"):
+            report = with_networks(report, list(plans.values()), self._searcher)
         for number, comparison in (kept | lost).items():
             if not self._keeps_all:
                 report = notes.undecided(report, plans[number], comparison)

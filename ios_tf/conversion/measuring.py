@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from ios_tf.conversion.report import Report, SizeReport
+from ios_tf.conversion.report_document import options_json
 from ios_tf.cost.cost_model import Measurement
 from ios_tf.cost.database import open_database
 from ios_tf.cost.measured import MeasuredCostModel
@@ -80,12 +81,29 @@ def keeps_all(options: ModelOptions) -> bool:
 
 
 def empty_report(
-    options: ModelOptions, searcher: NetworkSearcher, output: str | None
+    options: ModelOptions,
+    searcher: NetworkSearcher,
+    output: str | None,
+    model: str | None,
 ) -> Report:
-    """The report of a conversion that begins, with `searcher`."""
-    device = plugin.device_fingerprint(searcher.cost_model.device.engine)
-    sizes = {size: SizeReport() for size in options.batch_sizes}
-    return Report(output, device, sizes)
+    """The report of a conversion that begins.
+
+    Args:
+      options: the options of the conversion.
+      searcher: the searcher of the conversion.
+      output: the directory to write, if any.
+      model: the model, as the caller named it, if it has a name.
+    """
+    device = searcher.cost_model.device
+    return Report(
+        output,
+        plugin.device_fingerprint(device.engine),
+        {size: SizeReport() for size in options.batch_sizes},
+        model=model,
+        options=options_json(options),
+        device_kind=device.kind,
+        lanes=searcher.cost_model.lanes,
+    )
 
 
 def _check_distribution() -> None:

@@ -36,6 +36,8 @@ class CheckedSize:
       schedules: the schedules that are kept, by block signature.
       sequential_ms, scheduled_ms: latencies of all regions together with the sequential
         schedules, and with the kept ones.
+      sequential_algorithms_ms: like `sequential_ms`, but with the algorithms of the
+        kept schedules; None if this was not measured.
       fell_back: whether the sequential schedules were faster than all others.
     """
 
@@ -43,6 +45,7 @@ class CheckedSize:
     sequential_ms: float
     scheduled_ms: float
     fell_back: bool
+    sequential_algorithms_ms: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,9 +119,26 @@ def check(
             latencies[0],
             best_ms,
             best is sequential and len(measured) > 1,
+            _sequential_ms(measured, sequential, best, network.problems),
         )
     kept = {s: k for size in sizes.values() for s, k in size.schedules.items()}
     return Checked(kept, sizes)
+
+
+def _sequential_ms(
+    measured: Iterable[tuple[Mapping[str, Schedule], float]],
+    sequential: Mapping[str, Schedule],
+    best: Mapping[str, Schedule],
+    signatures: Iterable[str],
+) -> float | None:
+    """The latency of the sequential stages with the algorithms of `best`, if known."""
+    names = list(signatures)
+    wanted = {
+        name: dataclasses.replace(sequential[name], algorithms=best[name].algorithms)
+        for name in names
+    }
+    key = _key(wanted, names)
+    return next((ms for choice, ms in measured if _key(choice, names) == key), None)
 
 
 def _key(choice: Mapping[str, Schedule], signatures: Iterable[str]) -> _Choice:

@@ -57,6 +57,8 @@ def slower(report: Report, made: Plan, comparison: Comparison | None) -> Report:
     if no region was faster, so that there was nothing to compare.
     """
     name = f"signature {made.function.reference.name!r}"
+    if comparison:
+        report = dataclasses.replace(report, rejected=[*report.rejected, comparison])
     if comparison and comparison.converted_ms:
         return report.with_notes(
             _left_to_tensorflow(name, comparison.tensorflow_ms, comparison.converted_ms)
@@ -147,6 +149,8 @@ def search(report: Report, stats: SearchStats) -> Report:
         measurements=stats.measured,
         reused=stats.reused,
         bounded=stats.bounded,
+        states=stats.states,
+        transitions=stats.transitions,
         search_seconds=stats.seconds,
     ).with_notes(*notes)
 

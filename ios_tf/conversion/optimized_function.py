@@ -10,6 +10,7 @@ import tensorflow as tf
 from ios_tf.conversion import notes
 from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.measuring import empty_report, keeps_all, searcher_for
+from ios_tf.conversion.networks import with_networks
 from ios_tf.conversion.originals import Original
 from ios_tf.conversion.planning import (
     Function,
@@ -91,7 +92,7 @@ def optimize(model_or_function: Any, options: OptimizeOptions) -> OptimizedFunct
     original = Original.of(model_or_function)
     remove_abandoned_steps()
     with searcher_for(options) as searcher:
-        report = empty_report(options, searcher, None)
+        report = empty_report(options, searcher, None, original.name)
         with RECORDER.watched() as load:
             try:
                 compute, report = _faster(original, samples, searcher, report, options)
@@ -158,6 +159,7 @@ def _searched(
             raise
         report = notes.rejected_algorithms_note(report, error)
         plan, compute, comparison = find(computed_directly(schedules))
+    report = with_networks(report, [plan], searcher)
     if not keep:
         report = notes.undecided(report, plan, comparison)
     if not comparison or not (keep or plan.is_faster(comparison)):

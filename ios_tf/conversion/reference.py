@@ -178,6 +178,7 @@ class Reference:
             constant,
             bool(constant) and has_no_evidence(references),
             inner,
+            ranges=_ranges(latencies),
         )
 
     def _outputs(
@@ -334,3 +335,17 @@ class Reference:
                 for function, plugin in turns[: 2 + portable]
             ]
         )
+
+
+def _ranges(
+    latencies: Mapping[int, Sequence[float]],
+) -> dict[str, dict[int, tuple[float, float]]]:
+    """The ranges of the latencies that `Reference._latencies` measured, by name."""
+    found: dict[str, dict[int, tuple[float, float]]] = {}
+    for size, of_size in latencies.items():
+        ranges = timing.ranges(of_size)
+        for name, one in zip(
+            ("tensorflow", "converted", "portable"), ranges, strict=False
+        ):
+            found.setdefault(name, {})[size] = one
+    return found

@@ -1,22 +1,22 @@
-"""The report of a conversion, as a table."""
+"""The report of a conversion: the results that its JSON document is made of."""
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import logging
-import math
 import resource
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ios_tf.conversion.report_document import document_of
 from ios_tf.cost.samples import MachineLoad
-from ios_tf.cost.verdict import Ratio
-from ios_tf.printable import printable
+from ios_tf.files import utc_now
+from ios_tf.report import gain
+from ios_tf.report.text import text
 from ios_tf.scheduler import Schedule, Strategy
-from ios_tf.tables import two_columns
+from ios_tf.tuning.roofline import Roofline
 
 if TYPE_CHECKING:  # these import TensorFlow, which a report works without
     from ios_tf.conversion.comparison import Comparison
@@ -89,10 +89,21 @@ class Report:
       left_to_tensorflow: op type -> number of nodes outside of the schedules.
       regions: the regions that were timed one by one beside TensorFlow.
       comparisons: comparisons of the converted functions with the original ones.
+      rejected: comparisons of functions that were not faster, so that the originals
+        are kept.
+      networks: the blocks, stages and operators of each function and batch size, with
+        their latencies, as JSON objects.
       notes: lines with further information for the user.
       undecided: names of signatures for which the measurements do not show whether they
         became faster. The better version by the estimate is kept.
       load: the load of the machine during the measurements.
+      roofline: the highest rates of the engine on the machine, if they were measured.
+      states, transitions: the size of the dynamic programs.
+      model: the model, as the caller named it.
+      options: the options of the conversion as JSON values.
+      device_kind: "cpu" or "gpu".
+      lanes: the number of lanes of the device.
+      created: the time at which the conversion began.
     """
 
     output: str | None
@@ -113,6 +124,16 @@ class Report:
     notes: Sequence[str] = ()
     undecided: Sequence[str] = ()
     load: MachineLoad = dataclasses.field(default_factory=MachineLoad)
+    rejected: Sequence[Comparison] = ()
+    networks: Sequence[Mapping[str, Any]] = ()
+    roofline: Roofline | None = None
+    states: int = 0
+    transitions: int = 0
+    model: str | None = None
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    device_kind: str = "cpu"
+    lanes: int = 1
+    created: str = dataclasses.field(default_factory=utc_now)
 
     @property
     def verdict(self) -> str:
@@ -122,216 +143,33 @@ class Report:
         return "converted" if self.comparisons else "copied"
 
     def to_json(self) -> dict[str, Any]:
-        """The report as a JSON object for programs."""
-        return {
-            "verdict": self.verdict,
-            "output": self.output,
-            "device": self.device,
-            "load": {
-                **dataclasses.asdict(self.load),
-                "disturbed_share": self.load.share,
-                "busy": self.load.busy,
-            },
-            "undecided": list(self.undecided),
-            "signatures": [_signature(one) for one in self.comparisons],
-            "regions": [
-                {
-                    "name": one.name,
-                    "faster": one.is_faster(),
-                    "latencies": _latencies(
-                        {"tensorflow": one.tensorflow_ms, "region": one.region_ms},
-                        {"region": one.ratios},
-                    ),
-                }
-                for one in self.regions
-            ],
-            "batch_sizes": {
-                str(size): dataclasses.asdict(one) for size, one in self.sizes.items()
-            },
-            "operators": self.operators,
-            "blocks": self.blocks,
-            "measurements": self.measurements,
-            "reused": self.reused,
-            "search_seconds": self.search_seconds,
-            "left_to_tensorflow": dict(self.left_to_tensorflow),
-            "notes": list(self.notes),
-        }
+        """The report as a JSON object, as ios_tf/report/schema.json describes it.
+
+        `table`, `_repr_html_` and the HTML page are made from this object.
+        """
+        return document_of(self)
 
     def with_notes(self, *notes: str) -> Report:
         """The report with additional notes."""
         return dataclasses.replace(self, notes=[*self.notes, *notes])
 
+    @property
+    def headline(self) -> str:
+        """One line that says what the conversion achieved."""
+        return gain.headline(self.to_json())
+
+    @property
+    def speedup(self) -> float:
+        """TensorFlow's time divided by that of the converted model.
+
+        It is the geometric mean over the signatures and batch sizes that were timed,
+        and 1 if nothing was converted.
+        """
+        return gain.speedup(self.to_json())
+
     def table(self) -> str:
         """The report as lines of text."""
-        if not self.blocks:
-            written = [f"written: {self.output}"] if self.output else []
-            lines = [*self._warnings(), *self.notes, *written]
-            return "\n".join(map(printable, lines))
-        rows = [
-            ("device", self.device),
-            ("operators", str(self.operators)),
-            (
-                "blocks",
-                f"{self.blocks} ({self.different_blocks} different, "
-                f"{self.cached_blocks} from cache)",
-            ),
-            *self._open_sizes(),
-            *self._by_size(),
-            (
-                "measurements",
-                f"{self.measurements} ({self.reused} reused, {self.bounded} "
-                "not needed)",
-            ),
-            ("search", f"{self.search_seconds:.1f} s"),
-            ("left to TensorFlow", _counts(self.left_to_tensorflow)),
-            *self._regions(),
-            *self._comparisons(),
-            *([("written", self.output)] if self.output else []),
-        ]
-        notes = (printable(f"note: {note}") for note in self.notes)
-        return "\n".join([*self._warnings(), two_columns(rows), *notes])
+        return text(self.to_json())
 
-    def _warnings(self) -> list[str]:
-        """Lines that come first, because they affect how to read the other lines."""
-        if not self.load.busy:
-            return []
-        return [f"warning: the machine was busy ({self.load}): latencies are estimates"]
-
-    def _open_sizes(self) -> Iterator[tuple[str, str]]:
-        if self.image_size:
-            height, width = self.image_size
-            yield "image size", f"{height} x {width} (see --image_size)"
-
-    def _regions(self) -> Iterator[tuple[str, str]]:
-        """The row that counts the faster regions, if regions were timed one by one."""
-        if self.regions:
-            every = sum(len(one.regions) for one in self.regions)
-            faster = sum(len(one.regions) for one in self.regions if one.is_faster())
-            yield "regions", f"{faster} of {every} are faster than TensorFlow"
-
-    def _comparisons(self) -> Iterator[tuple[str, str]]:
-        """Rows with the latencies and differences of the converted functions."""
-        for one in self.comparisons:
-            of = f" ({one.signature})" if len(self.comparisons) > 1 else ""
-            if one.converted_ms:
-                yield f"TensorFlow{of}", self._row(_milliseconds(one.tensorflow_ms))
-                speedups = _speedups(
-                    one.converted_ms, one.tensorflow_ms, one.converted_ratios
-                )
-                yield f"converted{of}", self._row(speedups)
-            if one.portable_ms:
-                speedups = _speedups(
-                    one.portable_ms, one.tensorflow_ms, one.portable_ratios
-                )
-                yield f"  without ios_tf{of}", self._row(speedups)
-            difference = "not compared"
-            sizes = f"batch sizes {', '.join(map(str, one.batch_sizes))}"
-            if one.difference is not None:
-                evidence = one.evidence() or "no evidence"
-                difference = f"{one.difference:.1e} of the spread ({evidence}; {sizes})"
-            elif one.batch_sizes:
-                found = "equal" if one.equal else "not equal everywhere, see the notes"
-                difference = f"{found} (no floating-point outputs; {sizes})"
-            yield f"largest difference{of}", difference
-
-    def _row(self, cells: Mapping[int, str]) -> str:
-        """Joins the cells of batch sizes.
-
-        Cells are labeled with their batch size if they do not match the columns.
-        """
-        if list(cells) == list(self.sizes):
-            return "  ".join(cells.values())
-        return "  ".join(f"{text} at {size}" for size, text in cells.items())
-
-    def _by_size(self) -> list[tuple[str, str]]:
-        """The rows that have a column for each batch size."""
-        columns = [
-            (
-                str(batch_size),
-                str(size.stages),
-                str(size.merged),
-                str(size.concurrent),
-                str(size.split),
-                *_measured(size),
-            )
-            for batch_size, size in self.sizes.items()
-        ]
-        padded = [
-            [c.ljust(max(map(len, column))) for c in column] for column in columns
-        ]
-        names = ("batch size", "stages", "  merged", "  concurrent", "  split")
-        return [
-            (name, "  ".join(cells))
-            for name, *cells in zip(
-                (*names, "sequential", "scheduled"), *padded, strict=True
-            )
-        ]
-
-
-def _measured(size: SizeReport) -> tuple[str, str]:
-    if not size.scheduled_ms:
-        return "not measured", "not measured"
-    speedup = size.sequential_ms / size.scheduled_ms
-    return (
-        f"{size.sequential_ms:.2f} ms",
-        f"{size.scheduled_ms:.2f} ms ({speedup:.2f}x)",
-    )
-
-
-def _milliseconds(latencies: Mapping[int, float]) -> dict[int, str]:
-    return {size: f"{ms:.2f} ms" for size, ms in latencies.items()}
-
-
-def _speedups(
-    latencies: Mapping[int, float],
-    others: Mapping[int, float],
-    ratios: Mapping[int, Ratio],
-) -> dict[int, str]:
-    speedups = {}
-    for size, ms in latencies.items():
-        text = f"{others[size] / ms:.2f}x"
-        if ratios[size].by_processor_time:
-            text = f"{ratios[size].estimate:.2f}x by processor time"
-        speedups[size] = f"{ms:.2f} ms ({text})"
-    return speedups
-
-
-def _signature(one: Comparison) -> dict[str, Any]:
-    return {
-        "name": one.signature,
-        "difference": one.difference,
-        "equal": one.equal,
-        "compared_batch_sizes": list(one.batch_sizes),
-        "latencies": _latencies(
-            {
-                "tensorflow": one.tensorflow_ms,
-                "converted": one.converted_ms,
-                "portable": one.portable_ms,
-            },
-            {"converted": one.converted_ratios, "portable": one.portable_ratios},
-        ),
-    }
-
-
-def _latencies(
-    milliseconds: Mapping[str, Mapping[int, float]],
-    ratios: Mapping[str, Mapping[int, Ratio]],
-) -> dict[str, Any]:
-    """Latencies and speedups by batch size, as JSON. Infinity becomes null."""
-    by_size: dict[str, Any] = collections.defaultdict(dict)
-    for name, of_sizes in milliseconds.items():
-        for size, ms in of_sizes.items():
-            by_size[str(size)][f"{name}_ms"] = ms
-    for name, of_ratios in ratios.items():
-        for size, ratio in of_ratios.items():
-            high = ratio.high if math.isfinite(ratio.high) else None
-            found = {**dataclasses.asdict(ratio), "high": high}
-            by_size[str(size)][f"{name}_speedup"] = found
-    return dict(by_size)
-
-
-def _counts(counts: Mapping[str, int]) -> str:
-    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    shown = ", ".join(f"{op} x{count}" for op, count in most[:8])
-    rest = sum(count for _, count in most[8:])
-    return shown + (f", {rest} more" if rest else "") if shown else "nothing"
+    def __str__(self) -> str:
+        return self.table()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from ios_tf.cost.samples import RECORDER, Latency, Sample
@@ -31,6 +32,7 @@ _LONGER = 3
 # _MOST_SECONDS.
 _LEAST_BUSY = 8
 _MOST_SECONDS = 40
+_PERCENTILES = (10, 90)
 
 
 class Latencies(list[float]):
@@ -38,12 +40,14 @@ class Latencies(list[float]):
 
     Attributes:
       ratios: the ratio of the first latency to each other one, with an interval.
+      ranges: the 10th and the 90th percentile of the samples of each latency.
     """
 
     def __init__(self, samples: Sequence[Sequence[Sample]], on_cpu: bool) -> None:
         super().__init__(Latency.of(of_one).median_ms for of_one in samples)
         first, *others = samples
         self.ratios = [ratio_of(first, other, on_cpu) for other in others]
+        self.ranges = [_range(of_one) for of_one in samples]
 
 
 def ratios(latencies: Sequence[float]) -> list[Ratio]:
@@ -55,6 +59,21 @@ def ratios(latencies: Sequence[float]) -> list[Ratio]:
         return latencies.ratios
     first, *others = latencies
     return [Ratio.exactly(first / other) for other in others]
+
+
+def _range(samples: Sequence[Sample]) -> tuple[float, float]:
+    """The percentiles of the samples that the latency is the median of."""
+    disturbed = Latency.of(samples).disturbed
+    kept = [sample.ms for sample in samples if disturbed or not sample.disturbed]
+    low, high = np.percentile(kept, _PERCENTILES)
+    return float(low), float(high)
+
+
+def ranges(latencies: Sequence[float]) -> list[tuple[float, float]]:
+    """The 10th and 90th percentiles of latencies; plain numbers have no range."""
+    if isinstance(latencies, Latencies):
+        return latencies.ranges
+    return [(ms, ms) for ms in latencies]
 
 
 def latencies(turns: Sequence[Turn]) -> list[float]:

@@ -66,6 +66,19 @@ class CachedCostModel:
         key = stage_key(problem, stage, self._group_keys)
         return self._latency(key, problem, stage, 0)
 
+    def group_latency(
+        self, problem: Problem, group: tuple[int, ...], groups: int
+    ) -> float:
+        """The latency in ms of a group alone on its lane of a stage of `groups`.
+
+        The other cost model must be a LaneCostModel.
+        """
+        if not self._lanes:
+            raise TypeError("a cost model without lanes has no latencies of groups")
+        lanes = min(groups, self._lanes.lanes)
+        divided = self._lanes.lanes_divide_device
+        return self._part(problem, group, lanes if divided else 1)
+
     def lower_bound(self, problem: Problem, stage: Stage) -> float:
         """A lower bound of a stage's latency in ms; see the module's docstring.
 

@@ -123,8 +123,12 @@ def copy_directory(source: str, target: str) -> None:
         below = target if relative == "." else os.path.join(target, relative)
         tf.io.gfile.makedirs(below)
         for file in files:
+            path = os.path.join(directory, file)
+            # ram:// lists "assets.extra" as a file ".extra" of "assets".
+            if path.startswith("ram://") and not tf.io.gfile.exists(path):
+                continue
             tf.io.gfile.copy(
-                os.path.join(directory, file),
+                path,
                 os.path.join(below, file),
                 overwrite=True,
             )

@@ -37,6 +37,7 @@ class BlockSearch:
         faster than the one found; otherwise None.
       too_large: whether the free memory was too small to measure everything.
       bounded: number of candidates that were not measured, because they could not win.
+      states, transitions: size of the dynamic program; 0 if there was none.
     """
 
     def __init__(
@@ -52,6 +53,8 @@ class BlockSearch:
         self.gap: float | None = None
         self.too_large = False
         self.bounded = 0
+        self.states = 0
+        self.transitions = 0
         self._cost_model = cost_model
         self._cached = cached
         self._settings = settings
@@ -151,6 +154,8 @@ class BlockSearch:
             progress=update,
         )
         self.bounded = result.stats.stages_total - result.stats.stages_asked
+        self.states = result.stats.states
+        self.transitions = result.stats.transitions
         self.gap = result.gap
         return [result.schedule, *result.near_ties]
 

@@ -6,18 +6,19 @@ import collections
 import dataclasses
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ios_tf.cost.cached import CachedCostModel
 from ios_tf.cost.cost_model import BlockCostModel, NetworkCostModel
 from ios_tf.cost.database import LatencyDatabase
 from ios_tf.cost.samples import RECORDER
-from ios_tf.scheduler import Problem, Schedule, sequential_schedule
+from ios_tf.scheduler import Problem, Schedule, Stage, sequential_schedule
 from ios_tf.tuning.algorithms import GEMM, choose, with_algorithms, with_products
 from ios_tf.tuning.block_search import BlockSearch, splits
 from ios_tf.tuning.parts import Part, joined, parts_of
 from ios_tf.tuning.progress import Progress
+from ios_tf.tuning.roofline import Roofline
 from ios_tf.tuning.settings import SearchSettings
 
 if TYPE_CHECKING:  # imports TensorFlow, which not every search needs
@@ -41,6 +42,7 @@ class SearchStats:
       measured: number of stages, groups and schedules that were measured.
       reused: number of stages and groups that had been measured before.
       bounded: number of candidates not measured, because they could not win.
+      states, transitions: sums over the dynamic programs of all searches.
       seconds: time of all searches.
     """
 
@@ -52,6 +54,8 @@ class SearchStats:
     measured: int = 0
     reused: int = 0
     bounded: int = 0
+    states: int = 0
+    transitions: int = 0
     seconds: float = 0.0
 
 
@@ -88,6 +92,8 @@ class Searcher(Generic[_Model]):
         self.time_limit = time_limit or math.inf
         self._cache = cache
         self._show_progress = show_progress
+        self._parts: dict[str, tuple[Sequence[Part], int]] = {}
+        self._rooflines: dict[str, Roofline] = {}
 
     def schedule_all(
         self, problems: Iterable[Problem]
@@ -101,11 +107,9 @@ class Searcher(Generic[_Model]):
         problems = list(problems)
         stats = SearchStats()
         start = time.monotonic()
-        parts: dict[str, list[Part]] = {}
+        parts: dict[str, Sequence[Part]] = {}
         for problem in problems:
-            found, forced = parts_of(
-                problem, self._settings.pruning, self._settings.patterns
-            )
+            found, forced = self.parts_of(problem)
             parts[problem.signature] = found
             if forced:
                 stats.cut[problem.name] = forced
@@ -153,6 +157,34 @@ class Searcher(Generic[_Model]):
         }
         stats.seconds = time.monotonic() - start
         return result, stats
+
+    def parts_of(self, problem: Problem) -> tuple[Sequence[Part], int]:
+        """The parts that a block is searched in, and the cuts that memory forced."""
+        if problem.signature not in self._parts:
+            self._parts[problem.signature] = parts_of(
+                problem, self._settings.pruning, self._settings.patterns
+            )
+        return self._parts[problem.signature]
+
+    def stage_latency(self, problem: Problem, stage: Stage) -> float:
+        """The latency of a stage in ms. Equal stages are measured only once."""
+        return self._cached.stage_latency(problem, stage)
+
+    def group_latency(
+        self, problem: Problem, group: tuple[int, ...], groups: int
+    ) -> float:
+        """The latency of a group in ms, alone on its lane of a stage of `groups`."""
+        return self._cached.group_latency(problem, group, groups)
+
+    def roofline(self, device: str, dtype: str) -> Roofline:
+        """The machine's roofline for a type; measured once.
+
+        Raises:
+          MemoryError: too little memory is free.
+        """
+        if dtype not in self._rooflines:
+            self._rooflines[dtype] = Roofline.measured(self._cached, device, dtype)
+        return self._rooflines[dtype]
 
     def alternatives(
         self, problems: Iterable[Problem], found: Mapping[str, Schedule]
@@ -211,7 +243,7 @@ class Searcher(Generic[_Model]):
         return schedule
 
     def _join(
-        self, problem: Problem, parts: list[Part], schedules: dict[str, Schedule]
+        self, problem: Problem, parts: Sequence[Part], schedules: dict[str, Schedule]
     ) -> Schedule:
         of_parts = [(part, schedules[part.problem.signature]) for part in parts]
         if len(parts) == 1:
@@ -277,6 +309,8 @@ class Searcher(Generic[_Model]):
         )
         schedule = search.run()
         stats.bounded += search.bounded
+        stats.states += search.states
+        stats.transitions += search.transitions
         if search.too_large:
             stats.too_large.add(problem.name)
         if search.gap is not None:

@@ -8,7 +8,7 @@ import bench_helpers
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.experiments import batch, frameworks, roofline, utilization
+from benchmarks.experiments import batch, frameworks, utilization
 from benchmarks.experiments.command import EXPERIMENTS
 from benchmarks.experiments.experiment import (
     Context,
@@ -21,6 +21,7 @@ from benchmarks.frameworks.peers import PEERS
 from benchmarks.frameworks.runner import Target
 from benchmarks.page import write_page
 from benchmarks.worker import Worker
+from ios_tf.cost import work
 from ios_tf.errors import UserError
 from ios_tf.model.network import Network
 
@@ -265,14 +266,14 @@ def test_work_of_operators():
     block |= {"operators": operators, "dtype": "float16"}
     # By hand, for images of 3 * 3 cells: the depthwise and the pointwise part; weights,
     # input and output.
-    of_sepconv = roofline.Work(
+    of_sepconv = work.Work(
         2 * 2 * 9 * 8 * 9 + 2 * 2 * 9 * 8 * 5,
         2 * (9 * 8 + 8 * 5 + 5 + 2 * 36 * 4 + 2 * 9 * 5),
     )
-    of_square = roofline.Work(0, 2 * (90 + 90))  # read once
+    of_square = work.Work(0, 2 * (90 + 90))  # read once
     # With VALID padding one cell remains.
-    of_groups = roofline.Work(2 * 2 * 10 * 9, 2 * (90 + 9 * 10 + 20))
-    assert roofline.work_of(block) == [of_sepconv, of_square, of_groups]
+    of_groups = work.Work(2 * 2 * 10 * 9, 2 * (90 + 9 * 10 + 20))
+    assert work.work_of(block) == [of_sepconv, of_square, of_groups]
 
 
 def test_page(measured, tmp_path):

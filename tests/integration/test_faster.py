@@ -93,9 +93,12 @@ def test_a_model_that_gains_nothing_is_copied(tmp_path, monkeypatch):
         "TensorFlow took 2.00 ms and the engine took 2.00 ms at batch size 4",
         "the model is copied unchanged",
     ]
-    assert report.table().splitlines() == [*report.notes, f"written: {output}"]
+    written = f"written: {output}"
+    assert report.table().splitlines() == [report.headline, *report.notes, written]
     same = filecmp.dircmp(source, output)
-    assert not same.left_only + same.right_only + same.diff_files
+    assert not same.left_only + same.diff_files
+    assert same.right_only == ["assets.extra"]
+    assert os.listdir(f"{output}/assets.extra") == ["ios_tf_report.json"]
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
 
 
@@ -114,8 +117,8 @@ def test_functions_that_gain_are_converted(tmp_path, monkeypatch):
     )
     rows = {line[:18].strip(): line[18:].strip() for line in report.table().split("\n")}
     assert rows["TensorFlow"] == "2.00 ms"
-    assert rows["converted"] == "1.00 ms (2.00x)"
-    assert rows["without ios_tf"] == "2.50 ms (0.80x)"
+    assert rows["converted"] == "1.00 ms (2.00x of TensorFlow)"
+    assert rows["without ios_tf"] == "2.50 ms (0.80x of TensorFlow)"
     assert report.operators == 5
     assert regions_of(output, "one") == []
     assert len(regions_of(output, "two")) == 1

@@ -241,6 +241,7 @@ def test_without_convolutions():
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
     same = ios_tf.optimize(model)
     assert same.report.table() == (
+        f"{model.name} is left to TensorFlow\n"
         "the model has no convolution\nthe original function is run"
     )
     assert repr(same).startswith("<not optimized function ")

@@ -1,0 +1,216 @@
+"""Describes converted networks for the report: blocks, stages, operators, latencies.
+
+A block of the report is a part that one dynamic program schedules. Parts that a stage
+joins, such as a stage that splits the batch of the whole network, are one block.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ios_tf.conversion.planning import Plan
+from ios_tf.conversion.report import Report
+from ios_tf.cost.work import work_of
+from ios_tf.scheduler import Problem, Schedule, Stage, Strategy
+from ios_tf.scheduler.problem import mask_of, operators_of
+from ios_tf.tuning.algorithms import with_algorithms
+from ios_tf.tuning.parts import part_of
+from ios_tf.tuning.roofline import Roofline
+from ios_tf.tuning.searcher import NetworkSearcher
+
+# Seconds after which the report of a function measures no further latency. Searches
+# have measured most of the latencies before.
+_SECONDS = 10.0
+# Members of an operator's JSON object that are not attributes.
+_NOT_ATTRIBUTES = ("name", "type", "inputs", "algorithm")
+
+
+def with_networks(
+    report: Report, plans: Sequence[Plan], searcher: NetworkSearcher
+) -> Report:
+    """Adds the networks of functions: one JSON object for each batch size.
+
+    Latencies are null if there was too little time or memory to measure them.
+    """
+    networks, rooflines = [], []
+    for plan in plans:
+        measuring = _Measuring(searcher, time.monotonic() + _SECONDS)
+        networks += [_network(plan, size, measuring) for size in plan.checked.sizes]
+        dtypes = {p.dtype for p in plan.function.problems.values()}
+        rooflines += [measuring.roofline(dtype) for dtype in sorted(dtypes)]
+    return dataclasses.replace(
+        report,
+        networks=[*report.networks, *networks],
+        roofline=next(filter(None, rooflines), report.roofline),
+    )
+
+
+class _Measuring:
+    """Measures latencies until a deadline."""
+
+    def __init__(self, searcher: NetworkSearcher, deadline: float) -> None:
+        self.searcher = searcher
+        self._deadline = deadline
+
+    def stage_ms(self, problem: Problem, stage: Stage) -> float | None:
+        return self._within(lambda: self.searcher.stage_latency(problem, stage))
+
+    def group_ms(self, problem: Problem, stage: Stage) -> list[float | None] | None:
+        """The latencies of a stage's groups, each alone on its lane."""
+        if stage.strategy is not Strategy.CONCURRENT or len(stage.groups) < 2:
+            return None
+        measure = self.searcher.group_latency
+        lanes = len(stage.groups)
+        return [
+            self._within(functools.partial(measure, problem, group, lanes))
+            for group in stage.groups
+        ]
+
+    def roofline(self, dtype: str) -> Roofline | None:
+        return self._within(
+            lambda: self.searcher.roofline(self.searcher.cost_model.device.kind, dtype)
+        )
+
+    def _within(self, measure: Callable[[], Any]) -> Any:
+        if time.monotonic() > self._deadline:
+            return None
+        try:
+            return measure()
+        except MemoryError:
+            self.searcher.cost_model.release()
+            return None
+
+
+def _network(plan: Plan, batch_size: int, measuring: _Measuring) -> dict[str, Any]:
+    collected = plan.function.collected[batch_size]
+    checked = plan.checked.sizes[batch_size]
+    regions: dict[int, list[dict[str, Any]]] = {}
+    operators: list[dict[str, Any]] = []
+    for block in collected.blocks:
+        problem = collected.problems[block["signature"]]
+        schedule = checked.schedules[block["signature"]]
+        first = len(operators)
+        operators += _operators(problem, schedule, block["names"], first)
+        regions.setdefault(block["region"], []).extend(
+            _blocks(problem, schedule, operators, first, measuring)
+        )
+    measuring.searcher.cost_model.release()
+    return {
+        "signature": plan.function.reference.name,
+        "batch_size": batch_size,
+        "sequential_ms": checked.sequential_ms or None,
+        "sequential_algorithms_ms": checked.sequential_algorithms_ms,
+        "scheduled_ms": checked.scheduled_ms or None,
+        "operators": operators,
+        "regions": [
+            {"number": number, "kept": number not in plan.left, "blocks": blocks}
+            for number, blocks in regions.items()
+        ],
+    }
+
+
+def _operators(
+    problem: Problem, schedule: Schedule, names: Sequence[str], first: int
+) -> Iterator[dict[str, Any]]:
+    """A block's operators without latencies; the first one gets the number `first`."""
+    works = work_of(problem.block)
+    for op, operator in enumerate(problem.block["operators"]):
+        algorithm = schedule.algorithms.get(op)
+        if algorithm is None and problem.algorithms[op]:
+            algorithm = "direct"
+        yield {
+            "name": names[op],
+            "type": operator["type"],
+            "attributes": {
+                key: value
+                for key, value in operator.items()
+                if key not in _NOT_ATTRIBUTES
+            },
+            "inputs": [first + ref if ref >= 0 else None for ref in operator["inputs"]],
+            "shape": list(problem.shapes[op]),
+            "precision": problem.dtype,
+            "algorithm": algorithm,
+            "operations": works[op].flop,
+            "bytes": works[op].bytes,
+            "ms": None,
+            "floor_ms": None,
+        }
+
+
+def _blocks(
+    problem: Problem,
+    schedule: Schedule,
+    operators: list[dict[str, Any]],
+    first: int,
+    measuring: _Measuring,
+) -> Iterator[dict[str, Any]]:
+    """The report's blocks of a collected block; adds latencies to its operators."""
+    parts, _ = measuring.searcher.parts_of(problem)
+    masks = _joined([mask_of(part.operators) for part in parts], schedule.stages)
+    roofline = measuring.roofline(problem.dtype)
+    works = work_of(problem.block)
+    for mask in masks:
+        members = tuple(operators_of(mask))
+        number = {op: index for index, op in enumerate(members)}
+        alone = (
+            problem if len(members) == len(problem) else part_of(problem, mask).problem
+        )
+        algorithms = {
+            number[op]: a for op, a in schedule.algorithms.items() if op in number
+        }
+        alone = with_algorithms(alone, algorithms)
+        stages = [
+            dataclasses.replace(
+                stage, groups=tuple(tuple(number[op] for op in g) for g in stage.groups)
+            )
+            for stage in schedule.stages
+            if stage.operators & mask
+        ]
+        described = [
+            {
+                **stage.to_json(),
+                "groups": [[first + members[op] for op in g] for g in stage.groups],
+                "micro_batches": stage.micro_batches,
+                "ms": measuring.stage_ms(alone, stage),
+            }
+            for stage in stages
+        ]
+        for op in members:
+            single = Stage.concurrent(alone, 1 << number[op])
+            found = operators[first + op]
+            found["ms"] = measuring.stage_ms(alone, single)
+            if roofline:
+                found["floor_ms"] = roofline.floor_ms(found["type"], works[op])
+        for stage, one in zip(stages, described, strict=True):
+            one["group_ms"] = measuring.group_ms(alone, stage)
+        yield {
+            "name": operators[first + members[0]]["name"],
+            "operators": [first + op for op in members],
+            "stages": described,
+            "scheduled_ms": _sum(one["ms"] for one in described),
+            "sequential_ms": _sum(operators[first + op]["ms"] for op in members),
+        }
+
+
+def _joined(masks: Sequence[int], stages: Sequence[Stage]) -> list[int]:
+    """The parts, as bitmasks; those that share a stage become one."""
+    joined = list(masks)
+    for stage in stages:
+        together = [mask for mask in joined if mask & stage.operators]
+        if len(together) > 1:
+            position = joined.index(together[0])
+            joined = [mask for mask in joined if mask not in together]
+            joined.insert(
+                position, mask_of(op for m in together for op in operators_of(m))
+            )
+    return joined
+
+
+def _sum(latencies: Iterator[float | None]) -> float | None:
+    """The sum of latencies; None if any of them is unknown."""
+    found = list(latencies)
+    return None if None in found else sum(ms for ms in found if ms is not None)

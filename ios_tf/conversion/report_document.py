@@ -1,0 +1,158 @@
+"""Makes the JSON document of a report (ios_tf/report/schema.json)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import platform
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ios_tf.cost.samples import MachineLoad
+from ios_tf.cost.verdict import Ratio
+from ios_tf.report.document import VERSION
+
+if TYPE_CHECKING:  # these import TensorFlow, which a report works without
+    from ios_tf.conversion.comparison import Comparison
+    from ios_tf.conversion.region_check import RegionLatency
+    from ios_tf.conversion.report import Report
+
+
+def document_of(report: Report) -> dict[str, Any]:
+    """The JSON document of a report."""
+    kept = [_signature(one, True) for one in report.comparisons]
+    rejected = [_signature(one, False) for one in report.rejected]
+    return {
+        "version": VERSION,
+        "created": report.created,
+        "verdict": report.verdict,
+        "model": report.model,
+        "output": report.output,
+        "versions": _versions(),
+        "machine": {
+            "device": report.device,
+            "kind": report.device_kind,
+            "lanes": report.lanes,
+            "load": _load(report.load),
+            "roofline": report.roofline and dataclasses.asdict(report.roofline),
+        },
+        "options": dict(report.options),
+        "image_size": list(report.image_size) if report.image_size else None,
+        "search": {
+            "different_blocks": report.different_blocks,
+            "cached_blocks": report.cached_blocks,
+            "states": report.states,
+            "transitions": report.transitions,
+            "measured": report.measurements,
+            "reused": report.reused,
+            "bounded": report.bounded,
+            "seconds": report.search_seconds,
+        },
+        "operators": report.operators,
+        "blocks": report.blocks,
+        "batch_sizes": {
+            str(size): dataclasses.asdict(one) for size, one in report.sizes.items()
+        },
+        "left_to_tensorflow": dict(report.left_to_tensorflow),
+        "decisions": [
+            {"code": None, "sentence": str(note), "nodes": [], "types": {}, "count": 1}
+            for note in report.notes
+        ],
+        "undecided": list(report.undecided),
+        "signatures": kept + rejected,
+        "regions": [_region(one) for one in report.regions],
+        "networks": [dict(one) for one in report.networks],
+    }
+
+
+def options_json(options: Any) -> dict[str, Any]:
+    """The options of a conversion, without those that only Python can express."""
+    found = {}
+    for option in dataclasses.fields(options):
+        value = getattr(options, option.name)
+        if callable(value):
+            continue
+        if isinstance(value, (list, tuple)) and all(map(_is_plain, value)):
+            value = list(value)
+        elif not _is_plain(value):
+            value = type(value).__name__
+        found[option.name] = value
+    return found
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, (bool, int, str))
+
+
+def _versions() -> dict[str, str]:
+    import tensorflow as tf
+
+    import ios_tf
+
+    return {
+        "ios_tf": ios_tf.__version__,
+        "tensorflow": tf.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _load(load: MachineLoad) -> dict[str, Any]:
+    return {
+        **dataclasses.asdict(load),
+        "disturbed_share": load.share,
+        "busy": load.busy,
+    }
+
+
+def _signature(one: Comparison, kept: bool) -> dict[str, Any]:
+    latencies = {
+        "tensorflow": one.tensorflow_ms,
+        "converted": one.converted_ms,
+        "portable": one.portable_ms,
+    }
+    ratios = {"converted": one.converted_ratios, "portable": one.portable_ratios}
+    difference = one.difference
+    if difference is not None and not math.isfinite(difference):
+        difference = None
+    return {
+        "name": one.signature,
+        "kept": kept,
+        "difference": difference,
+        "equal": one.equal,
+        "evidence": one.evidence(),
+        "compared_batch_sizes": list(one.batch_sizes),
+        "latencies": _latencies(latencies, ratios, one.ranges),
+    }
+
+
+def _region(one: RegionLatency) -> dict[str, Any]:
+    latencies = {"tensorflow": one.tensorflow_ms, "converted": one.region_ms}
+    return {
+        "name": one.name,
+        "numbers": list(one.regions),
+        "faster": one.is_faster(),
+        "latencies": _latencies(latencies, {"converted": one.ratios}, {}),
+    }
+
+
+def _latencies(
+    milliseconds: Mapping[str, Mapping[int, float]],
+    ratios: Mapping[str, Mapping[int, Ratio]],
+    ranges: Mapping[str, Mapping[int, tuple[float, float]]],
+) -> dict[str, Any]:
+    """Latencies and speedups by batch size."""
+    by_size: dict[str, Any] = {}
+    for name, of_sizes in milliseconds.items():
+        for size, ms in of_sizes.items():
+            low, high = ranges.get(name, {}).get(size, (None, None))
+            found = {"ms": ms, "low_ms": low, "high_ms": high}
+            by_size.setdefault(str(size), {})[name] = found
+    for name, of_ratios in ratios.items():
+        for size, ratio in of_ratios.items():
+            # JSON has no infinity.
+            high = ratio.high if math.isfinite(ratio.high) else None
+            found = {**dataclasses.asdict(ratio), "high": high}
+            by_size[str(size)][f"{name}_speedup"] = found
+    return by_size

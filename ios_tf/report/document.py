@@ -1,0 +1,114 @@
+"""The JSON document of a report: its schema, its place in a model, and its checks."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import posixpath
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import fastjsonschema
+
+from ios_tf.errors import UserError
+from ios_tf.printable import printable
+from ios_tf.scheduler import document
+
+# The version of the format (`version` in schema.json).
+VERSION = 1
+# The path of the document in a SavedModel.
+PATH = "assets.extra/ios_tf_report.json"
+# The longest document that is read.
+_MAX_BYTES = 64 << 20
+
+Document = Mapping[str, Any]
+
+
+@functools.cache
+def schema() -> dict[str, Any]:
+    """The JSON schema of the document."""
+    text = (Path(__file__).parent / "schema.json").read_text()
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def check(found: Any) -> Document:
+    """Checks that a JSON value is a report; returns it.
+
+    Raises:
+      ValueError: it is not; one line says where it differs from the schema.
+    """
+    if not isinstance(found, dict) or "verdict" not in found:
+        raise ValueError("it is not a report of ios_tf")
+    if found.get("version") != VERSION:
+        raise ValueError(
+            f"it has version {found.get('version')!r}, but this package reads version "
+            f"{VERSION}"
+        )
+    try:
+        _validator()(found)
+    except fastjsonschema.JsonSchemaValueException as error:
+        raise ValueError(printable(f"{error.message:.200}")) from None
+    _check_references(found)
+    return found
+
+
+def read(path: str) -> Document:
+    """Reads the report of a converted SavedModel, or a file that holds a report.
+
+    Raises:
+      UserError: there is no such file, or it is not a report.
+    """
+    import tensorflow as tf
+
+    if tf.io.gfile.isdir(path):
+        file = posixpath.join(path, PATH)
+        if not tf.io.gfile.exists(file):
+            raise UserError(
+                f"{path} has no report ({PATH}): convert the model with this version "
+                "of ios_tf"
+            )
+        path = file
+    try:
+        with tf.io.gfile.GFile(path, "rb") as stream:
+            text = stream.read(_MAX_BYTES + 1)
+        return check(document.parse(text, "the file", _MAX_BYTES))
+    except tf.errors.NotFoundError:
+        raise UserError(f"{path} does not exist") from None
+    except tf.errors.OpError as error:
+        raise UserError(f"{path} cannot be read: {error.message}") from None
+    except ValueError as error:
+        raise UserError(f"{path} cannot be shown: {error}") from None
+
+
+def write(found: Document, directory: str) -> None:
+    """Writes a report into a SavedModel."""
+    import tensorflow as tf
+
+    path = posixpath.join(directory, PATH)
+    tf.io.gfile.makedirs(os.path.dirname(path))
+    with tf.io.gfile.GFile(path, "w") as file:
+        file.write(json.dumps(found) + "\n")
+
+
+@functools.cache
+def _validator() -> Callable[[Any], Any]:
+    validate: Callable[[Any], Any] = fastjsonschema.compile(
+        # The compiler knows drafts up to 7, which call "$defs" by another name.
+        {**schema(), "$schema": "http://json-schema.org/draft-07/schema#"}
+    )
+    return validate
+
+
+def _check_references(found: Document) -> None:
+    """Checks that all indices of operators exist."""
+    for network in found["networks"]:
+        count = len(network["operators"])
+        for region in network["regions"]:
+            for block in region["blocks"]:
+                groups = [g for stage in block["stages"] for g in stage["groups"]]
+                for op in [*block["operators"], *(op for g in groups for op in g)]:
+                    if op >= count:
+                        raise ValueError(f"there is no operator {op}")

@@ -1,0 +1,180 @@
+"""The report as lines of text: the headline, why, and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ios_tf.printable import printable
+from ios_tf.report.document import Document
+from ios_tf.report.gain import gains, headline, speedup_of, timed
+from ios_tf.tables import two_columns
+
+
+def text(report: Document) -> str:
+    """The report as lines of text."""
+    head = [*_warnings(report), headline(report), *_why(report)]
+    notes = [decision["sentence"] for decision in report["decisions"]]
+    output = report["output"]
+    if not report["blocks"]:
+        written = [f"written: {output}"] if output else []
+        return "\n".join(map(printable, [*head, *notes, *written]))
+    search = report["search"]
+    rows = [
+        ("device", report["machine"]["device"]),
+        ("operators", str(report["operators"])),
+        (
+            "blocks",
+            f"{report['blocks']} ({search['different_blocks']} different, "
+            f"{search['cached_blocks']} from cache)",
+        ),
+        *_image_size(report),
+        *_by_size(report),
+        (
+            "measurements",
+            f"{search['measured']} ({search['reused']} reused, {search['bounded']} "
+            "not needed)",
+        ),
+        ("search", f"{search['seconds']:.1f} s"),
+        ("left to TensorFlow", _counts(report["left_to_tensorflow"])),
+        *_regions(report),
+        *_signatures(report),
+        *([("written", output)] if output else []),
+    ]
+    return "\n".join(
+        [
+            *map(printable, head),
+            two_columns(rows),
+            *(printable(f"note: {note}") for note in notes),
+        ]
+    )
+
+
+def _warnings(report: Document) -> list[str]:
+    """Lines that come first, because they affect how to read the other lines."""
+    load = report["machine"]["load"]
+    if not load["busy"]:
+        return []
+    share = f"{100 * load['disturbed_share']:.0f} % of samples disturbed"
+    return [
+        f"warning: the machine was busy (load {load['average']:.1f}, {share}): "
+        "latencies are estimates"
+    ]
+
+
+def _why(report: Document) -> Iterator[str]:
+    """A line for each signature and batch size that says what its gain consists of."""
+    several = len({signature["name"] for signature, _, _ in timed(report)}) > 1
+    for signature, size, latencies in timed(report):
+        parts = gains(report, signature["name"], size)
+        if not parts:
+            continue
+        saved = latencies["tensorflow"]["ms"] - latencies["converted"]["ms"]
+        of = f" of {signature['name']}" if several else ""
+        yield f"{saved:.2f} ms{of} saved at batch {size}:"
+        for part in parts:
+            yield f"  {100 * part.share:3.0f} %  {part.text}"
+
+
+def _image_size(report: Document) -> Iterator[tuple[str, str]]:
+    if report["image_size"]:
+        height, width = report["image_size"]
+        yield "image size", f"{height} x {width} (see --image_size)"
+
+
+def _regions(report: Document) -> Iterator[tuple[str, str]]:
+    """The row that counts the faster regions, if regions were timed one by one."""
+    regions = report["regions"]
+    if regions:
+        every = sum(len(one["numbers"]) for one in regions)
+        faster = sum(len(one["numbers"]) for one in regions if one["faster"])
+        yield "regions", f"{faster} of {every} are faster than TensorFlow"
+
+
+def _signatures(report: Document) -> Iterator[tuple[str, str]]:
+    """Rows with the latencies and differences of the converted functions."""
+    kept = [one for one in report["signatures"] if one["kept"]]
+    for one in kept:
+        of = f" ({one['name']})" if len(kept) > 1 else ""
+        latencies = one["latencies"]
+        if latencies:
+            tensorflow = {
+                size: f"{found['tensorflow']['ms']:.2f} ms"
+                for size, found in latencies.items()
+            }
+            yield f"TensorFlow{of}", _row(report, tensorflow)
+            yield f"converted{of}", _row(report, _speedups(latencies, "converted"))
+        portable = {s: found for s, found in latencies.items() if "portable" in found}
+        if portable:
+            yield f"  without ios_tf{of}", _row(report, _speedups(portable, "portable"))
+        yield f"largest difference{of}", difference_text(one)
+
+
+def difference_text(signature: Mapping[str, Any]) -> str:
+    """Says how much the outputs of a signature differ, and by what evidence."""
+    compared = signature["compared_batch_sizes"]
+    sizes = f"batch sizes {', '.join(map(str, compared))}"
+    if signature["difference"] is not None:
+        evidence = signature["evidence"] or "no evidence"
+        return f"{signature['difference']:.1e} of the spread ({evidence}; {sizes})"
+    if compared:
+        equal = "equal" if signature["equal"] else "not equal everywhere, see the notes"
+        return f"{equal} (no floating-point outputs; {sizes})"
+    return "not compared"
+
+
+def _row(report: Document, cells: Mapping[str, str]) -> str:
+    """Joins the cells of batch sizes.
+
+    Cells are labeled with their batch size if they do not match the columns.
+    """
+    if list(cells) == list(report["batch_sizes"]):
+        return "  ".join(cells.values())
+    return "  ".join(f"{text} at {size}" for size, text in cells.items())
+
+
+def _by_size(report: Document) -> list[tuple[str, str]]:
+    """The rows that have a column for each batch size."""
+    columns = [
+        (
+            batch_size,
+            *(str(size[name]) for name in ("stages", "merged", "concurrent", "split")),
+            *_measured(size),
+        )
+        for batch_size, size in report["batch_sizes"].items()
+    ]
+    padded = [[c.ljust(max(map(len, column))) for c in column] for column in columns]
+    names = ("batch size", "stages", "  merged", "  concurrent", "  split")
+    return [
+        (name, "  ".join(cells))
+        for name, *cells in zip(
+            (*names, "sequential", "scheduled"), *padded, strict=True
+        )
+    ]
+
+
+def _measured(size: Mapping[str, Any]) -> tuple[str, str]:
+    if not size["scheduled_ms"]:
+        return "not measured", "not measured"
+    speedup = size["sequential_ms"] / size["scheduled_ms"]
+    return (
+        f"{size['sequential_ms']:.2f} ms",
+        f"{size['scheduled_ms']:.2f} ms ({speedup:.2f}x of sequential)",
+    )
+
+
+def _speedups(latencies: Mapping[str, Any], name: str) -> dict[str, str]:
+    speedups = {}
+    for size, found in latencies.items():
+        text = f"{speedup_of(found, name):.2f}x of TensorFlow"
+        if found[f"{name}_speedup"]["by_processor_time"]:
+            text += " by processor time"
+        speedups[size] = f"{found[name]['ms']:.2f} ms ({text})"
+    return speedups
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{op} x{count}" for op, count in most[:8])
+    rest = sum(count for _, count in most[8:])
+    return shown + (f", {rest} more" if rest else "") if shown else "nothing"

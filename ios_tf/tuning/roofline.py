@@ -1,0 +1,90 @@
+"""The machine's roofline: the engine's peak rate and its bandwidth, by measuring.
+
+No operator is faster than its floor: the longer of the times that its operations need
+at the peak rate, and its bytes at the bandwidth. Only convolutions by minimal filtering
+and operators whose tensors stay in the caches can be faster.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ios_tf.cost.work import VIEWS, Work, work_of
+from ios_tf.native import engine
+from ios_tf.scheduler import CostModel, Problem, Stage
+from ios_tf.tuning.algorithms import GEMM, with_algorithms
+
+# Convolutions that should reach the peak and fit into a core's own caches: kernel size,
+# height and width, channels.
+_CONVOLUTIONS = ((3, 35, 96), (1, 35, 192))
+# The tensors of a sum of 64 MB: two that are added, and their sum.
+_SUM_SHAPE = [1, 650, 128, 64]
+_SUM_SHAPE_HALF = [1, 1300, 128, 64]
+# One image does not fill a GPU.
+_GPU_IMAGES = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Roofline:
+    """The highest rates that the engine reached on this machine.
+
+    Attributes:
+      gflop_per_s: the rate of floating-point operations.
+      gb_per_s: the rate of bytes that are read or written.
+    """
+
+    gflop_per_s: float
+    gb_per_s: float
+
+    @classmethod
+    def measured(
+        cls, cost_model: CostModel, device: str, dtype: str = "float32"
+    ) -> Roofline:
+        """Measures the rates. `device` is "cpu" or "gpu".
+
+        Raises:
+          MemoryError: too little memory is free.
+        """
+        images = 1 if device == "cpu" else _GPU_IMAGES
+        rates = []
+        for kernel, size, channels in _CONVOLUTIONS:
+            convolution = {
+                "type": "conv2d",
+                "kernel": [kernel, kernel],
+                "filters": channels,
+                "padding": "SAME",
+                "inputs": [-1],
+            }
+            problem = _problem(dtype, [images, size, size, channels], convolution)
+            (work,) = work_of(problem.block)
+            forms = [problem]
+            if device == "cpu" and GEMM in problem.algorithms[0]:
+                forms.append(with_algorithms(problem, {0: GEMM}))
+            rates += [work.flop / _ms(cost_model, form) / 1e6 for form in forms]
+        shape = _SUM_SHAPE if dtype == "float32" else _SUM_SHAPE_HALF
+        total = _problem(dtype, shape, {"type": "add", "inputs": [-1, -2]})
+        (work,) = work_of(total.block)
+        return cls(max(rates), work.bytes / _ms(cost_model, total) / 1e6)
+
+    def floor_ms(self, kind: str, work: Work) -> float:
+        """The least time of an operator of type `kind`; 0 if it may be in place."""
+        if kind in VIEWS:
+            return 0.0
+        return max(work.flop / self.gflop_per_s / 1e6, work.bytes / self.gb_per_s / 1e6)
+
+
+def _problem(dtype: str, shape: list[int], operator: dict[str, Any]) -> Problem:
+    """One operator whose inputs all have this shape."""
+    block = {
+        "version": 1,
+        "dtype": dtype,
+        "inputs": [shape] * len(operator["inputs"]),
+        "operators": [operator],
+        "outputs": [0],
+    }
+    return Problem.from_json(engine.problem(block))
+
+
+def _ms(cost_model: CostModel, problem: Problem) -> float:
+    return cost_model.stage_latency(problem, Stage.concurrent(problem, 1))
