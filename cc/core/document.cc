@@ -5,8 +5,8 @@
 namespace ios {
 namespace {
 
-// Returns whether the nesting depth of brackets is within the limit. Counting
-// brackets needs no recursion. The parser checks that the text is JSON.
+// Returns whether brackets are nested at most kMaxDocumentDepth deep. Runs
+// before the parser, which then checks that the text is JSON.
 bool IsShallow(const std::string& text) {
   int depth = 0;
   bool in_string = false;

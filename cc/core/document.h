@@ -11,19 +11,22 @@
 
 namespace ios {
 
-// The version of every JSON format of this project. Other versions are refused.
+// The version of every JSON format of this project. Documents with another
+// version are refused.
 inline constexpr int kFormatVersion = 1;
 
 // Parses the JSON object in `text`. Every document from outside goes through
-// this function first. It refuses deep nesting because code that walks JSON
-// values is recursive. `what` names the document in errors.
+// this function first. The function refuses deeply nested documents, because
+// later code visits JSON values recursively. Error messages name the document
+// by `what`.
 StatusOr<nlohmann::json> ParseDocument(const std::string& text,
                                        const char* what);
 
 // Returns an error unless `value` is an object with "version": kFormatVersion.
 Status CheckVersion(const nlohmann::json& value, const char* what);
 
-// Stores `value` in `number` and returns true if it is an integer that fits.
+// Stores `value` in `number` and returns true, if `value` is an integer that
+// fits into the type Int. Returns false otherwise.
 template <typename Int>
 bool ReadInteger(const nlohmann::json& value, Int* number) {
   using Limits = std::numeric_limits<Int>;

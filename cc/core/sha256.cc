@@ -9,7 +9,8 @@ namespace {
 
 uint32_t RotateRight(uint32_t x, int n) { return (x >> n) | (x << (32 - n)); }
 
-// The first 32 bits of the fractional part of `root` (a square or cube root).
+// Returns the first 32 bits of the fractional part of `root`, which is a square
+// root or a cube root.
 uint32_t FractionBits(long double root) {
   return static_cast<uint32_t>((root - std::floor(root)) * 4294967296.0L);
 }
@@ -19,8 +20,8 @@ struct Constants {
   std::array<uint32_t, 8> initial;
 };
 
-// FIPS 180-4, sections 4.2.2 and 5.3.3: cube roots of the first 64 primes, and
-// square roots of the first 8 primes.
+// Computes the constants of FIPS 180-4, sections 4.2.2 and 5.3.3, from the cube
+// roots of the first 64 primes and the square roots of the first 8 primes.
 Constants MakeConstants() {
   Constants c;
   int count = 0;

@@ -56,9 +56,9 @@ inline Status Internal(std::string message) {
   return Status(StatusCode::kInternal, std::move(message));
 }
 
-// Calls `function` and returns its Status or StatusOr. An exception becomes a
-// Status: libraries throw when memory or threads run out, but no exception may
-// reach the engine's caller.
+// Calls `function` and returns its Status or StatusOr, or turns its exception
+// into a Status. Libraries throw exceptions when memory or threads run out, but
+// an exception must not reach the engine's caller.
 template <typename F>
 auto CatchExceptions(F&& function) -> decltype(function()) {
   try {
@@ -76,7 +76,7 @@ auto CatchExceptions(F&& function) -> decltype(function()) {
   }
 }
 
-// A value, or the error that prevented it.
+// Either a value, or the error because of which there is no value.
 template <typename T>
 class [[nodiscard]] StatusOr {
  public:

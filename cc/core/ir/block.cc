@@ -42,7 +42,7 @@ std::vector<Shape> InputShapes(const Block& block,
 }
 
 StatusOr<std::vector<Shape>> InferShapes(const Block& block) {
-  // This includes inputs that no operator reads.
+  // Checks all inputs, also those that no operator reads.
   for (const Shape& shape : block.inputs) {
     IOS_RETURN_IF_ERROR(CheckTensor(shape));
   }

@@ -23,17 +23,18 @@ struct Block {
   std::vector<int> outputs;         // operators whose result leaves the block
 };
 
-// The number of images: the leading dimension of the inputs, apart from inputs
-// that broadcast over it. 1 if there are no inputs.
+// Returns the number of images: the first dimension of the inputs. An input
+// whose first dimension is 1 broadcasts over the images and does not count. 1
+// if there are no inputs.
 int64_t BatchSize(const std::vector<Shape>& inputs);
 inline int64_t BatchSize(const Block& block) { return BatchSize(block.inputs); }
 
-// The shapes of all operators' outputs. SAME and VALID follow TensorFlow's
-// rules. An error names the operator and the mismatch.
+// Returns the shape of each operator's output. The paddings SAME and VALID
+// follow TensorFlow's rules. An error names the operator and the mismatch.
 StatusOr<std::vector<Shape>> InferShapes(const Block& block);
 
-// Checks that operators are in a topological order, references are in range,
-// attributes are legal, and shapes can be inferred.
+// Checks that operators are in a topological order, references to tensors are
+// in range, attributes are legal, and shapes can be inferred.
 Status Validate(const Block& block);
 
 // The shape of tensor reference `ref` (see Operator::inputs).
@@ -44,16 +45,18 @@ const Shape& ShapeOf(const Block& block, const std::vector<Shape>& shapes,
 std::vector<Shape> InputShapes(const Block& block,
                                const std::vector<Shape>& shapes, int index);
 
-// Some operators of a block as a separate block. `inputs` and `outputs` refer
-// to the whole block.
+// Some operators of a block as a separate block. `inputs` and `outputs` list
+// the part's inputs and outputs, by their indices in the whole block.
 struct PartOfBlock {
   Block block;
   std::vector<int> inputs;   // tensors
   std::vector<int> outputs;  // operators
 };
 
-// `operators` are in a topological order. The part's outputs are those
-// operators that the rest of the block reads or that are outputs of the block.
+// Returns the part of `block` that consists of `operators`, which must be in a
+// topological order. `shapes` has the shapes of all operators' outputs. The
+// part's outputs are those operators that the rest of the block reads or that
+// are outputs of the block.
 PartOfBlock TakePart(const Block& block, const std::vector<Shape>& shapes,
                      const std::vector<int>& operators);
 

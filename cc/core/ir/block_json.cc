@@ -16,8 +16,9 @@ namespace {
 
 using nlohmann::json;
 
-// Reads the members of one JSON object. It remembers the first member with a
-// wrong type or value, so that callers check only once.
+// Reads the members of one JSON object. The reader remembers the first member
+// with a wrong type or value, so that callers ask for errors only once, at the
+// end.
 class Reader {
  public:
   Reader(const json& object, std::string what)
@@ -172,7 +173,7 @@ StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
   return op;
 }
 
-// Whether two values of an attribute have the same JSON.
+// Returns whether two values of an attribute have the same JSON.
 template <typename T>
 bool AreEqual(const T& a, const T& b) {
   return a == b;
@@ -233,8 +234,9 @@ json BlockToJsonValue(const Block& block) {
 }
 
 std::string ToJson(const Block& block) {
-  // nlohmann::json sorts the keys, so the text is canonical. Names may hold any
-  // bytes: dump() replaces invalid UTF-8 instead of throwing.
+  // The text is canonical, because nlohmann::json sorts the keys. Names may
+  // contain any bytes, so dump() is told to replace invalid UTF-8 instead of
+  // throwing.
   return BlockToJsonValue(block).dump(-1, ' ', false,
                                       json::error_handler_t::replace);
 }

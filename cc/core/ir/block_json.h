@@ -14,7 +14,8 @@ namespace ios {
 nlohmann::json OperatorToJsonValue(const Operator& op);
 nlohmann::json BlockToJsonValue(const Block& block);
 StatusOr<Block> BlockFromJsonValue(const nlohmann::json& json);
-// Ignores other members of the JSON object (latencies, device …).
+// Reads a schedule. Other members of the JSON object, such as latencies and the
+// device, are ignored.
 StatusOr<Schedule> ScheduleFromJsonValue(const nlohmann::json& json);
 
 }  // namespace ios

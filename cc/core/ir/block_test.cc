@@ -66,7 +66,8 @@ TEST(ShapesFollowTensorFlowsRules) {
   EXPECT(shapes.ok());
   EXPECT((*shapes)[0] == Shape{2, 18, 18, 8});  // ceil(n / 2)
   EXPECT((*shapes)[1] == Shape{2, 17, 17, 8});  // ceil((n - 2) / 2)
-  // SAME puts the odd cell after the input.
+  // If the number of padded cells is odd, SAME adds the extra cell after the
+  // input.
   const std::array<int64_t, 4> cells = ExplicitPadding(same, block.inputs[0]);
   EXPECT(cells == std::array<int64_t, 4>{1, 1, 0, 1});
 }
@@ -82,8 +83,8 @@ TEST(TransposedConvolutionsUndoTheShapesOfConvolutions) {
   };
   const Shape input = {2, 5, 6, 4};
   EXPECT((shape_of(input) == Shape{2, 10, 12, 8}));
-  // SAME would add one cell after a convolution's input. The transposed
-  // convolution cuts this cell off its output.
+  // The forward convolution with SAME adds one cell after its input. The
+  // transposed convolution cuts this cell off its output.
   EXPECT((TransposedPadding(op, input, {2, 10, 12, 8}) ==
           std::array<int64_t, 4>{0, 1, 0, 1}));
   op.padding.type = PaddingType::kValid;
@@ -168,7 +169,8 @@ TEST(NumbersAreSmallEnoughToComputeWith) {
         MakeBlock({Conv(-1, 8, 3)}, {0}, {1, number, number, 4});
     EXPECT(!Validate(large).ok());
   }
-  // Products must not overflow for empty tensors either.
+  // The product of the other dimensions must not overflow either if a tensor is
+  // empty.
   for (int64_t size : {1 << 15, 1 << 30}) {
     const Block empty = MakeBlock({Conv(-1, 8, 3)}, {0}, {0, size, size, 4});
     EXPECT(Validate(empty).ok() == (size < 1 << 30));

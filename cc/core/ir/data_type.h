@@ -18,7 +18,8 @@ inline int64_t SizeOf(DataType type) {
   return type == DataType::kFloat32 ? 4 : 2;
 }
 
-// Writes `count` values as `type` to `to`, rounded to nearest even.
+// Converts `count` values to `type` and writes them to `to`. Rounds to the
+// nearest value, and to the even one if two are equally near.
 void ConvertFromFloat(const float* from, int64_t count, DataType type,
                       void* to);
 

@@ -110,8 +110,7 @@ StatusOr<MergePlan> PlanMerge(const Block& block, const std::vector<int>& ops) {
     }
     if (i > 0) merged.name += "+" + op.name;
   }
-  // The merged convolution must be within limits. Its window is mostly zeros if
-  // the parts' windows differ a lot.
+  // The merged convolution may exceed the limits even if its parts do not.
   if (plan.merged.filters > kMaxDimension ||
       SaturatingProduct({plan.merged.kernel[0], plan.merged.kernel[1]}) >
           kMaxMergedCells) {

@@ -11,8 +11,9 @@
 
 namespace ios {
 
-// The convolution that replaces several operators (its parts), and the position
-// of each part in its channels and in its kernel.
+// The convolution that replaces several convolutions, its parts. For each part,
+// the plan says which output channels belong to it and where its kernel lies
+// inside the larger kernel.
 struct MergePlan {
   Operator merged;
   struct Part {
@@ -23,25 +24,27 @@ struct MergePlan {
   std::vector<Part> parts;
 };
 
-// The plan for two or more operators, or an error that says why they may not
-// merge. All must be Conv2D with groups = 1 and no residual, read the same
-// tensor, and share strides, dilations and activation. Kernel sizes may differ
-// only with stride 1 and SAME padding (or VALID for 1x1), where the results
-// stay equal for every height and width.
+// Returns the plan for merging two or more operators, or an error that says why
+// they may not merge. All operators must be Conv2D with groups = 1 and no
+// residual, read the same tensor, and share strides, dilations and activation.
+// Kernel sizes may differ only with stride 1 and SAME padding (or VALID for
+// 1x1), where the results stay equal for every height and width.
 StatusOr<MergePlan> PlanMerge(const Block& block, const std::vector<int>& ops);
 
-// Groups of operators in which any two operators may merge, for the Python
-// scheduler. Operators that cannot merge with any other are left out.
+// Returns groups of operators for the Python scheduler. Any two operators of a
+// group may merge. Operators that cannot merge with any other are left out.
 std::vector<std::vector<int>> MergeClasses(const Block& block);
 
-// Stacks the parts' filters, [kh, kw, C, O_i], zero-padded to the merged
-// kernel; filters[i] belongs to plan.parts[i]. `channels` is C. The result is
-// [kh, kw, C, filters].
+// Concatenates the filters of the parts along their output channels, after
+// padding each kernel with zeros to the merged kernel's size. filters[i]
+// belongs to plan.parts[i] and has the shape [kh, kw, C, O_i]; `channels` is C.
+// The result has the shape [kh, kw, C, sum of all O_i].
 std::vector<float> StackFilters(const MergePlan& plan, const Block& block,
                                 int64_t channels,
                                 const std::vector<const float*>& filters);
 
-// Concatenates the parts' biases, [O_i]. A null pointer stands for zeros.
+// Concatenates the biases of the parts, each of shape [O_i]. A null pointer
+// means a bias of zeros.
 std::vector<float> StackBiases(const MergePlan& plan, const Block& block,
                                const std::vector<const float*>& biases);
 

@@ -16,7 +16,7 @@ using testing::Branches;
 using testing::Conv;
 using testing::MakeBlock;
 
-// Two convolutions of one input.
+// Returns a block with two convolutions that read the same input.
 Block Pair(const Operator& a, const Operator& b) {
   return MakeBlock({a, b}, {0, 1});
 }
@@ -75,7 +75,8 @@ TEST(KernelsOfOneSizeMergeWhateverTheirPadding) {
   EXPECT(MayMerge(a, Conv(-1, 8, 5)));
   a.padding.type = PaddingType::kValid;
   EXPECT(MayMerge(a, a));
-  // The windows at the border would read different cells.
+  // `a` has another padding than the default of Conv(), so that the windows at
+  // the border would read different cells.
   EXPECT(!MayMerge(a, Conv(-1, 8, 3)));
   Operator larger = Conv(-1, 8, 5);
   larger.padding.type = PaddingType::kValid;

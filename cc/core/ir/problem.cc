@@ -9,10 +9,11 @@
 namespace ios {
 namespace {
 
-// The smallest number of channels and filters for Winograd's algorithm, and of
-// pixels for the other algorithms. With fewer channels or filters, Winograd's
-// transforms take more time than they save. With fewer pixels, a convolution by
-// matrix product spends more on reading than on computing.
+// Winograd's algorithm is measured only with at least this many channels and
+// filters, because with fewer ones its transforms take more time than they
+// save. Other algorithms are measured only with at least this many pixels,
+// because with fewer ones a matrix product spends more time on reading the
+// weights than on computing.
 constexpr int64_t kLeastSize = 8;
 
 bool IsWorthTrying(const Operator& op, Algorithm algorithm, const Shape& input,

@@ -11,13 +11,12 @@
 
 namespace ios {
 
-// For each operator, the CPU algorithms that are worth measuring besides
-// kDirect.
+// Returns, for each operator, the CPU algorithms that are worth measuring
+// besides kDirect.
 std::vector<std::vector<Algorithm>> AlgorithmsOf(
     const Block& block, const std::vector<Shape>& shapes);
 
-// A JSON object with these members:
-//   "version", "signature", "block";
+// Returns a JSON object with these members: "version", "signature", "block";
 //   "shapes", "flops", "weight_shapes": one entry per operator;
 //   "merge_classes": groups of operators that may merge (see MergeClasses);
 //   "algorithms": see AlgorithmsOf;

@@ -19,15 +19,16 @@ struct Readers {
     for (int out : block.outputs) outside[out] = true;
   }
 
-  // The only reader of operator `ref`'s output. Returns -1 unless the block
-  // reads the output exactly once. Also returns -1 if it is an output of the
-  // block, or if `ref` is an input.
+  // Returns the only reader of the output of operator `ref`. Returns -1 if the
+  // output has no reader or several, if it is an output of the block, or if
+  // `ref` is an input of the block (negative).
   int Only(int ref) const {
     const bool one = ref >= 0 && !outside[ref] && operators[ref].size() == 1;
     return one ? operators[ref][0] : -1;
   }
 
-  // The readers of each operator's output. A reader is listed once per read.
+  // The readers of each operator's output. An operator that reads the output as
+  // two of its inputs is listed twice.
   std::vector<std::vector<int>> operators;
   std::vector<bool> outside;  // true for outputs of the block
 };

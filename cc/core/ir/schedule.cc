@@ -103,8 +103,8 @@ Status CheckStage(const Block& block, const Stage& stage,
   return status;
 }
 
-// Sets the entries of the stage's operators in `stage_of` to `number`. Returns
-// an error if an operator does not exist or already has a stage.
+// Sets stage_of[op] to `number` for each operator of the stage. Returns an
+// error if an operator does not exist or already has a stage.
 Status CheckMembers(const Stage& stage, int number,
                     std::vector<int>* stage_of) {
   const int n = stage_of->size();
@@ -177,7 +177,8 @@ Schedule GreedySchedule(const Block& block) {
       if (ref >= 0) stage = std::max(stage, stage_of[ref] + 1);
     }
     if (stage == schedule.stages.size()) schedule.stages.emplace_back();
-    // No edge connects operators of the same stage, so each is a group.
+    // No edge connects operators of the same stage, so each operator is a group
+    // of its own.
     schedule.stages[stage].groups.push_back(
         {static_cast<int>(stage_of.size())});
     stage_of.push_back(stage);

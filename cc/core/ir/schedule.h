@@ -38,7 +38,8 @@ struct Stage {
 
 struct Schedule {
   std::vector<Stage> stages;
-  // Keyed by operator. Operators that are not listed use kDirect.
+  // The algorithm of each operator, keyed by the operator's index. Operators
+  // that are not listed use kDirect.
   std::map<int, Algorithm> algorithms = {};
 };
 
@@ -55,22 +56,23 @@ typename ByBatch::const_iterator NearestBatch(const ByBatch& sizes,
   if (above == sizes.begin()) return above;
   const auto below = std::prev(above);
   if (above == sizes.end()) return below;
-  // Tests batch / below <= above / batch. The products may exceed 64 bits.
+  // Tests batch / below <= above / batch, with products instead of quotients.
+  // The products are computed in double, because they may exceed 64 bits.
   const double square = static_cast<double>(batch) * batch;
   return square <= static_cast<double>(below->first) * above->first ? below
                                                                     : above;
 }
 
-// One operator per stage, in the block's order.
+// Returns a schedule with one operator per stage, in the order of the block.
 Schedule SequentialSchedule(const Block& block);
 
-// Every stage runs all operators that are ready concurrently (the paper's
-// greedy baseline, section 6).
+// Every stage runs, concurrently, all operators whose inputs are ready (the
+// paper's greedy baseline, section 6).
 Schedule GreedySchedule(const Block& block);
 
-// The connected components of `operators`, by the edges between them. The
-// components are in the order of their first operators, and each component
-// keeps the order of `operators`.
+// Returns the connected components of the graph that consists of `operators`
+// and the edges between them. The components are in the order of their first
+// operators, and each component keeps the order of `operators`.
 std::vector<std::vector<int>> ConnectedComponents(
     const Block& block, const std::vector<int>& operators);
 
@@ -83,12 +85,13 @@ Block WithAlgorithms(Block block, const Schedule& schedule);
 // compute their operators.
 Status Validate(const Schedule& schedule, const Block& block);
 
-// Checks the stages, but not their order. They need not cover the block, and a
-// stage may come before the stages of its inputs.
+// Checks each stage by itself. The stages may leave operators of the block out,
+// and may be in any order.
 Status ValidateStages(const std::vector<Stage>& stages, const Block& block);
 
 std::string ToJson(const Schedule& schedule);
-// Ignores other members of the JSON object (latencies, device …).
+// Reads a schedule. Other members of the JSON object, such as latencies and the
+// device, are ignored.
 StatusOr<Schedule> ScheduleFromJson(const std::string& json);
 
 // Parses a file of a schedule cache. The schedule must be valid for `block`,

@@ -33,7 +33,7 @@ TEST(LegalSchedules) {
       Validate({{Concurrent({{0, 2}, {1}}), Concurrent({{3}})}}, block).ok());
   EXPECT(Validate({{Concurrent({{0, 2, 1, 3}})}}, block).ok());
   EXPECT(Validate({{Merge({0, 1}), Concurrent({{2, 3}})}}, block).ok());
-  // 0 and 1 are not connected.
+  // A split may have operators that are not connected, as 0 and 1 are here.
   EXPECT(Validate({{Split({0, 1}, 2), Split({2, 3}, 2)}}, block).ok());
 }
 
@@ -57,7 +57,7 @@ TEST(IllegalSchedules) {
   EXPECT_ERROR(
       Validate({{Concurrent({{2, 0}, {1}}), Concurrent({{3}})}}, block),
       "before its input");
-  // 0 and 2 do not read the same tensor.
+  // Operators 0 and 2 cannot merge, because they read different tensors.
   EXPECT_ERROR(
       Validate({{Merge({0, 2}), Concurrent({{1}}), Concurrent({{3}})}}, block),
       "cannot be merged");

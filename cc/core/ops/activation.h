@@ -17,7 +17,7 @@ struct Activation {
 #include "cc/core/ops/activation.def"
   };
 
-  // A row of activation.def, without its definition.
+  // A row of activation.def, without the columns `definition` and `cuda`.
   struct Properties {
     Kind kind;
     const char* name;
@@ -56,12 +56,12 @@ inline bool operator<(const Activation& a, const Activation& b) {
 
 std::string ToString(const Activation& activation);  // "elu", "elu(0.5)"
 
-// Checks that the parameters are legal. Parameters that the kind does not have
-// must have their defaults.
+// Checks that `alpha` and `beta` are legal for the kind. A parameter that the
+// kind does not have must have its default value.
 Status CheckActivation(const Activation& activation);
 
-// Computes the function in float64. The relative error is that of the
-// elementary functions in <cmath>. NaN gives NaN.
+// Computes the activation in float64, with the relative error of the functions
+// in <cmath>. NaN gives NaN.
 double Exact(const Activation& activation, double v);
 
 }  // namespace ios

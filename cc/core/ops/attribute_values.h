@@ -21,9 +21,11 @@ inline constexpr std::array<std::pair<PoolKind, const char*>, 3> kPoolNames = {{
 //     Algorithms for Convolutional Neural Networks", 2016). Output tiles have 2
 //     or 4 cells in each dimension in which the window has more than one cell.
 //   kGemm: a matrix product, pixels x channels by channels x filters.
-//   kRows: row by row, together with the 1x1 convolution before it if nothing
-//     else reads the output of that convolution.
-// Results differ by rounding. A backend may ignore this hint.
+//   kRows: computes a depthwise convolution row by row. If it is the only
+//     reader of a 1x1 convolution, each row of that convolution is computed
+//     just before it is needed.
+// The results of the algorithms differ by rounding only. A backend may ignore
+// the chosen algorithm.
 enum class Algorithm { kDirect, kWinograd2, kWinograd4, kGemm, kRows };
 
 inline constexpr std::array<std::pair<Algorithm, const char*>, 5>
@@ -35,12 +37,13 @@ inline constexpr std::array<std::pair<Algorithm, const char*>, 5>
         {Algorithm::kRows, "rows"},
     }};
 
-// The contents of the cells around an image.
-//   kConstant: a value.
+// The contents of the cells that Pad adds around an image.
+//   kConstant: a constant value.
 //   kReflect: the image mirrored at its outermost cells, without repeating
 //     these cells.
 //   kSymmetric: the image mirrored at its border.
-//   kWrap: the image again, from its other end.
+//   kWrap: the image repeated periodically, so that its left neighbor is its
+//     right end.
 enum class PadMode { kConstant, kReflect, kSymmetric, kWrap };
 
 inline constexpr std::array<std::pair<PadMode, const char*>, 4> kPadModeNames =
@@ -96,7 +99,7 @@ inline constexpr std::array<std::pair<BinaryFunction, const char*>, 8>
         {BinaryFunction::kPRelu, "prelu"},
     }};
 
-// The table of an attribute's type.
+// Returns the table of names for an attribute's type.
 constexpr const auto& NamesOf(Algorithm) { return kAlgorithmNames; }
 constexpr const auto& NamesOf(PoolKind) { return kPoolNames; }
 constexpr const auto& NamesOf(PadMode) { return kPadModeNames; }

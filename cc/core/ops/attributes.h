@@ -1,5 +1,5 @@
-// The list of all attributes of operators. Reading, writing and checking blocks
-// follow it.
+// The list of all attributes of operators. The code that reads, writes and
+// checks blocks is derived from this list.
 #ifndef IOS_TF_CC_CORE_OPS_ATTRIBUTES_H_
 #define IOS_TF_CC_CORE_OPS_ATTRIBUTES_H_
 
@@ -12,16 +12,18 @@
 namespace ios {
 
 struct AttributeRules {
-  // Limits of every integer of the attribute.
+  // The smallest and largest value of an integer attribute (of each integer, if
+  // the attribute has several).
   int64_t least = -kMaxDimension, most = kMaxDimension;
-  // Operators of this type have the attribute in their JSON even if it has its
-  // default. Other operators have only attributes that differ from the default,
-  // so that a new attribute does not change existing signatures.
+  // Operators of this type always have the attribute in their JSON. Operators
+  // of other types have it only if its value differs from the default, so that
+  // a new attribute does not change existing signatures.
   std::optional<OperatorType> always_in = std::nullopt;
 };
 
-// Calls `visit` with the key, the member and the rules of each attribute.
-// `alpha` and `beta` belong to "activation".
+// Calls visit(JSON key, pointer to member, rules) for each attribute. The
+// parameters `alpha` and `beta` of an activation are read and written together
+// with "activation".
 template <typename Visitor>
 void VisitAttributes(Visitor&& visit) {
   constexpr AttributeRules kAny, kNotNegative{0}, kPositive{1};
@@ -56,7 +58,8 @@ void VisitAttributes(Visitor&& visit) {
   visit("pad_mode", &Operator::pad_mode, kAny);
   visit("pad_value", &Operator::pad_value, kAny);
   visit("channel_padding", &Operator::channel_padding, kNotNegative);
-  // The limit is lower because block_size is squared.
+  // The limit is lower than for other attributes, because block_size is
+  // squared.
   visit("block_size", &Operator::block_size, AttributeRules{1, 1 << 15});
   visit("depth_radius", &Operator::depth_radius, kNotNegative);
   visit("normalization", &Operator::normalization,

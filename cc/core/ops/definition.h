@@ -1,6 +1,6 @@
-// OperatorDefinition: everything that planning knows of a type of operators.
-// Each family of types has a file in this folder. Kernels are in the folders of
-// their devices.
+// OperatorDefinition: the properties of a type of operators, apart from its
+// kernels. Each family of types has a file in this folder. Kernels are in the
+// folders of the devices (cc/engine).
 #ifndef IOS_TF_CC_CORE_OPS_DEFINITION_H_
 #define IOS_TF_CC_CORE_OPS_DEFINITION_H_
 
@@ -21,7 +21,7 @@ enum class ChannelUse {
   kSum,   // each output channel is a sum over all input channels
 };
 
-// The least and the greatest number of inputs.
+// The smallest and the largest number of inputs.
 struct Arity {
   size_t least, most;
 };
@@ -39,7 +39,8 @@ struct OperatorDefinition {
     return inputs[0];
   }
   static Shapes None(const Operator&, const Shape&) { return {}; }
-  // One operation for each element of an input.
+  // The default for `flops`: one operation per element of the first input, for
+  // each input.
   static int64_t OnePerElement(const Operator&, const Shapes& inputs,
                                const Shape&) {
     return NumElements(inputs[0]) * static_cast<int64_t>(inputs.size());
@@ -57,11 +58,13 @@ struct OperatorDefinition {
   // The name in JSON and in messages.
   const char* name;
   Arity (*arity)(const Operator&) = One;
-  // Checks relations between attributes. Their limits are in attributes.h.
+  // Checks conditions that involve several attributes. Limits of single
+  // attributes are in attributes.h.
   Status (*check)(const Operator&) = PaddingIsNotNegative;
   // Whether the first input must be [N,H,W,C].
   bool reads_images = false;
-  // See InferShape, WeightShapes and Flops. `inputs` have legal ranks.
+  // Implement InferShape, WeightShapes and Flops of operator.h. The callers
+  // have already checked the ranks of `inputs`.
   StatusOr<Shape> (*shape)(const Operator&,
                            const Shapes& inputs) = ShapeOfInput;
   Shapes (*weights)(const Operator&, const Shape& input) = None;
@@ -73,8 +76,8 @@ struct OperatorDefinition {
   // Whether each element of the output depends only on the elements of the
   // inputs and weights at the same position.
   bool elementwise = false;
-  // Whether the operator has a result for an empty image, as a pool of padded
-  // images does.
+  // Returns whether the operator has a result for an image without pixels, as a
+  // pool with padding does.
   bool (*reads_empty_images)(const Operator&) = [](const Operator&) {
     return false;
   };
@@ -85,7 +88,7 @@ struct OperatorDefinition {
 
 const OperatorDefinition& DefinitionOf(OperatorType type);
 
-// An error that says what tensor `input` must do.
+// Returns an error such as "tensor [1,8] must have rank 4".
 inline Status NotAsWanted(const Shape& input, const char* wanted) {
   return InvalidArgument("tensor " + ToString(input) + " must " + wanted);
 }

@@ -75,7 +75,7 @@ constexpr OperatorDefinition kResizeDefinition = [] {
                       : op.output_size[i] > 0 ? op.output_size[i]
                                               : x[1 + i] * op.factors[i];
     }
-    // TensorFlow refuses empty images, too, even if the batch is empty.
+    // Images must have pixels even if the batch is empty, as in TensorFlow.
     for (const Shape& shape : {x, output}) {
       if (shape[1] < 1 || shape[2] < 1) {
         return NotAsWanted(shape, "have at least one pixel per image");

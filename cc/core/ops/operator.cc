@@ -10,7 +10,8 @@
 namespace ios {
 namespace {
 
-// Checks the integers of one attribute.
+// Checks, for VisitAttributes, that the integers of an attribute are within
+// limits.
 class LimitsCheck {
  public:
   explicit LimitsCheck(const Operator& op) : op_(op) {}

@@ -30,26 +30,29 @@ enum class PaddingType { kSame, kValid, kExplicit };
 
 struct Padding {
   PaddingType type = PaddingType::kValid;
-  // Rows and columns on each side of the image; kExplicit only. Negative values
-  // are allowed for Pad, and as `bottom` and `right` of Conv2DTranspose.
+  // The number of rows and columns added on each side of the image, for
+  // kExplicit only. Pad allows negative values; Conv2DTranspose allows them for
+  // `bottom` and `right`.
   int64_t top = 0, bottom = 0, left = 0, right = 0;
 };
 
-// One operator. The comments name the types for which each attribute has a
-// meaning ("transposed": Conv2DTranspose). For other types the attribute keeps
-// its default and is not written to JSON.
+// One operator. The comment beside each attribute lists the types of operators
+// that have this attribute ("transposed" is Conv2DTranspose). For other types
+// the attribute keeps its default and is not written to JSON.
 struct Operator {
   std::string name;  // for people only; not part of the signature
   OperatorType type = OperatorType::kConv2D;
-  // i >= 0: the output of operator i; i < 0: input -1 - i of the block. The
-  // residual of a convolution is its last input.
+  // References to tensors: i >= 0 is the output of operator i, and i < 0 is
+  // input -1 - i of the block. If a convolution has a residual, it is the last
+  // input.
   std::vector<int> inputs;
 
-  // For Conv2DTranspose, these describe the forward convolution (output to
-  // input), and the padding is cut off the output. With SAME, the output is
-  // `strides` times as large as the input. With VALID, it holds all windows in
-  // full. With `size_from_last_input`, it has the size of the last input. The
-  // forward convolution must then map this size to the size of the first input.
+  // For Conv2DTranspose, kernel, strides, dilations and padding describe the
+  // forward convolution, which maps the output to the input. The padding is cut
+  // off the output. With SAME, the output is `strides` times as large as the
+  // input. With VALID, the output is large enough for all windows. With
+  // `size_from_last_input`, the output has the size of the last input; the
+  // forward convolution must map this size to the size of the first input.
   std::array<int64_t, 2> kernel = {
       1, 1};  // Conv2D SepConv Pool MatMul, transposed
   std::array<int64_t, 2> strides = {1, 1};    // Conv2D SepConv Pool, transposed
@@ -69,15 +72,16 @@ struct Operator {
   Algorithm algorithm = Algorithm::kDirect;       // see MayCompute
   PoolKind pool = PoolKind::kMax;                 // Pool GlobalPool Reduce
   bool keep_dims = false;                         // GlobalPool
-  // Pool, kMax: the cells of an explicit padding count as zeros.
+  // Pool with kMax: if true, cells of the explicit padding count as zeros; if
+  // false, they are ignored.
   bool pads_zeros = false;
   int64_t offset = 0, size = 0;                           // Slice
   Interpolation interpolation = Interpolation::kNearest;  // Resize
   Coordinates coordinates = Coordinates::kAsymmetric;     // Resize
-  // Resize: the output's height and width. They are output_size or, if that is
-  // 0, `factors` times the input's size. With `size_from_last_input`, they are
-  // `factors` times the size of the last input, whose values are not read.
-  // Conv2DTranspose uses only `size_from_last_input`.
+  // Resize: the output's height and width are output_size or, if that is 0, the
+  // input's height and width times `factors`. With `size_from_last_input`, they
+  // are the height and width of the last input times `factors`; the values of
+  // that input are not read. Conv2DTranspose uses only `size_from_last_input`.
   std::array<int64_t, 2> output_size = {0, 0};
   std::array<int64_t, 2> factors = {1, 1};
   bool size_from_last_input = false;
@@ -114,20 +118,20 @@ bool IsConvolution(OperatorType type);
 const char* ToString(OperatorType type);    // "conv2d", "sepconv", …
 const char* ToString(Algorithm algorithm);  // "winograd_4x4", …
 StatusOr<Algorithm> AlgorithmFromString(const std::string& text);
-// Computes the function in float64. NaN gives NaN.
+// Computes function(a, b) in float64. NaN gives NaN.
 double Exact(BinaryFunction function, double a, double b);
 
-// The shape of an operator's output, from the shapes of its inputs.
+// Returns the shape of an operator's output for inputs of the shapes `inputs`.
 StatusOr<Shape> InferShape(const Operator& op,
                            const std::vector<Shape>& inputs);
 
-// The rows and columns of padding that `op` (Conv2D, SepConv, Pool) reads
-// around an input of shape `input`: {top, bottom, left, right}.
+// Returns the number of rows and columns of padding that `op` (Conv2D, SepConv,
+// Pool) reads around an input of shape `input`: {top, bottom, left, right}.
 std::array<int64_t, 4> ExplicitPadding(const Operator& op, const Shape& input);
 
-// The rows and columns that a Conv2DTranspose cuts off: {top, bottom, left,
-// right}. Bottom and right are negative if the output has cells that no window
-// reaches.
+// Returns the number of rows and columns that a Conv2DTranspose cuts off its
+// output: {top, bottom, left, right}. Bottom and right are negative if the
+// output has cells that no window reaches.
 std::array<int64_t, 4> TransposedPadding(const Operator& op, const Shape& input,
                                          const Shape& output);
 
@@ -135,10 +139,12 @@ std::array<int64_t, 4> TransposedPadding(const Operator& op, const Shape& input,
 // crops them.
 bool PadsWithZeros(const Operator& op);
 
-// The `scale` of Coordinates, for an input and output of these sizes.
+// Returns the factor `scale` of the formulas at Coordinates, for one dimension
+// whose sizes are `input` and `output`.
 float ResizeScale(Coordinates coordinates, int64_t input, int64_t output);
 
-// The shapes of the weights `op` owns, in order; empty for most types.
+// Returns the shapes of the weights of `op`, in order; empty for types that are
+// not listed here:.
 //   Conv2D:  filter [kh, kw, C / groups, filters], bias [filters] if bias
 //   SepConv: depthwise [kh, kw, 1, C * multiplier],
 //            pointwise [1, 1, C * multiplier, filters], bias [filters] if bias
@@ -149,8 +155,8 @@ float ResizeScale(Coordinates coordinates, int64_t input, int64_t output);
 //   Binary:  the constant, of `operand`'s shape, if there is one
 std::vector<Shape> WeightShapes(const Operator& op, const Shape& input);
 
-// The number of multiplications, additions and comparisons of `op`. This
-// estimates work, not time.
+// Returns the number of multiplications, additions and comparisons of `op`.
+// This estimates work, not time.
 int64_t Flops(const Operator& op, const std::vector<Shape>& inputs,
               const Shape& output);
 

@@ -10,20 +10,23 @@
 
 namespace ios {
 
-// Activations are [batch, height, width, channels] or [batch, features].
+// A shape. Tensors that operators read and write are [batch, height, width,
+// channels] or [batch, features].
 using Shape = std::vector<int64_t>;
 
 int64_t NumElements(const Shape& shape);
 std::string ToString(const Shape& shape);  // "[1,35,35,192]"
 
-// The shape that `x` and `y`, which have the same rank, broadcast to; empty if
-// they do not broadcast.
+// Returns the shape that `x` and `y` broadcast to, or an empty shape if they do
+// not broadcast. Both must have the same rank.
 Shape Broadcast(const Shape& x, const Shape& y);
 
-// Checks that every dimension is known, and small enough to compute with.
+// Checks that every dimension is known (not negative) and within the limits of
+// limits.h.
 Status CheckShape(const Shape& shape);
 
-// Checks that `shape` is that of an activation.
+// Checks that operators can read and write a tensor of this shape: that it has
+// rank 2 or 4 and is within the limits.
 Status CheckTensor(const Shape& shape);
 
 }  // namespace ios

@@ -9,7 +9,7 @@
 namespace ios {
 namespace {
 
-// The output size and padding of one spatial dimension. The rules are those of
+// The output size and the padding of one spatial dimension, by the rules of
 // TensorFlow's GetWindowedOutputSize.
 struct Window {
   int64_t output, before, after;
@@ -27,9 +27,9 @@ Window ComputeWindow(const Operator& op, int axis, int64_t input,
     return {output, total / 2, total - total / 2};
   }
   if (op.padding.type == PaddingType::kValid) before = after = 0;
-  // TensorFlow's rounding. A window that exceeds the input by less than two
-  // strides gives an output of size 0. A larger window gives a negative size,
-  // which is an error.
+  // The division rounds towards zero, as TensorFlow's does. A window that
+  // exceeds the padded input by less than two strides gives the output size 0.
+  // A larger window gives a negative size, which is an error.
   return {(input + before + after - extent + stride) / stride, before, after};
 }
 
@@ -39,14 +39,15 @@ std::array<Window, 2> ComputeWindows(const Operator& op, const Shape& input) {
           ComputeWindow(op, 1, input[2], p.left, p.right)};
 }
 
-// The number of cells that all windows of a Conv2DTranspose cover in one
-// dimension of its output, before any padding is cut off.
+// Returns the output size of a Conv2DTranspose in one dimension, before padding
+// is cut off: the number of cells that its windows cover.
 int64_t FullSize(const Operator& op, int axis, int64_t input) {
   return (input - 1) * op.strides[axis] +
          (op.kernel[axis] - 1) * op.dilations[axis] + 1;
 }
 
-// Height and width of a Conv2DTranspose's output.
+// Returns height and width of a Conv2DTranspose's output, for inputs of the
+// shapes `in`.
 StatusOr<std::array<int64_t, 2>> TransposedSize(const Operator& op,
                                                 const std::vector<Shape>& in) {
   const Padding& p = op.padding;
@@ -79,7 +80,8 @@ StatusOr<std::array<int64_t, 2>> TransposedSize(const Operator& op,
 StatusOr<Shape> WindowedShape(const Operator& op, const Shape& x,
                               int64_t channels) {
   for (int i = 0; i < 2; ++i) {
-    // Kernel cells beyond the image cost time and do not change the result.
+    // Kernel cells that never overlap the image cost time and do not change the
+    // result, so that the kernel's size is limited.
     if (op.kernel[i] > std::max(kMaxKernel, 2 * x[1 + i])) {
       return InvalidArgument("kernel of " + std::to_string(op.kernel[i]) +
                              " is too large for input " + ToString(x));

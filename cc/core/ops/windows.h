@@ -10,11 +10,12 @@
 
 namespace ios {
 
-// The output of an operator that moves a window over the image `x`.
+// Returns the output shape of an operator that moves a window over an image of
+// shape `x`.
 StatusOr<Shape> WindowedShape(const Operator& op, const Shape& x,
                               int64_t channels);
 
-// The output of a Conv2DTranspose.
+// Returns the output shape of a Conv2DTranspose.
 StatusOr<Shape> TransposedShape(const Operator& op,
                                 const std::vector<Shape>& inputs);
 

@@ -9,8 +9,9 @@
 namespace ios {
 namespace {
 
-// Returns whether `op` can take an activation. These are the types of operators
-// that write any slice as fast as a dense tensor on every device.
+// Returns whether an activation of a concat may move to its input `op`. Only
+// types are allowed that write into a part of the concat as fast as into a
+// separate tensor, on every device.
 bool TakesActivation(const Operator& op) {
   const OperatorDefinition& definition = DefinitionOf(op.type);
   return definition.elementwise && definition.activates &&

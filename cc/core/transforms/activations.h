@@ -11,31 +11,35 @@
 
 namespace ios {
 
-// Whether the tasks of `reader` can do the work of `producer` while they read,
-// so that the output of `producer`, of shape `between`, is never stored. They
-// read the pieces of a concat, the terms of a sum, or the input of a 1x1
-// convolution. `output` is the shape of the reader's output.
+// Returns whether a device's code for `reader` can compute `producer` while it
+// reads, so that the output of `producer` is never stored. It then reads the
+// inputs of `producer` instead: the parts of a concat, the terms of a sum, or
+// the input of a 1x1 convolution. `between` is the shape of the output of
+// `producer`, and `output` that of `reader`.
 using Absorbs = bool (*)(const Operator& producer, const Operator& reader,
                          const Shape& between, const Shape& output);
 
-// Replaces the activation of a concat by a concat of activations, as in
-// NASNet's cells, if the activation would absorb the concat. The activation
-// must be the only reader of the concat. Sums, scales and binary operators that
-// only the concat reads apply the activation themselves. At most one other
-// input is allowed; the operator that was the concat then activates this input.
-// Without such an input, that operator joins all inputs but the last. The
-// operator that was the activation joins everything.
+// Replaces the activation of a concat by activations of the concat's inputs, as
+// in NASNet's cells. The activation must be the only reader of the concat and
+// able to absorb it. Sums, scales and binary operators that only the concat
+// reads apply the activation themselves. At most one input may be of another
+// kind. The number of operators does not change. The operator that was the
+// activation becomes the concat. The operator that was the concat becomes the
+// activation of the input of another kind; if there is none, it becomes a
+// concat of all inputs except the last.
 void ActivateBeforeConcats(const std::vector<Shape>& shapes, Absorbs absorbs,
                            Block* block);
 
-// The operator that absorbs `sum`, or -1. It is the sum's only reader, because
-// several readers would repeat the addition. It reads the sum as its first
-// input. No term may be a concat, because a concat may itself be absorbed.
+// Returns the operator that absorbs the operator `sum`, or -1. This operator
+// must be the only reader of the sum, because several readers would repeat the
+// addition, and must read it as its first input. No term of the sum may be a
+// concat, because a concat may itself be absorbed.
 int ReaderOfTerms(const Block& block, const std::vector<Shape>& shapes,
                   const Readers& readers, Absorbs absorbs, int sum);
 
-// Moves the relu of a sum into its ReaderOfTerms, as `pre_activation`. The sum
-// itself then has nothing left to compute.
+// Moves the relu of each sum into the operator that absorbs the sum (see
+// ReaderOfTerms), as its `pre_activation`. The sum itself then has nothing left
+// to compute.
 void ActivateAfterSums(const std::vector<Shape>& shapes, Absorbs absorbs,
                        Block* block);
 

@@ -28,7 +28,8 @@ Operator Relu(int input) {
   return op;
 }
 
-// 0 and 1 are sums, 2 is a convolution, 3 joins `parts`, 4 is the relu of 3.
+// Operators 0 and 1 are sums, 2 is a convolution, 3 is a concat of `parts`, and
+// 4 is the relu of operator 3.
 Block Cell(std::vector<int> parts) {
   const Operator sum = Join(OperatorType::kAdd, {-1, -1});
   return MakeBlock({sum, sum, Conv(-1, 16, 1),
@@ -37,7 +38,8 @@ Block Cell(std::vector<int> parts) {
 }
 
 TEST(SumsAreActivatedBeforeTheyAreJoined) {
-  // A convolution may be slower when it writes into a slice.
+  // The convolution (2) does not get the activation, because it may be slower
+  // when it writes into a slice of the concat.
   Block block = Cell({0, 2, 1});
   const std::vector<Shape> before = *InferShapes(block);
   ActivateBeforeConcats(*InferShapes(block), All, &block);
@@ -71,8 +73,9 @@ TEST(WhereAllAreActivatedNothingIsLeftToDo) {
 }
 
 TEST(OtherConcatsAreActivatedAfterwards) {
-  // In this order: two parts that cannot be activated, no part that can, a part
-  // with another reader, a part that is an output, a concat that is an output.
+  // Blocks that must not change: two parts cannot be activated; no part can be
+  // activated; another operator reads a part; a part is an output; the concat
+  // is an output.
   std::vector<Block> others = {Cell({0, 1, 2, -1}), Cell({2, -1}), Cell({0, 2}),
                                Cell({0, 2}), Cell({0, 1})};
   others[2].operators.push_back(Conv(0, 16, 1));
@@ -89,7 +92,8 @@ TEST(OtherConcatsAreActivatedAfterwards) {
   EXPECT(ToJson(unwanted) == ToJson(Cell({0, 1})));
 }
 
-// 1 is the sum of 0 and the input, 2 reads the sum.
+// Operator 1 is the sum of operator 0 and the input, and operator 2 reads the
+// sum.
 Block Summed() {
   Operator sum = Join(OperatorType::kAdd, {0, -1});
   sum.activation = Activation::kRelu;
@@ -108,9 +112,9 @@ TEST(ReadersOfTermsActivateTheirSum) {
 }
 
 TEST(OtherSumsActivateThemselves) {
-  // In this order: two readers, a reader that is not a SepConv, a sum that is
-  // read as the residual, an activation that the reader cannot apply, a term
-  // that is a concat.
+  // Blocks that must not change: the sum has two readers; its reader is not a
+  // SepConv; its reader reads it as the residual; the reader cannot apply the
+  // activation; a term is a concat.
   std::vector<Block> others(5, Summed());
   others[0].operators.push_back(others[0].operators[2]);
   others[0].outputs = {2, 3};

@@ -5,14 +5,16 @@
 namespace ios {
 namespace {
 
-// An element of an unpadded dimension, and the factor that it is scaled by.
+// An element of the unpadded dimension, and the factor by which the copy is
+// multiplied.
 struct ScaledElement {
   int64_t index;
   float factor;
 };
 
-// The source of each element of a padded dimension. If the dimension is
-// `summed` over, each of the two copies of an element has the factor 1/2.
+// Returns, for each element of a padded dimension, the unpadded element that it
+// copies. If the operator sums over this dimension (`summed`), an element that
+// occurs twice gets the factor 1/2.
 std::vector<ScaledElement> ElementsOf(const ChannelRanges& ranges, int64_t size,
                                       bool summed) {
   std::vector<ScaledElement> sources;

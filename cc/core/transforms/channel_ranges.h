@@ -25,8 +25,8 @@ inline bool operator<(const ChannelRange& a, const ChannelRange& b) {
   return std::tie(a.channels, a.padded) < std::tie(b.channels, b.padded);
 }
 
-// All channels of a tensor, or of one dimension of a weight; empty for a
-// dimension that is not padded.
+// All channels of a tensor, or of one dimension of a weight, as consecutive
+// ranges. Empty if no channels are added.
 using ChannelRanges = std::vector<ChannelRange>;
 
 // The number of channels including the added ones.
@@ -35,16 +35,17 @@ int64_t PaddedSize(const ChannelRanges& ranges);
 // Returns whether any channels are added.
 bool IsPadded(const ChannelRanges& ranges);
 
-// Adds a range at the end. Adjacent ranges without padding are joined, so that
-// equal channels always have equal ranges.
+// Adds a range at the end of `ranges`. Adjacent ranges without padding become
+// one range, so that the same padding is always described by the same ranges.
 void Append(const ChannelRange& range, ChannelRanges* ranges);
 
-// The ranges of an output that has `multiplier` channels per input channel.
+// Returns the ranges of an operator's output that has `multiplier` channels for
+// each channel of an input with these ranges.
 ChannelRanges Times(ChannelRanges ranges, int64_t multiplier);
 
-// The padding of a padded operator's weight. `read` is for the channels that
-// the operator reads, the weight's second to last dimension. `made` is for the
-// channels that it writes, the last dimension.
+// The padding of an operator's weight. `read` describes the channels that the
+// operator reads (second to last dimension of the weight), and `made` those
+// that it writes (last dimension).
 struct WeightPadding {
   ChannelRanges read, made;
 };
@@ -56,15 +57,16 @@ inline bool operator<(const WeightPadding& a, const WeightPadding& b) {
   return std::tie(a.read, a.made) < std::tie(b.read, b.made);
 }
 
-// The ranges of the weight dimension for a tensor with the ranges `channels`;
-// empty if no channels are added.
+// Returns the ranges of a weight's dimension that belongs to a tensor with the
+// ranges `channels`. Empty if no channels are added.
 ChannelRanges OfWeight(const ChannelRanges& channels);
 
 Shape PaddedShape(const Shape& weight, const WeightPadding& padding);
 
-// Returns a padded copy of `weight`, which has the shape `shape`. Weights of
-// duplicated input channels are halved. This is exact unless the half is
-// subnormal in the type that it is rounded to.
+// Returns a padded copy of `weight`, which has the shape `shape`. If an input
+// channel exists twice, both copies get half the weight. Halving is exact,
+// unless the half is a subnormal number in the type to which it is rounded
+// later.
 std::vector<float> PadWeight(const float* weight, const Shape& shape,
                              const WeightPadding& padding);
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::array<int64_t, 2> kOne = {1, 1};
 
-// Returns whether `op` is linear in each pixel, apart from its activation.
+// Returns whether `op` is a 1x1 convolution that computes a linear function of
+// each pixel, apart from its activation.
 bool IsPointwise(const Operator& op) {
   return op.type == OperatorType::kConv2D && op.kernel == kOne &&
          op.strides == kOne && op.groups == 1 && !op.residual &&

@@ -1,4 +1,4 @@
-// Commutation: reorders operators if the result stays the same and costs less.
+// Swaps operators if the result stays the same and takes less work.
 #ifndef IOS_TF_CC_CORE_TRANSFORMS_COMMUTE_H_
 #define IOS_TF_CC_CORE_TRANSFORMS_COMMUTE_H_
 
@@ -9,12 +9,12 @@
 
 namespace ios {
 
-// Swaps an average pool with its only reader, if this is a 1x1 convolution to
-// fewer channels, as in the modules of Inception. The result is the same
-// because an average of sums is the sum of averages, and padded cells never
-// count in an average. The pool then has fewer channels to average. It also
-// gets the convolution's activation; in other blocks, pools have no activation.
-// Returns the pairs {new index of the convolution, its old index}.
+// Swaps an average pool with its only reader, if the reader is a 1x1
+// convolution to fewer channels, as in the modules of Inception. The pool then
+// averages fewer channels. The result is the same, because an average of sums
+// is the sum of averages, and padded cells never count in an average. The
+// activation of the convolution moves to the pool; otherwise pools have no
+// activation. Returns the pairs {new index of the convolution, its old index}.
 std::vector<std::pair<int, int>> PoolAfterConvolutions(
     const std::vector<Shape>& shapes, Block* block);
 

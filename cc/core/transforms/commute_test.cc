@@ -1,4 +1,4 @@
-// Tests which operators change places.
+// Tests which pools and convolutions are swapped.
 #include "cc/core/transforms/commute.h"
 
 #include <functional>
@@ -17,7 +17,8 @@ using testing::MakeBlock;
 
 using Moved = std::vector<std::pair<int, int>>;
 
-// 0 convolves, 1 averages 0, 2 is a 1x1 convolution of 1.
+// Operator 0 is a convolution, 1 is an average pool of 0, and 2 is a 1x1
+// convolution of 1.
 Block Pooled() {
   Operator pool = Join(OperatorType::kPool, {0});
   pool.pool = PoolKind::kAvg;
@@ -49,8 +50,8 @@ TEST(PoolsChangePlacesWithConvolutionsToFewerChannels) {
 }
 
 TEST(ActivationsDoNotChangePlaces) {
-  // A second 1x1 convolution reads the pool after the first swap. By then the
-  // pool has an activation.
+  // After the first swap, a second 1x1 convolution reads the pool. They are not
+  // swapped, because the pool has an activation by then.
   Block block = Pooled();
   block.operators.push_back(Conv(2, 2, 1));
   block.outputs = {3};

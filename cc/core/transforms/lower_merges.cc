@@ -61,7 +61,7 @@ StatusOr<Lowered> LowerMerges(const Block& original, const Schedule& schedule) {
     lowered.schedule.stages.push_back(std::move(out));
   }
   for (int out : block.outputs) lowered.block.outputs.push_back(new_index[out]);
-  // A merged convolution may be too large even if its parts are not.
+  // A merged convolution may exceed the limits even if its parts do not.
   IOS_RETURN_IF_ERROR(InferShapes(lowered.block).status());
   return lowered;
 }

@@ -12,11 +12,11 @@
 namespace ios {
 
 // A block and schedule without merge stages. Every merge stage has become one
-// Conv2D and slices, all in one group of a concurrent stage. The schedule's
-// algorithms are set in the operators. Operator i comes from the operators
-// `origin[i]` of the original block: several for a merged convolution, one for
-// anything else. The weights of a merged convolution are the stacked weights of
-// its origins.
+// Conv2D and slices, all in one group of a concurrent stage. The operators have
+// the algorithms of the schedule. `origin[i]` lists the operators of the
+// original block that operator i replaces: several for a merged convolution,
+// otherwise one. The weights of a merged convolution are the concatenated
+// weights of these operators (see StackFilters).
 struct Lowered {
   Block block;
   Schedule schedule;

@@ -1,4 +1,4 @@
-// Tests what becomes of merge stages.
+// Tests the operators and stages that replace merge stages.
 #include "cc/core/transforms/lower_merges.h"
 
 #include <utility>
@@ -12,7 +12,8 @@ namespace {
 
 using testing::Branches;
 
-// A merge of 0 and 1, followed by `groups`.
+// Returns a schedule whose first stage merges operators 0 and 1, and whose
+// second stage runs `groups` concurrently.
 Schedule MergedFirst(std::vector<std::vector<int>> groups) {
   return {{{Strategy::kMerge, {{0, 1}}},
            {Strategy::kConcurrent, std::move(groups)}}};

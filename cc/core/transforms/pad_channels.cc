@@ -83,8 +83,9 @@ ChannelUse ChannelPadder::UseOf(int i) const {
   return DefinitionOf(op.type).channels(op, Channels(op.inputs[0]));
 }
 
-// The inputs that a per-channel operator reads channel by channel. Inputs that
-// give only a size, or that broadcast to all channels, are left out.
+// Returns the inputs of a per-channel operator that have the same channels as
+// its output. Inputs that give only a size, or that broadcast to all channels,
+// are left out.
 std::vector<int> ChannelPadder::SourcesOf(int i) const {
   const Operator& op = block_.operators[i];
   std::vector<int> sources = op.inputs;
@@ -99,21 +100,22 @@ std::vector<int> ChannelPadder::SourcesOf(int i) const {
   return sources;
 }
 
-// Returns whether operator `i` can read `ref` with channels added anywhere.
+// Returns whether operator `i` can read `ref` if channels are added anywhere in
+// `ref`, not only at its end.
 bool ChannelPadder::ReadsAnyRanges(int i, int ref) const {
   const Operator& op = block_.operators[i];
   if (op.type == OperatorType::kConcat) return free_[i];
   const ChannelUse use = UseOf(i);
   const bool sums = use == ChannelUse::kSum;
   if (!sums && (use != ChannelUse::kEach || !free_[i])) return false;
-  // A residual would need the ranges of the output. Two sources would need the
-  // same ranges.
+  // A residual must have the same ranges as the output, and two sources must
+  // have the same ranges. Neither is certain if channels may be added anywhere.
   if (sums) return !op.residual || op.inputs.back() != ref;
   return SourcesOf(i).size() == 1;
 }
 
-// Returns whether channels may be added at the end of `ref`. No unpadded concat
-// may read `ref`, because the concat would have to copy a slice of it.
+// Returns whether channels may be added at the end of `ref`. An unpadded concat
+// must not read `ref`, because it would have to copy a slice of `ref`.
 bool ChannelPadder::MayPad(int ref) const {
   const std::vector<int>& readers = ReadersOf(ref);
   return !IsBorder(ref) &&
@@ -123,7 +125,8 @@ bool ChannelPadder::MayPad(int ref) const {
          });
 }
 
-// The ranges of the output of operator `i`, which sums over its input channels.
+// Returns the ranges for the output of operator `i`, which sums over its input
+// channels.
 ChannelRanges ChannelPadder::RangesToMake(int i) const {
   const Operator& op = block_.operators[i];
   const int64_t channels = shapes_[i].back();
@@ -137,9 +140,9 @@ ChannelRanges ChannelPadder::RangesToMake(int i) const {
   return cut.empty() ? ChannelRanges{Range(channels)} : cut;
 }
 
-// Ranges such that each slice of operator `i`'s output is exactly one range.
-// Empty if there are no slices, if slices overlap, or if a reader of the whole
-// output does not support such ranges.
+// Returns ranges of operator `i`'s output such that each slice of the output is
+// exactly one range. Empty if the output has no slices, if its slices overlap,
+// or if a reader of the whole output does not support these ranges.
 ChannelRanges ChannelPadder::BetweenCuts(int i) const {
   std::set<std::pair<int64_t, int64_t>> slices;
   for (int reader : readers_.operators[i]) {
@@ -163,9 +166,9 @@ ChannelRanges ChannelPadder::BetweenCuts(int i) const {
   return ranges;
 }
 
-// Adjusts a slice to its padded input. The slice then takes either a whole
-// range with its added channels, or only original channels. Returns whether the
-// slice's output is padded.
+// Adjusts a slice to its padded input. Returns true if the slice takes a whole
+// range with its added channels, so that its output is padded. Otherwise, the
+// slice takes only original channels.
 bool ChannelPadder::PadSlice(int i, Operator* op) {
   const ChannelRanges& source = Ranges(op->inputs[0]);
   // The end of the range, in original channels and in padded channels.
@@ -203,13 +206,13 @@ bool ChannelPadder::PadSum(int i, Operator* op) {
   return !op->residual || Ranges(op->inputs.back()) == ranges_[i];
 }
 
-// Pads a per-channel operator if all its sources have the same ranges. The
-// output then has these ranges, too. Returns whether it is padded.
+// Pads a per-channel operator if all its sources have the same ranges, which
+// its output then has, too. Returns whether the operator was padded.
 bool ChannelPadder::PadByChannel(int i, Operator* op) {
   const std::vector<int> sources = SourcesOf(i);
   if (sources.empty()) return false;
   // A depthwise convolution has `multiplier` output channels per input channel.
-  // Its residual must have the ranges of the output.
+  // If it has a residual, the residual must have the ranges of the output.
   const bool depthwise = op->type == OperatorType::kConv2D;
   const int64_t multiplier = depthwise ? op->filters / op->groups : 1;
   const ChannelRanges ranges = Times(Ranges(sources[0]), multiplier);
@@ -242,8 +245,8 @@ bool ChannelPadder::PadConcat(int i) {
   return true;
 }
 
-// Adds an operator to the result. Before it, adds a slice of each input that
-// the operator cannot read with padding.
+// Adds an operator to the result. If the operator cannot read an input with
+// padding, first adds a slice of this input without the padding.
 void ChannelPadder::Emit(Operator op, bool padded) {
   Block& block = result_.block;
   const auto now = [&](int ref) {
@@ -262,7 +265,8 @@ void ChannelPadder::Emit(Operator op, bool padded) {
       known->second = block.operators.size();
       indices.push_back(known->second);
       block.operators.push_back(std::move(slice));
-      // The slice's entry goes before the entry of the operator.
+      // The slice has no weights. Its entry in `weights` goes before the
+      // operator's, which exists already.
       result_.weights.insert(result_.weights.end() - 1,
                              std::vector<WeightPadding>());
     }
@@ -304,7 +308,7 @@ PaddedBlock ChannelPadder::Pad() {
   for (int i = 0; i < n; ++i) {
     Operator op = block_.operators[i];
     ranges_[i] = {{shapes_[i].back(), shapes_[i].back()}};
-    // Starts with weights without padding.
+    // The weights of the operator, not padded yet.
     result_.weights.emplace_back(
         WeightShapes(op, ShapeOf(block_, shapes_, op.inputs[0])).size());
     bool padded = false;
@@ -323,7 +327,7 @@ PaddedBlock ChannelPadder::Pad() {
   return std::move(result_);
 }
 
-// The result for a block that is not padded.
+// Returns the result for a block that needs no padding.
 PaddedBlock Unchanged(const Block& block, const std::vector<Shape>& shapes) {
   PaddedBlock same;
   same.block = block;
@@ -357,7 +361,7 @@ PaddedBlock PadChannels(const Block& block, const std::vector<Shape>& shapes,
                         const ChannelPadding& padding) {
   if (padding.multiple <= 1) return Unchanged(block, shapes);
   PaddedBlock padded = ChannelPadder(block, shapes, padding).Pad();
-  // The padded block may exceed the limits for blocks.
+  // If the padded block exceeds the limits for blocks, the block is not padded.
   return InferShapes(padded.block).ok() ? padded : Unchanged(block, shapes);
 }
 

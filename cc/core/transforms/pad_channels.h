@@ -30,28 +30,28 @@ struct PaddedBlock {
 
 struct ChannelPadding {
   int64_t multiple = 1;  // of the padded numbers of channels; 1: no padding
-  // Whether the block's inputs and outputs are padded, too. This is for
-  // measuring a part whose inputs and outputs lie inside a larger block.
+  // Whether the block's inputs and outputs are padded, too. Set to measure a
+  // part of a larger block, inside which these tensors would be padded.
   bool borders = false;
 };
 
 // Pads the outputs of convolutions and matrix products. An added channel is a
-// duplicate of another one. Per-channel operators (pools, sums, activations,
-// depthwise convolutions) keep the duplicate identical to its original, even if
-// they change zeros. Operators that sum over channels give each copy half the
-// weight. So no new values appear, and infinities have the same effect as
-// before. Zero weights instead would turn an infinity into NaN.
+// duplicate of another channel. Per-channel operators (pools, sums,
+// activations, depthwise convolutions) compute the same from the duplicate as
+// from its original. Operators that sum over channels give each of the two
+// copies half the weight. An infinity thus has the same effect as before. If
+// the added channels had weights of zero, an infinity would become NaN.
 //
 // An operator that needs the original channels (a softmax, a channel shuffle)
-// reads a slice, which memory planning makes a view. Concats are padded part by
-// part if all their readers support that. Merged convolutions are padded
-// between the cuts of their slices. A range that would more than double is not
-// padded.
+// reads a slice, which is later planned as a view of the padded tensor. Each
+// part of a concat is padded by itself if all readers of the concat support
+// that. In a merged convolution, the channels of each slice are padded by
+// themselves. Padding never more than doubles a range.
 PaddedBlock PadChannels(const Block& block, const std::vector<Shape>& shapes,
                         const ChannelPadding& padding);
 
-// A block and its schedule as a device runs them. Merges are lowered first, and
-// then channels are padded.
+// A block and its schedule as a device runs them: merges are lowered, and then
+// channels are padded.
 struct DeviceSchedule {
   Lowered lowered;
   PaddedBlock padded;  // made from lowered.block

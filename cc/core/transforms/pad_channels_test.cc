@@ -74,8 +74,9 @@ bool Close(float a, float b) {
   return std::abs(a - b) < 1e-4f * std::max(1.0f, std::abs(b));
 }
 
-// Pads the block to multiples of 8. Compares the outputs of the block and of
-// the padded block on an input that contains the values `odd`.
+// Pads the block to multiples of 8, and returns the padded block. Checks that
+// both compute the same outputs. The input of this comparison contains the
+// values `odd`, for example infinities.
 PaddedBlock Padded(const Block& block, const std::vector<float>& odd = {}) {
   const std::vector<Shape> shapes = *InferShapes(block);
   PaddedBlock padded = PadChannels(block, shapes, {8});
@@ -158,7 +159,7 @@ TEST(TensorsInsideArePadded) {
 TEST(WhatNeedsNoPaddingStays) {
   const std::vector<Block> blocks = {
       MakeBlock({Conv(-1, 40, 1), Conv(0, 80, 3), Conv(1, 8, 1)}, {2}),
-      // 8 channels would be more than twice as many as 3.
+      // 3 channels are not padded: 8 channels would be more than twice as many.
       MakeBlock({Conv(-1, 3, 1), Conv(0, 8, 3)}, {1})};
   for (const Block& block : blocks) {
     EXPECT(ToJson(Padded(block).block) == ToJson(block));
@@ -217,7 +218,8 @@ TEST(SumsAndResidualsHaveTheSameChannels) {
                 {4});
   EXPECT(Channels(Padded(block).block) == Sizes({48, 48, 48, 48, 16}));
 
-  // The input is not padded, so sums with it read slices.
+  // The block's input is not padded, so that a sum with it reads a slice of the
+  // other, padded term.
   Operator one = Conv(0, 13, 1);
   one.residual = true;
   one.inputs = {0, -1};
@@ -296,7 +298,7 @@ TEST(MergedConvolutionsArePaddedBetweenTheirCuts) {
   EXPECT(Channels(padded.block) == Sizes({80, 48, 16, 13, 8, 8}));
   EXPECT(padded.block.operators[2].offset == 48);
   EXPECT(padded.block.operators[3].offset == 64);
-  // LowerAndPad gives the same block.
+  // LowerAndPad gives the same block as LowerMerges and PadChannels in turn.
   const DeviceSchedule on_device = *LowerAndPad(block, schedule, {8});
   EXPECT(on_device.lowered.origin == lowered.origin);
   EXPECT(Channels(on_device.padded.block) == Channels(padded.block));
@@ -325,8 +327,9 @@ TEST(SlicesThatOverlapAreOfTheChannelsThemselves) {
 }
 
 TEST(InfinitiesAndNaNDoNotSpread) {
-  // With weights of 0 for added channels, an infinity would turn all channels
-  // into NaN. The relu turns half of the infinities into zeros.
+  // If weights of added channels were 0, an infinity would turn all channels
+  // into NaN. The block contains a relu, which turns negative infinities into
+  // zeros.
   const Block block = MakeBlock(
       {Conv(-1, 13, 1), Activate(Activation::kRelu, 0), Conv(1, 13, 1),
        Activate(Activation::kRelu6, 2), Conv(3, 13, 3)},
@@ -367,7 +370,8 @@ TEST(BordersArePaddedWhereAPartIsMeasured) {
 }
 
 TEST(WhatWouldBeTooLargeStays) {
-  // Finds the largest number of images that is within the limits.
+  // Finds the largest number of images for which the block is within the
+  // limits.
   Block block =
       MakeBlock({Conv(-1, 9, 1), Conv(0, 8, 1)}, {1}, {0, 1024, 1024, 8});
   for (int64_t images = int64_t{1} << 40; images > 0; images /= 2) {
