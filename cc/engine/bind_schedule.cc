@@ -10,8 +10,8 @@
 namespace ios {
 namespace {
 
-// An alignment in bytes that suits any task. Memory that different lanes write
-// often lies on different pages.
+// The alignment in bytes of memory in the arena. It suits any task, and puts
+// memory that different lanes write on different pages.
 constexpr int64_t kArenaAlignment = 8192;
 
 int64_t AlignForArena(int64_t bytes) {
@@ -24,8 +24,8 @@ Block WithBatch(Block block, int64_t images) {
   return block;
 }
 
-// The alignment, in elements, of the start of every image in the part's inputs
-// and outputs.
+// Returns the largest alignment, in elements, that every image in the part's
+// inputs and outputs has.
 int64_t ImageAlignment(const PartOfBlock& part,
                        const std::vector<Shape>& shapes) {
   int64_t alignment = TensorView::kMaxAlignment;
@@ -37,8 +37,8 @@ int64_t ImageAlignment(const PartOfBlock& part,
   return alignment;
 }
 
-// Consecutive stages with the same number of micro-batches, and their operators
-// as a block.
+// Consecutive stages with the same number of micro-batches. Their operators are
+// compiled as a block of their own.
 struct Segment {
   int64_t micro_batches = 1;
   Schedule schedule;  // concurrent stages of the whole block's operators
@@ -83,11 +83,11 @@ class ScheduleBinder {
   const Block& block_;
   const std::vector<Shape>& shapes_;
   const Parameters& parameters_;
-  // outputs_[i] is the location of operator i's output, if it is an output of a
-  // segment.
+  // outputs_[i] is the location of the output of operator i. It is set only for
+  // operators whose output leaves their segment.
   std::vector<TensorLocation> outputs_;
-  // The bytes of the arena for segment outputs that are not outputs of the
-  // block.
+  // The part of the arena, in bytes, for tensors that pass from one segment to
+  // another.
   int64_t outputs_bytes_ = 0;
   BoundSchedule bound_;
 };
@@ -136,8 +136,9 @@ std::vector<Segment> ScheduleBinder::SegmentsOf(
   return segments;
 }
 
-// The number of micro-batches that a stage is split into: at most one per
-// image, and 1 if some tensor does not have one entry per image.
+// Returns the number of micro-batches into which a stage is split: at most one
+// per image. Returns 1 if the first dimension of some tensor is not the number
+// of images.
 int64_t ScheduleBinder::MicroBatches(const Stage& stage) const {
   if (stage.strategy != Strategy::kSplit) return 1;
   const int64_t images = BatchSize(block_);
@@ -197,8 +198,9 @@ Status ScheduleBinder::Append(const Segment& segment) {
   int64_t arena_end = outputs_bytes_;
   for (int lane = 0; lane < split.lanes; ++lane) {
     const int64_t arena = arena_end;
-    // Keyed by number of images. Each lane has its own blocks, because a task
-    // serves one lane at a time.
+    // The compiled blocks of this lane, keyed by the number of images in a
+    // micro-batch. Each lane needs its own, because a task serves one lane at a
+    // time.
     std::map<int64_t, CompiledBlock*> by_images;
     std::vector<BoundTask> tasks;
     for (int64_t i = lane; i < count; i += split.lanes) {

@@ -13,11 +13,12 @@
 
 namespace ios {
 
-// Merge stages must have been lowered (see LowerMerges). `shapes` has the
-// shapes of the operators' outputs. The schedule is cut into segments, and each
-// segment is compiled as a block. In a segment of split stages, each lane has
-// its own compiled blocks, one per micro-batch size, and its own memory for
-// their intermediate tensors.
+// Compiles and binds a schedule, whose merge stages must have been lowered (see
+// LowerMerges). `shapes` has the shapes of the operators' outputs. The schedule
+// is cut into segments (runs of stages with the same number of micro-batches),
+// and each segment is compiled as a block. In a segment of split stages, each
+// lane has its own compiled blocks, one per micro-batch size, and its own
+// memory for their intermediate tensors.
 StatusOr<BoundSchedule> BindSchedule(Backend* backend, const Block& block,
                                      const std::vector<Shape>& shapes,
                                      const Schedule& schedule,

@@ -95,8 +95,9 @@ StatusOr<std::vector<BoundStage>> CompiledBlock::Bind(
     const std::vector<Stage>& stages, int lanes) {
   std::vector<BoundStage> bound;
   for (const Stage& stage : stages) {
-    // The groups that have work. They are sorted so that lanes, which take
-    // groups in turn, take the most expensive ones first.
+    // The groups that have work, with their operations. The groups with the
+    // most work come first, so that lanes, which take groups in turn, start
+    // them early.
     std::vector<std::pair<int64_t, std::vector<int>>> groups;
     for (const std::vector<int>& group : stage.groups) {
       int64_t flops = 0;

@@ -21,26 +21,30 @@ using Parameters = std::vector<std::vector<std::shared_ptr<Parameter>>>;
 
 class CompiledBlock {
  public:
-  // `schedule` has only concurrent stages. Device properties come from the
-  // backend, not from `options`.
+  // Compiles a block. All stages of `schedule` must be concurrent. The
+  // properties of the device come from the backend; those in `options` are
+  // ignored.
   static StatusOr<std::unique_ptr<CompiledBlock>> Create(
       Backend* backend, const Block& block, const Schedule& schedule,
       const Parameters& parameters, const MemoryPlanOptions& options);
 
-  // The shapes as executed. Intermediate tensors may have other shapes than in
-  // the block given to Create.
+  // The shapes of the operators' outputs as they are executed. Intermediate
+  // tensors may have other shapes than in the block that was given to Create,
+  // because some operators change places.
   const std::vector<Shape>& shapes() const { return shapes_; }
 
-  // Compiles the missing tasks of `stages`. Views and stages without work are
-  // left out. A stage gets one lane per group, or `lanes` if that is more, but
-  // not more lanes than the device has.
+  // Returns the stages with their tasks, and compiles the tasks that do not
+  // exist yet. Operators that are views and stages without work are left out. A
+  // stage gets one lane per group or `lanes` lanes, whichever is more, but at
+  // most as many as the device has.
   StatusOr<std::vector<BoundStage>> Bind(const std::vector<Stage>& stages,
                                          int lanes = 0);
 
   // Returns whether the output of `op` is a whole buffer, not a part of one.
   bool OwnsBuffer(int op) const { return plan_.OwnsBuffer(op); }
 
-  // The locations of all tensors, and the size of the arena.
+  // Locations() has the location of every tensor, and arena_bytes() the size of
+  // the arena.
   std::vector<TensorLocation> Locations() const;
   int64_t arena_bytes() const {
     return plan_.arena_elements * SizeOf(block_.dtype);
@@ -53,7 +57,7 @@ class CompiledBlock {
 
   Status Plan(const Schedule& schedule, const MemoryPlanOptions& options);
   StatusOr<Task*> TaskFor(int op, int lanes);
-  // Index of a tensor reference in Locations().
+  // Returns the index of tensor reference `ref` in Locations().
   int TensorIndex(int ref) const {
     return ref < 0 ? -1 - ref : static_cast<int>(block_.inputs.size()) + ref;
   }

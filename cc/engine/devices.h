@@ -14,35 +14,36 @@ class DeviceAllocator;
 
 // Returns the backend of `device`: "cpu", "gpu" (the first GPU) or "gpu:1" (GPU
 // 1). With ",tf32=off" after the GPU's name, float32 is computed without TF32.
-// All GPU memory comes from `allocator`, or from the driver if it is null. The
-// process has one backend for each combination of device, TF32 setting and
-// allocator. Returns NotFound for other devices, and FailedPrecondition if the
-// device's libraries are missing.
+// All GPU memory comes from `allocator`, or from the driver if `allocator` is
+// null. The process has one backend for each combination of device, TF32
+// setting and allocator. Returns NotFound for other devices, and
+// FailedPrecondition if the device's libraries are missing.
 StatusOr<Backend*> GetBackend(const std::string& device,
                               DeviceAllocator* allocator = nullptr);
 
-// The number of lanes of `device`.
+// Returns the number of lanes of `device`: CPU cores, or streams of a GPU.
 StatusOr<int> LaneCount(const std::string& device);
 
-// DeviceTraits::lanes_divide_device: true for CPU cores, false for CUDA
-// streams.
+// Returns DeviceTraits::lanes_divide_device of `device`: true for a CPU, whose
+// lanes are cores; false for a GPU, whose lanes are CUDA streams.
 StatusOr<bool> LanesDivideDevice(const std::string& device);
 
-// Names everything that latencies on `device` depend on, for example "Intel(R)
-// Xeon(R) Processor, 2 cores, AVX-512, oneDNN 3.2.0, revision 1".
+// Returns a text that names everything that latencies on `device` depend on,
+// for example "Intel(R) Xeon(R) Processor, 2 cores, AVX-512, oneDNN 3.2.0,
+// revision 1".
 StatusOr<std::string> DeviceFingerprint(const std::string& device);
 
-// The name of the device's directory in a schedule cache. It has the
-// fingerprint's ASCII letters, digits and dots, with one "_" for each run of
-// other characters between them.
+// Returns the name of the device's directory in a schedule cache: the
+// fingerprint, with one "_" for each run of characters other than ASCII
+// letters, digits and dots.
 std::string DeviceDirectory(const std::string& fingerprint);
 
-// The number of times that this process could not create a CUDA graph and
-// enqueued the work kernel by kernel instead.
+// Returns how often this process could not create a CUDA graph and enqueued the
+// kernels one by one instead.
 int64_t FailedCaptures();
 
-// Adds a directory in which to look for GPU libraries. It is ignored if the
-// environment variable IOS_TF_CUDA_LIBRARIES names directories.
+// Adds a directory in which to look for GPU libraries. The directory is ignored
+// if the environment variable IOS_TF_CUDA_LIBRARIES names directories.
 void AddLibraryDirectory(const std::string& directory);
 
 }  // namespace ios

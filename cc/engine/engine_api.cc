@@ -68,7 +68,7 @@ ios::StatusOr<char*> Copied(const std::string& text) {
   return copy;
 }
 
-// The weight arguments of ios_program_create.
+// The arguments of ios_program_create that describe the weights.
 struct WeightArrays {
   const float* const* data = nullptr;
   const int64_t* sizes = nullptr;

@@ -34,13 +34,14 @@ std::vector<Moment> Moments(size_t operators, const Schedule& schedule) {
   return moments;
 }
 
-// The first and last moments at which operators of a set run. A moment has no
-// group (kSeveral) if its group may differ between executions.
+// The first and the last moment at which operators of a set run. The group of a
+// moment is kSeveral if different groups may come first (or last) in different
+// executions.
 class Span {
  public:
   void Include(const Moment& moment) {
-    // Groups of one stage run in any order, so any of them may be the first or
-    // the last.
+    // Groups of one stage run in any order, so that any of these groups may be
+    // the first or the last.
     const auto several = [&](Moment* end) {
       if (end->group != moment.group) end->group = kSeveral;
     };
@@ -59,8 +60,8 @@ class Span {
     empty_ = false;
   }
 
-  // Returns whether all operators of this span end before any of `later`
-  // begins, in every execution.
+  // Returns whether, in every execution, all operators of this span end before
+  // any operator of `later` begins.
   bool Before(const Span& later) const {
     if (empty_ || later.empty_) return true;
     if (last_.stage != later.first_.stage) {
@@ -77,8 +78,8 @@ class Span {
   Moment first_, last_;
 };
 
-// Gives each input its own buffer, and each operator its own buffer or a place
-// in the buffer of another operator.
+// Gives each input of the block its own buffer, and each operator's output its
+// own buffer or a place in the buffer of another operator.
 void PlaceInBuffers(const Block& block, const std::vector<Shape>& shapes,
                     const Placement& placement, int64_t border_alignment,
                     MemoryPlan* plan) {
@@ -123,7 +124,8 @@ void PlaceInBuffers(const Block& block, const std::vector<Shape>& shapes,
   }
 }
 
-// Returns for each pair of buffers whether both may be live at the same time.
+// Returns, for each pair of buffers, whether both may be in use at the same
+// time.
 std::vector<std::vector<bool>> Conflicts(const Block& block,
                                          const Schedule& schedule,
                                          const MemoryPlan& plan) {
@@ -148,9 +150,9 @@ std::vector<std::vector<bool>> Conflicts(const Block& block,
   return conflict;
 }
 
-// Gives every arena buffer an offset such that buffers in conflict do not
-// overlap. The largest buffers come first, and each gets the lowest free
-// offset. Returns the size of the arena.
+// Gives every buffer of the arena an offset such that conflicting buffers do
+// not overlap. Each buffer, beginning with the largest, gets the lowest free
+// offset. Returns the size of the arena in elements.
 int64_t AssignOffsets(const std::vector<std::vector<bool>>& conflict,
                       std::vector<Buffer>* buffers) {
   std::vector<int> order;

@@ -1,6 +1,6 @@
 // Memory plan: the location of every tensor of a block. Tensors with their own
-// memory (see Placement) lie in one arena. Two tensors may share memory if they
-// are never live at the same time in any interleaving of the schedule.
+// memory (see Placement) lie in one arena. Two tensors may share memory if no
+// execution order that the schedule allows needs both at the same time.
 #ifndef IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
 #define IOS_TF_CC_ENGINE_MEMORY_PLAN_H_
 
@@ -42,23 +42,25 @@ struct MemoryPlan {
            NumElements(operators[i].view.shape) ==
                buffers[operators[i].buffer].elements;
   }
-  // Returns whether operator `i` has no work, because it is a slice that is a
+  // Returns whether operator `i` needs no task, because it is a slice that is a
   // view, or because its readers absorb it.
   bool IsView(const Block& block, int i) const;
-  // The tensors that a reader of `ref` reads: the inputs of operator `ref` if
-  // its readers absorb it, otherwise `ref` itself.
+  // Returns the tensors that a reader of `ref` reads: `ref` itself, or the
+  // inputs of operator `ref` if its readers absorb it.
   std::vector<int> TensorsOf(const Block& block, int ref) const;
 };
 
 struct MemoryPlanOptions {
-  // TensorView::alignment of the block's inputs and outputs.
+  // The alignment of the block's inputs and outputs in elements; see
+  // TensorView::alignment.
   int64_t border_alignment = TensorView::kMaxAlignment;
-  // If false, no buffers overlap, so operators may run in any order.
+  // If false, every buffer has its own memory, so that operators may run in any
+  // order.
   bool share_memory = true;
 };
 
-// Merge stages must have been lowered (LowerMerges), and `schedule` must be
-// valid for `block`.
+// Plans the memory of a block. `schedule` must be valid for `block`, and its
+// merge stages must have been lowered (see LowerMerges).
 MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
                       const Schedule& schedule, Placement placement,
                       const MemoryPlanOptions& options);

@@ -55,7 +55,7 @@ TEST(OutputsAreNotInTheArena) {
 }
 
 TEST(ConcurrentGroupsShareNothing) {
-  // Two branches of two convolutions, added up.
+  // A sum of two branches, each with two convolutions.
   const Block block =
       MakeBlock({Conv(-1, 16, 3), Conv(-1, 16, 3), Conv(0, 16, 3),
                  Conv(1, 16, 3), Join(OperatorType::kAdd, {2, 3})},
@@ -79,7 +79,8 @@ TEST(ConcatInputsLieInTheirSlices) {
   EXPECT(plan.operators[0].offset == 0 && plan.operators[1].offset == 32);
   EXPECT(plan.arena_elements == 8 * 8 * 48);
   EXPECT(plan.OwnsBuffer(2) && !plan.OwnsBuffer(1));
-  // The concat copies an input if another reader cannot take a pitch.
+  // The concat copies an input if another reader of this input needs a dense
+  // tensor.
   DeviceTraits dense = Pitched();
   dense.reads_pitched = [](const Operator&) { return false; };
   const Block read_twice =
@@ -93,8 +94,8 @@ TEST(ConcatInputsLieInTheirSlices) {
 }
 
 TEST(ConcatsAreLeftInPieces) {
-  // The sum reads both halves after operator 3 has written its output, so that
-  // output must not overwrite them.
+  // The sum reads both inputs of the absorbed concat after operator 3 has
+  // written its output, so that this output must not overwrite them.
   const Block block = MakeBlock(
       {Conv(-1, 8, 1), Conv(-1, 8, 3), Join(OperatorType::kConcat, {0, 1}),
        Conv(-1, 16, 3), Join(OperatorType::kAdd, {2, 3}), Conv(4, 16, 1)},
@@ -107,10 +108,11 @@ TEST(ConcatsAreLeftInPieces) {
   EXPECT(plan.TensorsOf(block, 3) == std::vector<int>({3}));
   EXPECT(plan.TensorsOf(block, -1) == std::vector<int>({-1}));
   for (int i : {0, 1}) EXPECT(plan.OwnsBuffer(i));
-  // Two halves, the third convolution and the sum are live at once.
+  // The two halves (one tensor together), the third convolution and the sum are
+  // in use at the same time.
   EXPECT(plan.arena_elements == 3 * kTensor);
 
-  // Another operator reads the whole concat.
+  // If another operator reads the whole concat, it is not absorbed.
   Block read_twice = block;
   read_twice.operators[5] = Conv(2, 16, 1);
   read_twice.outputs = {4, 5};
@@ -132,7 +134,7 @@ TEST(SumsAreLeftInTerms) {
   EXPECT(plan.TensorsOf(block, 1) == std::vector<int>({0, -1}));
   EXPECT(plan.arena_elements == kTensor);
 
-  // A sum with an activation still has work.
+  // A sum with an activation is not absorbed, because it still has work.
   Block activated = block;
   activated.operators[1].activation = Activation::kRelu;
   EXPECT(
@@ -148,7 +150,8 @@ bool EndsBefore(const When& a, const When& b) {
   return a.group == b.group && a.position < b.position;
 }
 
-// A random block of convolutions and sums, all of one shape.
+// Returns a random block of convolutions and sums whose tensors all have the
+// same shape.
 Block RandomBlock(std::mt19937* random, int size) {
   std::vector<Operator> operators;
   std::vector<bool> read(size, false);

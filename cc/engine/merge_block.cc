@@ -18,9 +18,9 @@ bool IsOutput(const Block& block, int op) {
          block.outputs.end();
 }
 
-// Returns whether a slice that replaces operator `i` must be dense. It must if
-// it is an output of the block, or if a reader does not take a pitch. A concat
-// that may be absorbed counts as such a reader.
+// Returns whether a slice that replaces operator `i` must be dense. This is so
+// if operator `i` is an output of the block, or if one of its readers needs a
+// dense tensor. A concat that may be absorbed counts as such a reader.
 bool IsReadDense(const Block& block, const std::vector<Shape>& shapes, int i,
                  const DeviceTraits& traits) {
   if (IsOutput(block, i)) return true;
@@ -84,7 +84,8 @@ StatusOr<Block> MergeBlock(const Block& block, const std::vector<Shape>& shapes,
     stage.outputs.push_back(stage.operators.size());
     stage.operators.push_back(std::move(concat));
   }
-  // A block must have an output, even if all slices are views.
+  // If all slices are views, the block has no output yet, but a block needs
+  // one.
   if (stage.outputs.empty()) stage.outputs = {0};
   return stage;
 }

@@ -10,8 +10,9 @@
 namespace ios {
 namespace {
 
-// Limits for absorbed concats, because a task stores all pieces of all its
-// inputs.
+// The largest number of inputs of an absorbed concat, and of tensors that one
+// task reads. They are limited because a task stores the address of each
+// tensor.
 constexpr size_t kMaxPieces = 64, kMaxReadInPieces = 16;
 
 // Returns whether `op` is a 1x1 convolution that multiplies every pixel of its
@@ -64,7 +65,7 @@ std::vector<bool> AbsorbedOperators(const Block& block,
   return absorbed;
 }
 
-// Finds the tensors that lie inside other tensors.
+// Finds the tensors that can lie inside other tensors, their hosts.
 class HostPlacer {
  public:
   HostPlacer(const Block& block, const std::vector<Shape>& shapes,
@@ -98,8 +99,7 @@ class HostPlacer {
       if (source >= 0 && FitsSlice(source, concat, channel)) {
         PlaceIn(concat, source, channel);
       }
-      // If the source lies in the concat, a slice of it is a view, because both
-      // lie in the same place.
+      // If the source lies inside the concat's output, its slices need no copy.
       if (FitsSlice(inputs[k], concat, channel)) {
         PlaceIn(concat, inputs[k], channel);
       }
@@ -133,9 +133,10 @@ class HostPlacer {
     });
   }
 
-  // Returns whether `ref` can lie in its slice of the concat. A tensor has only
-  // one place, so this concat must not read it twice, and it must not lie in
-  // another concat. Outputs of the region must be dense.
+  // Returns whether `ref` can lie in its slice of the concat's output. A tensor
+  // has only one place, so the concat must not read `ref` twice, and `ref` must
+  // not lie in another concat's output. Outputs of the block must be dense, so
+  // they cannot lie there.
   bool FitsSlice(int ref, int concat, int64_t channel) const {
     const std::vector<int>& inputs = block_.operators[concat].inputs;
     return ref >= 0 && !readers_.outside[ref] && placement_.host[ref] < 0 &&
@@ -145,8 +146,9 @@ class HostPlacer {
            ReadersTakePitch(ref, concat);
   }
 
-  // Returns the operator whose channels the concat reads completely, as slices
-  // in order, from input `first` on; or -1. Usually it is a merged convolution.
+  // Returns the operator all of whose channels the concat reads as consecutive
+  // slices, starting with the concat's input `first`. Usually this is a merged
+  // convolution. Returns -1 if there is none.
   int SlicedWhole(int concat, size_t first) const {
     const std::vector<int>& inputs = block_.operators[concat].inputs;
     int source = -1;

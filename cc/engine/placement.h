@@ -1,6 +1,7 @@
-// Placement: which tensors of a block have their own memory. Concat inputs are
-// computed in their slice of the output. Slices are views. Concats, sums and
-// 1x1 convolutions may be absorbed by their readers (see Absorbs).
+// Placement: decides which tensors of a block have their own memory. Inputs of
+// a concat are written directly into its output. Slices are views of their
+// input. Concats, sums and 1x1 convolutions may be absorbed by their readers
+// (see Absorbs).
 #ifndef IOS_TF_CC_ENGINE_PLACEMENT_H_
 #define IOS_TF_CC_ENGINE_PLACEMENT_H_
 
@@ -21,7 +22,8 @@ struct Placement {
   std::vector<int64_t> offset;  // in channels of the host's output
 };
 
-// Merge stages must have been lowered (LowerMerges).
+// Computes the placement. Merge stages of the block's schedule must have been
+// lowered (see LowerMerges).
 Placement PlaceTensors(const Block& block, const std::vector<Shape>& shapes,
                        const DeviceTraits& device);
 

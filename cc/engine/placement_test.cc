@@ -22,7 +22,8 @@ Placement Place(const Block& block, const DeviceTraits& device = Pitched()) {
   return PlaceTensors(block, *InferShapes(block), device);
 }
 
-// A concat of two convolutions with 32 and 16 channels.
+// Returns a block with two convolutions of 32 and 16 channels (0 and 1), their
+// concat (2), and `readers`.
 Block Joined(std::vector<int> outputs, std::vector<Operator> readers) {
   std::vector<Operator> operators = {Conv(-1, 32, 1), Conv(-1, 16, 3),
                                      Join(OperatorType::kConcat, {0, 1})};
@@ -38,9 +39,10 @@ TEST(JoinsAreMadeInPlace) {
 }
 
 TEST(JoinsCopyWhatMustLieElsewhere) {
-  // An output of the block is dense, in the caller's memory.
+  // An output of the block (0) does not lie in the concat, because it is dense
+  // and in the caller's memory.
   EXPECT(Place(Joined({0, 2}, {})).host == (std::vector<int>{-1, 2, -1}));
-  // So is an input of the block.
+  // Neither does an input of the block.
   const Block input =
       MakeBlock({Conv(-1, 16, 1), Join(OperatorType::kConcat, {-1, 0})}, {1});
   EXPECT(Place(input).host == (std::vector<int>{1, -1}));
@@ -55,7 +57,8 @@ TEST(JoinsCopyWhatMustLieElsewhere) {
 
 TEST(JoinsCopyWhatOthersReadDense) {
   DeviceTraits device;
-  // The concat itself reads nothing if its inputs already lie in place.
+  // If the inputs already lie in the concat's output, the concat itself reads
+  // nothing.
   EXPECT(Place(Joined({2}, {}), device).host == (std::vector<int>{2, 2, -1}));
   const Block read = Joined({2, 3}, {Conv(0, 16, 1)});
   EXPECT(Place(read, device).host == (std::vector<int>{-1, 2, -1, -1}));
@@ -63,8 +66,8 @@ TEST(JoinsCopyWhatOthersReadDense) {
 }
 
 TEST(JoinsCopyWhatIsNotAligned) {
-  // 20 and 12 channels of 4 bytes: the second input begins at byte 80, which is
-  // not a multiple of 64.
+  // 20 and 12 channels of 4 bytes each: the second input begins at byte 80,
+  // which is not a multiple of 64, so it is copied.
   const Block block = MakeBlock(
       {Conv(-1, 20, 1), Conv(-1, 12, 1), Join(OperatorType::kConcat, {0, 1})},
       {2});
@@ -72,7 +75,8 @@ TEST(JoinsCopyWhatIsNotAligned) {
   EXPECT(Place(block, device).host == (std::vector<int>{2, 2, -1}));
   device.slice_bytes = 64;
   EXPECT(Place(block, device).host == (std::vector<int>{2, -1, -1}));
-  // The second pixel begins after 32 channels, at byte 128.
+  // The second pixel begins after 32 channels, at byte 128, which is not a
+  // multiple of 256.
   device.slice_bytes = 256;
   EXPECT(Place(block, device).host == (std::vector<int>{-1, -1, -1}));
 }
@@ -88,7 +92,8 @@ TEST(SlicesAreViews) {
   const Placement placement = Place(block);
   EXPECT(placement.host == (std::vector<int>{-1, 0, -1}));
   EXPECT(placement.offset[1] == 8);
-  // A slice is copied if its reader takes no pitch, or if it is an output.
+  // A slice is copied if its reader needs a dense tensor, or if the slice is an
+  // output.
   EXPECT(Place(block, DeviceTraits()).host[1] == -1);
   EXPECT(Place(reads({}, {1})).host[1] == -1);
   // A slice that a concat reads is written into the concat.
@@ -102,7 +107,8 @@ TEST(SlicesAreViews) {
 }
 
 TEST(SourcesOfAllTheirSlicesLieInTheJoin) {
-  // The concat reads a merged convolution's parts in their original order.
+  // The concat reads the parts of a merged convolution (0) in their order in
+  // that convolution, so that the whole convolution lies in the concat.
   const auto cut = [](int64_t first, int64_t second) {
     return MakeBlock(
         {Conv(-1, 32, 1), Slice(0, first, 16), Slice(0, second, 16),
@@ -124,9 +130,10 @@ TEST(ConcatsAreLeftInPiecesWhereAllReadersTakeThem) {
   const Placement placement = Place(block, device);
   EXPECT(placement.absorbed ==
          (std::vector<bool>{false, false, true, false, false}));
-  // The pieces have their own memory.
+  // The inputs of the absorbed concat have their own memory.
   EXPECT(placement.host == std::vector<int>(5, -1));
-  // Neither a convolution nor the caller absorbs a concat.
+  // A concat is not absorbed if a convolution reads it, or if it is an output
+  // of the block.
   EXPECT(!Place(Joined({3}, {Conv(2, 16, 1)}), device).absorbed[2]);
   Block output = block;
   output.outputs = {2, 4};
@@ -144,7 +151,7 @@ TEST(SumsAreLeftInTermsForOneReader) {
   EXPECT(Place(block, device).absorbed ==
          (std::vector<bool>{false, true, false}));
   EXPECT(!Place(block).absorbed[1]);
-  // A second reader would repeat the addition.
+  // A sum with two readers is not absorbed, because both would compute it.
   Block twice = block;
   twice.operators.push_back(sepconv);
   twice.outputs = {2, 3};
@@ -166,8 +173,8 @@ TEST(ProductsAreLeftToTheirReader) {
   };
   EXPECT(Place(block(Conv(-1, 32, 1), 8), device).absorbed[0]);
   EXPECT(!Place(block(Conv(-1, 32, 1), 8)).absorbed[0]);
-  // The device decides by the shapes. A convolution with a larger window than
-  // 1x1 is not a product.
+  // Not absorbed: a 1x1 convolution whose reader has an output of a shape that
+  // the device refuses, and a convolution with a larger window.
   EXPECT(!Place(block(Conv(-1, 32, 1), 16), device).absorbed[0]);
   EXPECT(!Place(block(Conv(-1, 32, 3), 8), device).absorbed[0]);
 }

@@ -1,6 +1,6 @@
-// Stages share one compiled block in which every tensor keeps its place. For a
-// new candidate, only its missing tasks are compiled. A schedule of the whole
-// block runs as it does in a program.
+// The stages that are measured share one compiled block, in which every tensor
+// has its own memory. For a new candidate, only tasks that do not exist yet are
+// compiled. A schedule of the whole block is bound and run as in a program.
 
 #include "cc/engine/profiler.h"
 
@@ -22,9 +22,9 @@
 namespace ios {
 namespace {
 
-// A call first drops the compiled merges of earlier calls if these merges take
-// more memory than this. A block has thousands of merges if many convolutions
-// read one tensor.
+// If the compiled merges of earlier calls take more bytes than this, the next
+// call drops them. A block has thousands of possible merges if many
+// convolutions read one tensor.
 constexpr int64_t kMostMergeBytes = int64_t{256} << 20;
 
 class ProfilerImpl : public Profiler {
@@ -97,16 +97,16 @@ class ProfilerImpl : public Profiler {
     Memory memory;
   };
 
-  // Pads inputs and outputs, too, because inside a network they are padded by
-  // the other blocks.
+  // Inputs and outputs are padded, too, because inside a network other
+  // operators write and read them with padding.
   ChannelPadding channel_padding() const {
     return {backend_->traits().ChannelMultiple(block_.dtype), /*borders=*/true};
   }
 
-  // Checks that enough memory is free, before anything is allocated, and
-  // returns the number of bytes. It covers the inputs, the weights (plain and
-  // packed) and, unless they share memory, the operators' outputs. A shared
-  // arena is checked when it is allocated.
+  // Checks, before anything is allocated, that enough memory is free, and
+  // returns the number of bytes that are needed. These are the inputs, the
+  // weights (plain and packed) and, unless `share_memory`, the operators'
+  // outputs. Shared memory is checked when it is allocated.
   StatusOr<int64_t> CheckMemory(const Block& block,
                                 const std::vector<Shape>& shapes,
                                 bool share_memory) const {
@@ -149,9 +149,9 @@ class ProfilerImpl : public Profiler {
     const int num_inputs = block.inputs.size();
     for (size_t i = 0; i < locations.size(); ++i) {
       tensors_.push_back(AddressOf(locations[i], bench->memory));
-      // Candidates read tensors that earlier operators would have written, so
-      // these tensors need values. Only whole buffers are filled; the other
-      // tensors lie inside them.
+      // Fills the tensors with values, because a candidate reads tensors that
+      // earlier operators would have written. Only whole buffers are filled;
+      // the other tensors lie inside of these.
       const int op = static_cast<int>(i) - num_inputs;
       if (op >= 0 && bench->compiled->OwnsBuffer(op)) {
         IOS_RETURN_IF_ERROR(
@@ -218,7 +218,8 @@ class ProfilerImpl : public Profiler {
     if (bench) return bench.get();
     IOS_ASSIGN_OR_RETURN(const Block block,
                          MergeBlock(block_, shapes_, ops, backend_->traits()));
-    // Slices and concats have no weights.
+    // Only the merged convolution (operator 0) has weights; slices and concats
+    // have none.
     std::vector<std::vector<int>> origin(block.operators.size());
     origin[0] = ops;
     IOS_ASSIGN_OR_RETURN(bench, MakeBench(block, origin));

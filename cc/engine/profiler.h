@@ -14,8 +14,9 @@
 
 namespace ios {
 
-// Tensors are laid out as in the compiled block. They hold random values and
-// are shared by all candidates.
+// Measures candidates of one block. Their tensors have the layout that the
+// compiled block gives them, contain random values, and are shared by all
+// candidates.
 class Profiler {
  public:
   static StatusOr<std::unique_ptr<Profiler>> Create(
@@ -23,16 +24,16 @@ class Profiler {
       DeviceAllocator* allocator = nullptr);
   virtual ~Profiler() = default;
 
-  // Returns `repeat` samples of the stages, which run in order. One stage is a
-  // candidate of the dynamic program; all stages of a schedule are the whole
-  // block. The stages need not cover the block unless the schedule names
-  // algorithms or splits a batch. Calls are serialized.
+  // Returns `repeat` samples of the schedule's stages, which run in order. The
+  // schedule may be a single stage (a candidate of the dynamic program) or all
+  // stages of the block. It must contain all operators of the block if it names
+  // algorithms or splits a batch. Only one call runs at a time.
   virtual StatusOr<std::vector<Sample>> Measure(
       const Schedule& schedule, const Measurement& measurement) = 0;
 
-  // The same for several candidates, measured in turn (A B A B …), so that a
-  // disturbance of the machine affects all of them equally. result[i] belongs
-  // to candidates[i].
+  // Measures several candidates in turn (A B A B …), so that a disturbance of
+  // the machine affects all of them equally. result[i] has the samples of
+  // candidates[i].
   virtual StatusOr<std::vector<std::vector<Sample>>> MeasureInterleaved(
       const std::vector<Schedule>& candidates,
       const Measurement& measurement) = 0;

@@ -21,9 +21,9 @@
 namespace ios {
 namespace {
 
-// A program keeps compiled executions, one per set of input shapes. It always
-// keeps the latest kFewExecutions. It keeps up to kMaxExecutions while their
-// arenas together take at most kArenaBytes.
+// A program keeps compiled executions, one per set of input shapes: always the
+// latest kFewExecutions, and up to kMaxExecutions if all of their arenas
+// together take at most kArenaBytes.
 constexpr size_t kFewExecutions = 8;
 constexpr size_t kMaxExecutions = 64;
 constexpr int64_t kArenaBytes = int64_t{256} << 20;
@@ -54,15 +54,15 @@ Status CheckWeights(const Block& block, const std::vector<Shape>& shapes,
   return Status();
 }
 
-// Brings a block's weights to the device.
+// Pads and packs a block's weights for the device.
 class ParameterMaker {
  public:
   ParameterMaker(Backend* backend, const Block& block,
                  const std::vector<Shape>& shapes, const Weights& weights)
       : backend_(backend), block_(block), shapes_(shapes), weights_(weights) {}
 
-  // The parameters of the operators of `padded`, which was made from the
-  // lowered block. Schedules share equal parameters.
+  // Returns the parameters of the operators of `padded`, the padded form of
+  // `lowered`. Schedules of one program share equal parameters.
   StatusOr<Parameters> For(const Lowered& lowered, const PaddedBlock& padded) {
     Parameters parameters(padded.block.operators.size());
     for (size_t i = 0; i < lowered.block.operators.size(); ++i) {
@@ -83,8 +83,8 @@ class ParameterMaker {
  private:
   using OfOperator = std::vector<std::shared_ptr<Parameter>>;
 
-  // The padded parameters of `op`, which comes from the block's operators
-  // `origin`.
+  // Returns the padded parameters of `op`, which replaces the operators
+  // `origin` of the original block.
   StatusOr<OfOperator> Make(const Operator& op, const std::vector<int>& origin,
                             const std::vector<WeightPadding>& paddings) {
     std::vector<ConstArray> arrays;
@@ -127,7 +127,7 @@ class ParameterMaker {
   const Block& block_;
   const std::vector<Shape>& shapes_;
   const Weights& weights_;
-  // Keyed by origin and padding.
+  // The parameters that exist already, keyed by origin and padding.
   std::map<std::pair<std::vector<int>, std::vector<WeightPadding>>, OfOperator>
       known_;
 };
@@ -166,7 +166,7 @@ class ProgramImpl : public Program {
     return CatchExceptions([&] { return CopyAndRun(inputs, outputs); });
   }
 
-  // Compiles for these input shapes, unless that was done before.
+  // Compiles the program for these input shapes, unless that was done before.
   Status Prepare(const std::vector<Shape>& inputs) {
     return ExecutionFor(inputs).status();
   }
@@ -276,12 +276,14 @@ class ProgramImpl : public Program {
     return block;
   }
 
-  // Compiles outside of the mutex, so that calls with other shapes go on. Of
-  // several calls with the same shapes, one compiles and the others wait.
+  // Returns the execution for these shapes, and compiles it if necessary. The
+  // mutex is released meanwhile, so that calls with other shapes go on. If
+  // several calls need the same shapes, one compiles and the others wait.
   StatusOr<std::shared_ptr<CachedExecution>> ExecutionFor(
       const std::vector<Shape>& inputs) {
     const ForkGuard no_fork;
-    // Destroyed after the mutex has been released.
+    // Declared before the lock, so that dropped executions are destroyed after
+    // the mutex has been released.
     std::vector<std::shared_ptr<CachedExecution>> dropped;
     std::unique_lock<std::mutex> lock(mutex_);
     std::shared_ptr<CachedExecution> known;
@@ -316,7 +318,8 @@ class ProgramImpl : public Program {
     return compiled;
   }
 
-  // Returns the execution for these shapes, or null. Needs the mutex.
+  // Returns the execution for these shapes, or null. The caller must hold the
+  // mutex.
   std::shared_ptr<CachedExecution> Find(const std::vector<Shape>& inputs) {
     const auto found = std::find_if(
         executions_.begin(), executions_.end(),
@@ -326,11 +329,11 @@ class ProgramImpl : public Program {
     return executions_.front();
   }
 
-  // Releases the mutex while it compiles.
+  // Compiles the program for these shapes. Releases the mutex during that time.
   StatusOr<std::shared_ptr<CachedExecution>> CompileUnlocked(
       const std::vector<Shape>& inputs, std::unique_lock<std::mutex>* lock) {
     compiling_.insert(inputs);
-    // Runs if compiling throws, too.
+    // Runs at the end of the scope, even if compiling throws an exception.
     const auto finish = [&](void*) {
       lock->lock();
       compiling_.erase(inputs);
@@ -343,7 +346,8 @@ class ProgramImpl : public Program {
 
   StatusOr<std::shared_ptr<CachedExecution>> CompileFor(
       const std::vector<Shape>& inputs) const {
-    // This also refuses calls with missing inputs, which have no batch size.
+    // This check comes first, because calls with missing inputs have no batch
+    // size.
     IOS_RETURN_IF_ERROR(WithInputs(block_, inputs).status());
     const Scheduled& scheduled =
         NearestBatch(scheduled_, BatchSize(inputs))->second;
@@ -397,7 +401,8 @@ StatusOr<std::unique_ptr<Program>> CreateProgram(
   }
   auto program =
       std::make_unique<ProgramImpl>(backend, block, std::move(scheduled));
-  // Packs the weights, so that the caller may free its copy.
+  // Compiles once now. This packs the weights, so that the caller may free its
+  // copy.
   IOS_RETURN_IF_ERROR(program->Prepare(block.inputs));
   return std::unique_ptr<Program>(std::move(program));
 }

@@ -16,19 +16,19 @@ namespace ios {
 
 class Program {
  public:
-  // Validates everything and creates a program. `block.inputs` are the shapes
-  // of one call; other calls may differ in batch, height and width. There must
-  // be one schedule or more; their merge stages are lowered here. Weights are
-  // copied, once for all schedules. For `device` and `allocator`, see
-  // GetBackend.
+  // Validates all arguments and creates a program. `block.inputs` has the
+  // shapes for which the program is compiled first; calls may have other batch
+  // sizes, heights and widths. `schedules` has at least one schedule, in which
+  // merge stages are allowed. The weights are copied, once for all schedules.
+  // For `device` and `allocator`, see GetBackend.
   static StatusOr<std::unique_ptr<Program>> Create(
       const Block& block, const BatchSchedules& schedules,
       const Weights& weights, const std::string& device,
       DeviceAllocator* allocator = nullptr);
   virtual ~Program() = default;
 
-  // The batch size of the schedule that runs a batch of size `batch`, which is
-  // the nearest one (see NearestBatch).
+  // Returns the batch size of the schedule that runs a batch of size `batch`:
+  // the nearest one that has a schedule (see NearestBatch).
   virtual int64_t ScheduledBatch(int64_t batch) const = 0;
 
   virtual StatusOr<std::vector<Shape>> OutputShapes(
@@ -36,9 +36,9 @@ class Program {
 
   // Runs the program on tensors in device memory. Inputs are [N,H,W,C] or
   // [N,C]. `outputs` are in the order of block.outputs, with the sizes of
-  // OutputShapes(). On a GPU, memory must be aligned (kDeviceAlignment), and
-  // the work is enqueued on `stream`, a CUstream. Compiles on the first call
-  // with these shapes. Thread-safe.
+  // OutputShapes(). On a GPU, memory must be aligned to kDeviceAlignment bytes,
+  // and the work is enqueued on `stream`, a CUstream. The first call with new
+  // shapes compiles the program for them. Thread-safe.
   virtual Status Run(const std::vector<TensorArray>& inputs,
                      const std::vector<void*>& outputs, void* stream) = 0;
 

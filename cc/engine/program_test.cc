@@ -23,7 +23,8 @@ Block TwoBranches() {
       {2}, {1, 6, 5, 3});
 }
 
-// A merge for a batch of 2, and concurrent convolutions for a batch of 8.
+// Schedules for TwoBranches(): the convolutions are merged for a batch of 2,
+// and run concurrently for a batch of 8.
 BatchSchedules Schedules() {
   const Stage concat = {Strategy::kConcurrent, {{2}}};
   return {{2, {{{Strategy::kMerge, {{0, 1}}}, concat}}},
@@ -63,8 +64,8 @@ TEST(EveryBatchRunsByTheNearestScheduleAndIsRight) {
 }
 
 // A network whose images do not start at addresses that are aligned for
-// vectors. 0 and 1 read the input, 2 reads 0, 3 joins 1 and 2, 4 reads 3, 5
-// adds 4 and 2.
+// vectors. Convolutions 0 and 1 read the input, 2 reads 0, and 4 reads 3.
+// Operator 3 is a concat of 1 and 2, and 5 is the sum of 4 and 2.
 Block Network() {
   return MakeBlock({Conv(-1, 5, 3), Conv(-1, 3, 1), Conv(0, 2, 3),
                     Join(OperatorType::kConcat, {1, 2}), Conv(3, 2, 3),
@@ -87,8 +88,8 @@ TEST(MicroBatchesGiveWhatTheWholeBatchGives) {
   const auto split = [](std::vector<int> group, int64_t micro_batches) {
     return Stage{Strategy::kSplit, {std::move(group)}, micro_batches};
   };
-  // The whole network split, adjacent splits with equal or different numbers of
-  // micro-batches, and splits next to other stages.
+  // The schedules: one split of the whole network, adjacent splits with equal
+  // or different numbers of micro-batches, and splits next to other stages.
   const std::vector<Schedule> schedules = {
       {{split({0, 1, 2, 3, 4, 5}, 2)}},
       {{split({1, 0, 2, 3, 4, 5}, 100)}},

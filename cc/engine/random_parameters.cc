@@ -54,7 +54,8 @@ RandomParameters::Kind RandomParameters::KindOf(const Operator& op,
   return {op.type, op.groups, WeightShapes(op, input)};
 }
 
-// Makes random parameters that give outputs of about the inputs' magnitude.
+// Makes random parameters with which outputs have about the same magnitude as
+// inputs.
 StatusOr<std::shared_ptr<const RandomParameters::OfOne>>
 RandomParameters::MakeRandom(const Operator& op, const Shape& input) {
   OfOne parameters;
@@ -70,9 +71,9 @@ RandomParameters::MakeRandom(const Operator& op, const Shape& input) {
   return std::make_shared<const OfOne>(std::move(parameters));
 }
 
-// Returns the parameters of the operator that is the `number`th of its kind in
-// a block. All profilers share these parameters, so that one set is enough for
-// a network whose operators occur in different orders.
+// Returns the random parameters of operator number `number` of its kind (see
+// Kind) in a block. All profilers share these parameters, so that blocks with
+// the same kinds of operators need only one set.
 StatusOr<std::shared_ptr<const RandomParameters::OfOne>>
 RandomParameters::Shared(const Operator& op, const Shape& input,
                          int64_t number) {

@@ -23,22 +23,23 @@ class RandomParameters {
  public:
   explicit RandomParameters(Backend* backend) : backend_(backend) {}
 
-  // The parameters of a padded block's operators. Operator i of the block
-  // before padding comes from the profiler's operators origin[i].
+  // Returns the parameters of a padded block's operators. Operator i of the
+  // block before padding replaces the operators origin[i] of the profiler's
+  // block.
   StatusOr<Parameters> Of(const PaddedBlock& padded,
                           const std::vector<Shape>& shapes,
                           const std::vector<std::vector<int>>& origin);
-  // Drops the parameters of merged operators.
+  // Frees the parameters of merged convolutions.
   void ForgetMerged();
 
  private:
   using OfOne = std::vector<std::shared_ptr<Parameter>>;
   // The properties that packing depends on: operator type, groups and the
-  // shapes of the weights. A filter with two groups may have the same shape as
-  // a filter with one group.
+  // shapes of the weights. Groups are included because a filter with two groups
+  // may have the same shape as a filter with one.
   using Kind = std::tuple<OperatorType, int64_t, std::vector<Shape>>;
-  // The kind, and the operators that the parameters come from: several for a
-  // merged convolution, but one for each of its slices.
+  // The kind, and the operators that the parameters belong to: several for a
+  // merged convolution, otherwise one.
   using Key = std::pair<Kind, std::vector<int>>;
 
   static Kind KindOf(const Operator& op, const Shape& input);

@@ -14,18 +14,19 @@ namespace {
 
 using Digest = std::array<uint64_t, 4>;
 
-// Each of the four sums covers every fourth float. It is the value of a
-// polynomial, with the floats' bits as coefficients, at a random point of a
-// field of 2^61 - 1 elements. The digests of two different arrays of n floats
-// are equal with a probability of at most n / 2^63. This holds even for arrays
-// from an attacker, because only this process knows the point.
+// Returns a digest of four sums. Sum i covers the floats i, i + 4, i + 8, …: it
+// is the value of a polynomial whose coefficients are the bits of these floats,
+// at a random point of a field with 2^61 - 1 elements. The digests of two
+// different arrays of n floats are equal with a probability of at most n /
+// 2^63. This holds even for arrays from an attacker, because only this process
+// knows the point.
 Digest DigestOf(const ConstArray& array) {
   constexpr uint64_t kPrime = (uint64_t{1} << 61) - 1;
   static const uint64_t point = [] {
     std::random_device random;
     return std::uniform_int_distribution<uint64_t>(1, kPrime - 1)(random);
   }();
-  // Reduces modulo the prime, to a result below twice the prime.
+  // Reduces `sum` modulo the prime. The result is below twice the prime.
   const auto reduced = [](uint64_t sum) {
     return (sum & kPrime) + (sum >> 61);
   };
@@ -48,7 +49,8 @@ Digest DigestOf(const ConstArray& array) {
   return sums;
 }
 
-// Everything that packing may depend on, and the digest of the values.
+// The key of a packed parameter: everything that packing may depend on, and the
+// digest of the values.
 using Key =
     std::tuple<Backend*, DataType, OperatorType, int64_t, int, Shape, Digest>;
 

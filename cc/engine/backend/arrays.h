@@ -30,17 +30,19 @@ struct TensorArray {
 // weights[i] has the weights of operator i, in the order of WeightShapes().
 using Weights = std::vector<std::vector<ConstArray>>;
 
-// Lends device memory of another owner. TensorFlow needs this because it
-// reserves all of a GPU's memory when it starts. The allocator must outlive
-// every object that uses it. Thread-safe.
+// The interface through which the engine gets device memory from its host
+// program. TensorFlow implements it, because it reserves all of a GPU's memory
+// when it starts. The allocator must outlive every object that uses it.
+// Thread-safe.
 class DeviceAllocator {
  public:
   virtual ~DeviceAllocator() = default;
 
-  // Returns memory that is aligned to 256 bytes and not used by work that was
-  // enqueued before; null if there is not enough.
+  // Returns memory that is aligned to 256 bytes and that no work enqueued
+  // before this call uses. Returns null if there is not enough memory.
   virtual void* Allocate(int64_t bytes) = 0;
-  // The caller ensures that no enqueued work still uses the memory.
+  // Frees memory. The caller ensures that no enqueued work still uses this
+  // memory.
   virtual void Free(void* memory) = 0;
 };
 

@@ -17,15 +17,16 @@
 
 namespace ios {
 
-// A tensor as a kernel sees it: pixels of shape.back() elements each. All
-// dimensions but the last count pixels. `pitch` is the number of elements from
-// one pixel to the next. With a pitch above shape.back(), the view is a range
-// of channels of a wider tensor.
+// A tensor as a kernel sees it: a sequence of pixels, each with shape.back()
+// consecutive elements (its channels). The product of the other dimensions is
+// the number of pixels. `pitch` is the number of elements from the start of one
+// pixel to the start of the next. If it is larger than shape.back(), the view
+// is a range of channels of a wider tensor.
 struct TensorView {
   Shape shape;
   int64_t pitch = 0;
-  // The first element's address is a multiple of this many elements (a power of
-  // two) or of kDeviceAlignment bytes, whichever is less.
+  // The address of the first element is a multiple of `alignment` elements (a
+  // power of two) or of kDeviceAlignment bytes, whichever is less.
   int64_t alignment = kMaxAlignment;
 
   static constexpr int64_t kMaxAlignment = 16;
@@ -37,7 +38,8 @@ struct TensorView {
   bool dense() const { return pitch == shape.back(); }
 };
 
-// The largest power of two up to TensorView::kMaxAlignment that divides `n`.
+// Returns the largest power of two that divides `n`, at most
+// TensorView::kMaxAlignment.
 inline int64_t AlignmentOf(int64_t n) {
   int64_t alignment = TensorView::kMaxAlignment;
   while (n % alignment != 0) alignment /= 2;
@@ -80,27 +82,28 @@ struct TaskSpec {
   const Operator* op = nullptr;
   DataType dtype = DataType::kFloat32;  // of every tensor
   std::vector<TensorView> inputs;
-  // What one input of the operator consists of.
+  // The tensors and the absorbed operator behind one input of the operator.
   struct Operand {
-    // The number of entries of `inputs`: the pieces of an absorbed concat or
-    // the terms of an absorbed sum, otherwise 1.
+    // The number of entries of TaskSpec::inputs that belong to this input: the
+    // parts of an absorbed concat or the terms of an absorbed sum, otherwise 1.
     int tensors = 1;
-    // The operator that gives the input, if the task absorbs it (see Absorbs),
-    // otherwise null.
+    // The operator that computes this input, if the task absorbs that operator
+    // (see Absorbs), otherwise null.
     const Operator* absorbed = nullptr;
     std::vector<std::shared_ptr<Parameter>> parameters;  // of `absorbed`
   };
   std::vector<Operand> operands;
   TensorView output;
   std::vector<std::shared_ptr<Parameter>> parameters;  // see WeightShapes()
-  // Concat: whether each input already lies in its slice of the output.
+  // For a concat: whether each input already lies in its slice of the output.
   std::vector<bool> in_place;
   int lanes = 1;  // number of lanes that share the device while the task runs
 
   // Returns whether an input tensor has no elements. CompiledBlock compiles a
-  // task with such an input only if the operator still has a result. A
-  // convolution applies bias, residual and activation to zeros. A max pool, a
-  // Pad and a GlobalPool fill their output. A Concat copies its other inputs.
+  // task with an empty input only if the operator still has a result: a
+  // convolution applies bias, residual and activation to zeros; a max pool, a
+  // Pad and a GlobalPool fill their output with constants; a Concat copies its
+  // other inputs.
   bool reads_nothing() const;
 };
 
@@ -112,7 +115,8 @@ struct TensorLocation {
   int index = 0;
   int64_t offset = 0;
 
-  // Returns the address. Callers never write to inputs.
+  // Returns the address of this location in a call with these inputs, outputs
+  // and arena. Callers must not write to inputs.
   void* In(const std::vector<const void*>& inputs,
            const std::vector<void*>& outputs, void* arena) const;
 };
@@ -127,7 +131,7 @@ struct BoundSchedule {
   std::vector<std::shared_ptr<void>> owners;  // of the tasks
 };
 
-// Binds a schedule once more, to other tasks.
+// A function that binds a schedule again, to new tasks.
 using ScheduleBinding = std::function<StatusOr<BoundSchedule>()>;
 
 // A bound schedule that is ready to run, with its own memory.
@@ -136,8 +140,9 @@ class Execution {
   virtual ~Execution() = default;
 
   // Runs the schedule once. On a GPU, the work is enqueued on `stream` (a
-  // CUstream), and the pointers are aligned device memory (kDeviceAlignment).
-  // On the CPU, the work is done when the call returns. Thread-safe.
+  // CUstream), and the pointers refer to device memory that is aligned to
+  // kDeviceAlignment bytes. On the CPU, the work is done when the call returns.
+  // Thread-safe.
   virtual Status Run(const std::vector<const void*>& inputs,
                      const std::vector<void*>& outputs, void* stream) = 0;
 };
@@ -146,10 +151,10 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Names everything that latencies depend on: the device, its libraries, and
-  // the revision of the backend. The revision is increased when tasks become
-  // faster or slower or are measured in another way, so that everything is
-  // measured again.
+  // Returns a text that names everything that latencies depend on: the device,
+  // its libraries, and the revision of the backend. Developers increase the
+  // revision when tasks become faster or slower or are measured in another way,
+  // so that users' machines measure again.
   virtual std::string Fingerprint() const = 0;
 
   // Returns Unimplemented if the backend cannot compute in `dtype`.
@@ -160,24 +165,27 @@ class Backend {
   virtual StatusOr<std::shared_ptr<Parameter>> MakeParameter(
       const ConstArray& array) = 0;
   virtual StatusOr<std::unique_ptr<Task>> Compile(const TaskSpec& spec) = 0;
-  // `bind` gives more tasks for calls at the same time, if a task can serve
-  // only one call at a time.
+  // Prepares a bound schedule for execution. If a task can serve only one call
+  // at a time, the backend calls `bind` to get more tasks for calls at the same
+  // time.
   virtual StatusOr<std::unique_ptr<Execution>> Load(BoundSchedule schedule,
                                                     ScheduleBinding bind) = 0;
 
   // Returns device memory that is aligned for any task, or ResourceExhausted if
   // there is not enough.
   virtual StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) = 0;
-  // Copy between host and device memory. The copy is complete when the function
-  // returns. Download waits for work that was enqueued on `stream` before.
+  // Upload and Download copy between host and device memory. The copy is
+  // complete when the function returns. Download first waits for the work that
+  // was enqueued on `stream`.
   virtual Status Upload(const void* host, int64_t bytes, void* device) = 0;
   virtual Status Download(const void* device, int64_t bytes, void* stream,
                           void* host) = 0;
-  // Returns whether device memory is host memory.
+  // Returns whether the device uses host memory, so that no copies are needed.
   virtual bool SharesHostMemory() const = 0;
 
-  // Times candidates in turn (A B A B …). tensors[i] is the address of tensor
-  // i. result[i] has `repeat` samples of candidates[i].
+  // Measures several candidates in turn (A B A B …). tensors[i] is the address
+  // of tensor i. result[i] has `repeat` samples of candidates[i] (see
+  // Measurement).
   virtual StatusOr<std::vector<std::vector<Sample>>> Measure(
       const std::vector<const std::vector<BoundStage>*>& candidates,
       const std::vector<void*>& tensors, const Measurement& measurement) = 0;

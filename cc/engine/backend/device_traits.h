@@ -18,27 +18,30 @@ struct DeviceTraits {
   using OfOperator = bool (*)(const Operator&);
   static bool Never(const Operator&) { return false; }
 
-  // Whether the operator's tasks read a pitched view of their input as fast as
-  // a dense view. Every task can read and write any view.
+  // Returns whether the operator's tasks read a pitched view of their input as
+  // fast as a dense view (see TensorView). All tasks can read and write any
+  // view; this is only about speed.
   OfOperator reads_pitched = Never;
   Absorbs absorbs = [](const Operator&, const Operator&, const Shape&,
                        const Shape&) { return false; };
   // Whether pools can apply an activation to their output.
   bool pools_activate = false;
-  // The alignment in bytes at which tasks write a range of channels as fast as
-  // a dense tensor.
+  // If a range of channels starts at a multiple of this many bytes, tasks write
+  // it as fast as a dense tensor.
   int64_t slice_bytes = 1;
-  // One number per data type. Convolutions and matrix products need no padded
-  // copies of tensors whose numbers of channels are multiples of this number.
+  // One number per data type: if the number of channels of a tensor is a
+  // multiple of it, convolutions and matrix products need no padded copy of the
+  // tensor.
   std::array<int64_t, 3> channel_multiples = {1, 1, 1};
   // The maximum number of lanes that a stage runs on.
   int lanes = 1;
-  // Whether each lane has a fixed part of the device. A group on one of many
-  // lanes is then slower than alone, even if the other lanes are idle.
+  // Whether each lane has a fixed part of the device. If so, a group that runs
+  // on one of several lanes is slower than on the whole device, even if the
+  // other lanes are idle.
   bool lanes_divide_device = false;
 
   int LanesFor(int groups) const { return std::min(groups, lanes); }
-  // slice_bytes in elements of `dtype`.
+  // Returns `slice_bytes` as a number of elements of `dtype`.
   int64_t SliceAlignment(DataType dtype) const {
     return std::max<int64_t>(slice_bytes / SizeOf(dtype), 1);
   }

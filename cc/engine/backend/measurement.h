@@ -4,21 +4,23 @@
 
 namespace ios {
 
-// `warmup` unmeasured runs, then `repeat` samples of `number` runs each. Slow
-// work gets fewer runs of both kinds.
+// A measurement makes `warmup` runs without timing, and then takes `repeat`
+// samples, each of `number` runs. Slow work gets fewer runs per sample and
+// fewer warm-up runs.
 struct Measurement {
   int warmup = 2;
   int number = 3;
   int repeat = 3;
-  // If above 0, every stage runs as if other groups ran beside it: on its part
-  // of a device that this many lanes (at most LaneCount) share.
+  // If above 0, the device is divided into this many lanes (at most LaneCount),
+  // and every stage uses only its own lanes, as if other groups ran on the
+  // rest.
   int lanes = 0;
 };
 
 struct Sample {
   double ms = 0;  // of one run
-  // Whether other processes took a part of the sample's time; see IsDisturbed
-  // in resource_use.h.
+  // Whether other processes disturbed the sample; see IsDisturbed in
+  // resource_use.h.
   bool disturbed = false;
 };
 

@@ -9,7 +9,8 @@
 namespace ios {
 namespace {
 
-// The handlers may neither allocate memory nor take a lock.
+// The signal and exit handlers use static memory, because they must neither
+// allocate memory nor take a lock.
 char abort_message[2048];
 size_t abort_message_size = 0;  // 0: aborts and exits behave as usual
 int abort_descriptor = STDERR_FILENO;

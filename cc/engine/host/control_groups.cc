@@ -29,8 +29,8 @@ std::vector<ControlGroup> ControlGroups(const std::string& groups,
     const std::string controllers = line.substr(first + 1, second - first - 1);
     const int version = controllers.empty() ? 2 : 1;
     if (version == 1 && !Names(controllers, controller)) continue;
-    // Version 1 is mounted under the names of all its controllers
-    // ("cpu,cpuacct"), with a link for each name.
+    // Version 1 has a directory for each set of controllers ("cpu,cpuacct"),
+    // and a link to it for each controller ("cpu").
     const std::string mount = version == 2 ? root : root + "/" + controller;
     found.push_back({mount, version});
     std::string group = line.substr(second + 1);

@@ -13,10 +13,10 @@ struct ControlGroup {
   int version;  // 1 or 2; the names of the files depend on it
 };
 
-// The control groups that limit `controller` (for example "cpu") for a process,
-// and all parents of these groups. Groups may be of version 1 or 2. `groups` is
-// the path of the process's /proc/PID/cgroup, and `root` is /sys/fs/cgroup.
-// Some of the directories may not exist.
+// Returns the control groups that limit `controller` (for example "cpu") for a
+// process, and all parents of these groups, of versions 1 and 2. `groups` is
+// the path of the process's file /proc/PID/cgroup, and `root` is
+// /sys/fs/cgroup. Some of the returned directories may not exist.
 std::vector<ControlGroup> ControlGroups(const std::string& groups,
                                         const std::string& root,
                                         const std::string& controller);

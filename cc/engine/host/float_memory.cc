@@ -12,7 +12,8 @@ namespace {
 
 constexpr size_t kCacheLine = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
-// Pages of a slab that are never touched cost nothing.
+// The size of a slab. It may be large, because pages that are never used take
+// no memory.
 constexpr int64_t kSlabFloats = int64_t{8} << 20;
 
 size_t AlignUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
@@ -43,7 +44,8 @@ std::shared_ptr<float> FloatPool::Allocate(int64_t floats) {
     used_ = 0;
     size_ = size;
   }
-  // A piece keeps its whole slab alive.
+  // The piece shares ownership of its slab, so that the whole slab stays
+  // allocated.
   std::shared_ptr<float> piece(slab, slab.get() + used_);
   used_ += rounded;
   return piece;

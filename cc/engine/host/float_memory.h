@@ -1,6 +1,6 @@
-// Memory allocation of the CPU backend. It uses huge pages where the system has
-// them: a network that reads its weights from 4 KiB pages is several percent
-// slower.
+// Memory allocation of the CPU backend, with huge pages if the system has them.
+// With pages of 4 KiB, a network reads its weights so slowly that it takes
+// several percent longer.
 #ifndef IOS_TF_CC_ENGINE_HOST_FLOAT_MEMORY_H_
 #define IOS_TF_CC_ENGINE_HOST_FLOAT_MEMORY_H_
 

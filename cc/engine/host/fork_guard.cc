@@ -12,8 +12,8 @@ std::atomic<int> generation{0};
 
 std::shared_mutex& ForkMutex() {
   static auto* const mutex = [] {
-    // The child's thread is not the thread that locked the mutex, so the child
-    // constructs a new mutex.
+    // The child constructs a new mutex instead of unlocking it, because its
+    // only thread is not the thread that locked the mutex.
     pthread_atfork([] { ForkMutex().lock(); }, [] { ForkMutex().unlock(); },
                    [] {
                      new (&ForkMutex()) std::shared_mutex;

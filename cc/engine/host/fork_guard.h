@@ -17,8 +17,8 @@ class ForkGuard {
   std::shared_lock<std::shared_mutex> lock_;
 };
 
-// The number of forks between this process and the one that loaded the engine.
-// It changes in a child only.
+// Returns the number of forks between this process and the process that loaded
+// the engine. A fork increases the number in the child only.
 int ForkGeneration();
 
 }  // namespace ios

@@ -9,11 +9,11 @@
 namespace ios {
 namespace {
 
-// The smallest number of bytes for which it is worth reading the files.
+// Smaller requests are granted without reading the system's files.
 constexpr int64_t kMany = int64_t{256} << 20;
 
-// The number after `name` in a file with lines "name number"; -1 if it is
-// missing.
+// Returns the number after `name` in a file with lines "name number", or -1 if
+// the file does not contain `name`.
 int64_t NumberIn(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string word; file >> word;) {
@@ -29,18 +29,19 @@ int64_t NumberIn(const std::string& path) {
   return file >> number ? number : -1;
 }
 
-// The bytes that the processes of a group may still use; the largest int64_t if
-// the group has no limit or no files.
+// Returns the number of bytes that the processes of a control group may still
+// use, or the largest int64_t if the group has no limit or no files.
 int64_t FreeOfGroup(const ControlGroup& group) {
   const bool new_names = group.version == 2;
   const auto file = [&](const char* name, const char* of_version_1) {
     return group.directory + "/memory." + (new_names ? name : of_version_1);
   };
-  // The file may contain "max" instead of a number.
+  // The file with the limit may contain "max" instead of a number.
   const int64_t most = NumberIn(file("max", "limit_in_bytes"));
   const int64_t used = NumberIn(file("current", "usage_in_bytes"));
   if (most < 0 || used < 0) return std::numeric_limits<int64_t>::max();
-  // When memory is needed, the kernel frees the memory that caches files.
+  // Memory that caches files counts as free, because the kernel frees it when
+  // memory is needed.
   const int64_t cached =
       NumberIn(file("stat", "stat"),
                new_names ? "inactive_file" : "total_inactive_file");

@@ -1,5 +1,5 @@
-// Host memory: how much of it the process can still use. Linux grants more
-// memory than exists and kills the process that then uses it.
+// Finds out how much memory of the host the process can still use. Linux grants
+// more memory than it has, and kills the process that uses too much of it.
 #ifndef IOS_TF_CC_ENGINE_HOST_HOST_MEMORY_H_
 #define IOS_TF_CC_ENGINE_HOST_HOST_MEMORY_H_
 
@@ -10,14 +10,14 @@
 
 namespace ios {
 
-// Returns ResourceExhausted if `bytes` of memory are not free. Small amounts
-// are not checked.
+// Returns ResourceExhausted if fewer than `bytes` bytes of memory are free.
+// Small amounts are not checked.
 Status CheckHostMemory(int64_t bytes);
 
-// The number of bytes that are free or can be freed. It is read from the files
-// of `proc` (/proc) and of this process's control groups (versions 1 and 2)
-// below `root`. Any file may be missing. Without files, returns the largest
-// int64_t.
+// Returns the number of bytes that are free or that the kernel can free. Reads
+// the files below `proc` (/proc), and those of this process's control groups
+// (versions 1 and 2) below `root`. Any file may be missing. Returns the largest
+// int64_t if all are missing.
 int64_t FreeHostMemory(const std::string& proc, const std::string& root);
 
 }  // namespace ios

@@ -62,7 +62,7 @@ TEST(TheGroupsThatTheProcessIsIn) {
   write("beside/memory.max", "1\n");
   write("beside/memory.current", "0\n");
   EXPECT(free() == 100);
-  // Version 1 has separate groups for each controller.
+  // Control groups of version 1: each controller has its own groups.
   write("self/cgroup", "5:cpu,cpuacct:/cpus\n9:memory:/a/b\n1:name=x:/\n");
   EXPECT(free() == kUnknown);
   write("memory/memory.limit_in_bytes", "9223372036854771712\n");

@@ -17,14 +17,16 @@
 namespace ios {
 namespace {
 
-// The share of a sample that other processes may take. On a quiet machine,
-// samples differ by about this share.
+// The share of a sample's time that other processes may take. On a quiet
+// machine, samples differ by about this share.
 constexpr double kTolerated = 0.05;
-// A thread that wakes up on a free core waits only microseconds. A thread that
-// waits for another process waits until that process's time slice ends.
+// The mean wait for a core, in nanoseconds, from which waits may count as a
+// disturbance. On a free core, a thread wakes up within microseconds. If
+// another process has the core, the thread waits until that process's time
+// slice ends.
 constexpr int64_t kWakingNs = 100'000;
-// The least processor time of an undisturbed sample, as a share of its wall
-// time. The share is at least 1 if some thread runs all the time.
+// A sample counts as disturbed if its processor time is below this share of its
+// wall time. The share is at least 1 if some thread runs all the time.
 constexpr double kLeastUse = 0.8;
 constexpr double kClockChange = 1.1;
 constexpr int64_t kStatIntervalNs = 10'000'000;  // the resolution of /proc/stat
@@ -35,9 +37,10 @@ int64_t Nanoseconds(clockid_t clock) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-// The clock of a thread's processor time. Unlike the clock of the process, it
-// includes the time since the last tick (clock_gettime(2), "dynamic clocks";
-// the kernel's CPUCLOCK_PERTHREAD_MASK and CPUCLOCK_SCHED).
+// Returns the clock that counts a thread's processor time. Unlike the clock of
+// the process, this clock includes the time since the last tick
+// (clock_gettime(2), "dynamic clocks"; the kernel's CPUCLOCK_PERTHREAD_MASK and
+// CPUCLOCK_SCHED).
 clockid_t ThreadClock(int thread) {
   return static_cast<clockid_t>((~static_cast<unsigned>(thread) << 3) | 6);
 }
@@ -50,8 +53,9 @@ std::string ReadAll(int file) {
   return text;
 }
 
-// The nanoseconds of a chain of dependent multiplications. Takes the minimum of
-// several chains, because an interrupt may hit one.
+// Returns how many nanoseconds a chain of dependent multiplications takes.
+// Returns the minimum of several chains, because an interrupt may hit one of
+// them.
 double SpinNs() {
   constexpr int kMultiplications = 3000, kSpins = 3;
   int64_t least = INT64_MAX;
@@ -155,7 +159,8 @@ int64_t ResourceMeter::ReadThrottled() const {
 }
 
 int64_t ResourceMeter::ReadStolen(int64_t now_ns) {
-  // The file takes long to read on a machine with many cores.
+  // Reads /proc/stat rarely, because that takes long on a machine with many
+  // cores.
   if (stolen_read_ns_ == 0 || now_ns - stolen_read_ns_ >= kStatIntervalNs) {
     stolen_read_ns_ = now_ns;
     stolen_ns_ = StolenNs(ReadAll(stat_), sysconf(_SC_CLK_TCK));
@@ -178,7 +183,8 @@ int64_t StolenNs(const std::string& stat, int64_t ticks_per_second) {
   std::string name;
   int64_t ticks = 0;
   words >> name;
-  // user, nice, system, idle, iowait, irq, softirq, steal
+  // The order of the numbers: user, nice, system, idle, iowait, irq, softirq,
+  // steal.
   for (int i = 0; i < 8; ++i) {
     if (!(words >> ticks)) return 0;
   }

@@ -13,21 +13,21 @@ namespace ios {
 struct ResourceUse {
   int64_t wall_ns = 0;
   int64_t cpu_ns = 0;  // processor time of the process's threads
-  // The time that threads were ready to run without a core, and how often a
-  // thread got a core. A wait is counted when it ends. A waited_ns below 0
-  // means that the system does not count waits.
+  // waited_ns: the time that threads were ready to run but had no core; below 0
+  // if the system does not count it. A wait is added when it ends. starts: how
+  // often a thread got a core.
   int64_t waited_ns = -1;
   int64_t starts = 0;
   int64_t switches = 0;      // involuntary context switches
   int64_t throttled_ns = 0;  // by a quota of the control group
   // Time that the hypervisor gave to other machines, in steps of 10 ms.
   int64_t stolen_ns = 0;
-  // The duration of a fixed computation, which is longer when the clock is
-  // slower. 0: unknown.
+  // The duration of a fixed computation, which is longer if the core's clock is
+  // slower; 0 if unknown.
   double spin_ns = 0;
 };
 
-// The activity of the process's threads between two moments.
+// How the threads of this process behave between the two moments.
 enum class Threads {
   kOnePerCore,  // they compute, and do not compete with each other
   kMany,        // they compute, and there may be more of them than cores
@@ -35,13 +35,13 @@ enum class Threads {
 };
 
 // Returns whether other processes took more than a few percent of the time
-// between two moments, or the clock changed.
+// between the two moments, or the clock frequency of a core changed.
 bool IsDisturbed(const ResourceUse& before, const ResourceUse& after,
                  Threads threads);
 
-// Reads the counters of the threads that exist when the meter is created. A
-// read takes about ten microseconds. Counters that the system does not have
-// keep their defaults.
+// Reads the counters of the threads that exist when the meter is created, which
+// takes about ten microseconds. Counters that the system does not have keep
+// their default values.
 class ResourceMeter {
  public:
   ResourceMeter();
@@ -71,11 +71,13 @@ class ResourceMeter {
   int64_t stolen_ns_ = 0, stolen_read_ns_ = 0;
 };
 
-// The throttled time in nanoseconds in the text of a control group's cpu.stat;
-// 0 if the text does not contain it. `version` is the control group's.
+// Returns the throttled time in nanoseconds that the text of a control group's
+// file cpu.stat contains, or 0 if the text does not contain any. `version` is
+// the version of the control group.
 int64_t ThrottledNs(const std::string& cpu_stat, int version);
 
-// The stolen time of all cores in nanoseconds, in the text of /proc/stat.
+// Returns the stolen time of all cores in nanoseconds, from the text of
+// /proc/stat.
 int64_t StolenNs(const std::string& stat, int64_t ticks_per_second);
 
 }  // namespace ios

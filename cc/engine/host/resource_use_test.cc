@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;
 
-// Two threads that compute for 10 ms each, on separate cores.
+// The counters before and after two threads computed for 10 ms each, on
+// separate cores.
 struct Work {
   ResourceUse before, after;
   Work() {
@@ -30,8 +31,8 @@ struct Work {
 TEST(WorkThatHasItsCoresIsUndisturbed) {
   EXPECT(!Work().disturbed());
   EXPECT(!Work().disturbed(Threads::kMany));
-  // The work of one thread, with an involuntary switch to a kernel thread that
-  // took no time.
+  // One thread works, with an involuntary switch to a kernel thread that took
+  // no time.
   Work serial;
   serial.after.cpu_ns = 10 * kMs;
   serial.after.switches = 1;
@@ -42,7 +43,7 @@ TEST(WaitingForATimeSliceOfAnotherProcessDisturbs) {
   Work waits;
   waits.after.waited_ns = 3 * kMs;
   EXPECT(waits.disturbed() && waits.disturbed(Threads::kMany));
-  // A wait of 3 ms in 100 ms is tolerated.
+  // A wait of 3 ms in 100 ms is not a disturbance.
   waits.after.wall_ns = 100 * kMs;
   waits.after.cpu_ns = 200 * kMs;
   EXPECT(!waits.disturbed());
@@ -70,7 +71,8 @@ TEST(WithoutSchedulerStatisticsAnInvoluntarySwitchDisturbs) {
   EXPECT(!work.disturbed());
   work.after.switches = 1;
   EXPECT(work.disturbed());
-  // TensorFlow's threads take cores from each other.
+  // With more threads than cores, waits are not a disturbance: TensorFlow's
+  // threads take cores from each other.
   EXPECT(!work.disturbed(Threads::kMany));
 }
 

@@ -14,9 +14,9 @@
 
 namespace ios {
 
-// Thread-safe. No lock is held while callers create an object. If two callers
-// create objects for one key at the same time, both get the object that was put
-// in first.
+// A table of shared objects. Thread-safe. Callers create objects without
+// holding the table's lock; if two callers create objects for one key at the
+// same time, both get the object that was put in first.
 template <typename Key, typename T>
 class SharedObjects {
  public:
@@ -38,7 +38,8 @@ class SharedObjects {
     return all;
   }
 
-  // Returns the key's object. If there is none, stores and returns `made`.
+  // Returns the object of `key`. If the key has none, stores and returns
+  // `made`.
   std::shared_ptr<T> Put(const Key& key, std::shared_ptr<T> made) {
     const ForkGuard no_fork;
     std::lock_guard<std::mutex> lock(mutex_);
