@@ -23,7 +23,7 @@
 namespace ios::cpu {
 namespace {
 
-// See Backend::Fingerprint.
+// The revision that is part of Backend::Fingerprint.
 constexpr int kRevision = 11;
 
 std::string ProcessorName() {
@@ -38,8 +38,8 @@ std::string ProcessorName() {
   return "unknown CPU";
 }
 
-// The instruction set is part of the fingerprint: processors of the same name,
-// above all virtual ones, may differ in it.
+// Returns the instruction set for the fingerprint. Processors of the same name
+// may have different instruction sets, above all in virtual machines.
 const char* InstructionSetName() {
   switch (BestInstructionSet()) {
     case InstructionSet::kAvx512:
@@ -49,8 +49,8 @@ const char* InstructionSetName() {
     case InstructionSet::kBaseline:
       break;
   }
-  // oneDNN has several instruction sets for processors on which our kernels use
-  // their baseline.
+  // On processors without AVX2, our kernels use their baseline, but oneDNN
+  // distinguishes AVX and SSE4.1.
   const int isa = static_cast<int>(dnnl::get_effective_cpu_isa());
   return (isa & dnnl_cpu_isa_avx) == dnnl_cpu_isa_avx ? "AVX" : "SSE4.1";
 }
@@ -103,7 +103,8 @@ class Cpu : public Backend {
                          "' is not supported on the CPU; use float32");
   }
 
-  // The result changes when the process may use more cores than before.
+  // Returns the traits for the number of cores that the process may use now,
+  // which can change.
   const DeviceTraits& traits() const override { return traits_[Cores() - 1]; }
 
   StatusOr<std::shared_ptr<Parameter>> MakeParameter(
@@ -115,7 +116,8 @@ class Cpu : public Backend {
   StatusOr<std::unique_ptr<Task>> Compile(const TaskSpec& spec) override {
     const OneDnnCall call;
     IOS_RETURN_IF_ERROR(call.status());
-    // oneDNN plans for the number of threads of the lane that it is called on.
+    // Creates the task inside a lane of the task's size, because oneDNN plans
+    // for the number of threads of the lane that calls it.
     ThreadState& thread = CurrentThread();
     const ThreadState saved = thread;
     Lane lane;
@@ -196,10 +198,11 @@ class Cpu : public Backend {
  private:
   static int Cores() { return LanePool::Get().cores(); }
 
-  // Call it after a task of this type was compiled: oneDNN may have constructed
-  // static objects for the task. Later tasks may use other implementations,
-  // which construct more objects. But exit() keeps a list of the functions to
-  // call, so the number of registrations is limited.
+  // Registers the exit handler again (see WaitForCallsAtExit) after a task of
+  // this type was compiled, because oneDNN may have constructed static objects
+  // for it. Later tasks of the type may construct more, so this is repeated up
+  // to kMost times. The limit is necessary because each call of atexit() takes
+  // memory.
   void ExpectStatics(OperatorType type) {
     constexpr int kMost = 200;
     std::atomic<int>& count = compiled_[static_cast<int>(type)];
@@ -208,7 +211,8 @@ class Cpu : public Backend {
     WaitForCallsAtExit();
   }
 
-  // The resources of each lane of a session. All programs use them in turn.
+  // The scratch memory and other resources of each lane of a session. All
+  // programs use the same workspaces in turn.
   using Workspace = std::vector<LaneResources>;
 
   Lease<Workspace> TakeWorkspace() {
@@ -217,7 +221,7 @@ class Cpu : public Backend {
     return {&workspaces_, std::move(workspace)};
   }
 
-  // Makes the lanes' scratch memory large enough for `stages`.
+  // Enlarges the scratch memory of each lane to the size that `stages` need.
   Status ReserveScratch(const std::vector<BoundStage>& stages,
                         Workspace* workspace) const {
     for (const BoundStage& stage : stages) {
@@ -293,8 +297,9 @@ class Cpu : public Backend {
   FreeList<Workspace> workspaces_;
 };
 
-// A task serves one call at a time, because oneDNN's primitives hold the
-// addresses of their arguments. So calls at the same time have a copy each.
+// An execution with several copies of its tasks and arena, one for each call
+// that runs at the same time. A task serves one call at a time, because
+// oneDNN's primitives store the addresses of their arguments.
 class CpuExecution : public Execution {
  public:
   static StatusOr<std::unique_ptr<Execution>> Create(Cpu* backend,
@@ -354,9 +359,11 @@ class CpuExecution : public Execution {
     });
   }
 
-  // Makes a copy if none is free. Waits if there are as many as there may be.
+  // Returns a free copy. If none is free, makes another one; if the limit is
+  // reached, waits until a call gives its copy back.
   StatusOr<Lease<Copy>> TakeCopy() {
-    // The copies that other threads of the parent were using are lost.
+    // After fork(), the copies that other threads of the parent process were
+    // using are lost, so the count starts again.
     const int generation = ForkGeneration();
     if (generation_.load() != generation &&
         generation_.exchange(generation) != generation) {

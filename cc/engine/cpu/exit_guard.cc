@@ -11,9 +11,9 @@
 namespace ios::cpu {
 namespace {
 
-// The longest time that exit() waits for calls of other threads. The wait is
-// shorter if the thread of exit() is itself inside a call, because the other
-// calls may wait for that call.
+// The longest time that exit() waits for calls of other threads. The second
+// limit applies if the thread that called exit() is itself inside a call,
+// because the other calls may be waiting for that call.
 constexpr std::chrono::seconds kLongest(20), kLongestInsideCall(1);
 
 struct Calls {
@@ -32,7 +32,8 @@ int& Depth() {
 // Returns the state of all calls, which is never destroyed.
 Calls& AllCalls() {
   static auto* const calls = [] {
-    // The child of fork() has only the thread that forked.
+    // A child of fork() has only the thread that forked, so that it counts only
+    // the calls of this thread.
     pthread_atfork(nullptr, nullptr, [] {
       new (&AllCalls()) Calls;
       AllCalls().running = Depth() > 0 ? 1 : 0;

@@ -24,9 +24,9 @@ class OneDnnCall {
 };
 
 // Makes exit() wait for running calls before it destroys the static objects
-// that exist now. oneDNN's functions construct static objects at their first
-// call, and exit() destroys objects in reverse order. So call this function
-// again after each call of oneDNN that may be the first of its kind.
+// that exist now. Call this function again after each call of oneDNN that may
+// be the first of its kind: oneDNN's functions construct static objects at
+// their first call, and exit() destroys the latest objects first.
 void WaitForCallsAtExit();
 
 }  // namespace ios::cpu

@@ -13,9 +13,9 @@
 
 namespace ios::cpu {
 
-// Up to `most` objects that nobody uses now. Thread-safe, and without a lock: a
-// child of fork() lacks only the objects that other threads of its parent were
-// using.
+// Stores up to `most` objects that are not in use. Thread-safe without a lock,
+// so that fork() can happen at any time: the child lacks only the objects that
+// other threads of the parent process were using.
 template <typename T>
 class FreeList {
  public:
@@ -26,8 +26,8 @@ class FreeList {
   FreeList(const FreeList&) = delete;
   FreeList& operator=(const FreeList&) = delete;
 
-  // Returns an object, or null if none is free. The object that was used last
-  // comes first, because its memory is in the cache.
+  // Returns an object, or null if none is free. Prefers the object that was
+  // used last, because its memory is in the cache.
   std::unique_ptr<T> Take() {
     for (std::atomic<T*>& slot : slots_) {
       if (!slot.load(std::memory_order_relaxed)) continue;
@@ -44,7 +44,7 @@ class FreeList {
         [](const std::atomic<T*>& slot) { return slot.load() != nullptr; });
   }
 
-  // Destroys the object if there is no room.
+  // Gives an object back. Destroys the object if the list is full.
   void Give(std::unique_ptr<T> object) {
     for (std::atomic<T*>& slot : slots_) {
       T* nothing = nullptr;
@@ -59,8 +59,8 @@ class FreeList {
   std::vector<std::atomic<T*>> slots_;
 };
 
-// An object of a FreeList that is given back in the end. `given` is signalled
-// then, unless it is null.
+// An object taken from a FreeList, which the destructor gives back. The
+// destructor then signals `given`, unless it is null.
 template <typename T>
 class Lease {
  public:

@@ -10,25 +10,27 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A sample starts no further run after this time.
+// The time in milliseconds after which a sample of whole runs, and a sample of
+// one piece, starts no further run.
 constexpr double kEnoughMs = 20, kEnoughOfPieceMs = 0.5;
 // The target length of a piece: time slices of other processes are some
 // milliseconds long.
 constexpr double kPieceMs = 0.7;
 constexpr std::chrono::milliseconds kPause(5);
 constexpr int kTries = 2;  // for each piece
-// After kDisturbedInARow disturbed samples in a row, disturbance is expected.
-// Then only one in kTriedAllTheSame samples still tries whole runs.
+// After kDisturbedInARow disturbed samples in a row, the sampler expects
+// disturbance. It then tries whole runs only for one in kTriedAllTheSame
+// samples.
 constexpr int kDisturbedInARow = 4, kTriedAllTheSame = 16;
 // The number of samples that a sampler takes in pieces, which takes far longer
 // than the work itself. All later samples are copies of the best of these.
 constexpr int kRoundsInPieces = 2;
-// Work shorter than this is run once before it is timed, because the threads
-// may have gone to sleep while the counters were read.
+// Work that takes less than this many milliseconds is run once before it is
+// timed, because threads may have gone to sleep while the counters were read.
 constexpr double kShortMs = 1;
-// A sample with less than this share of the highest CPU use counts as
-// disturbed. The counters do not show a thread that is still waiting for a core
-// at the end of a sample, but its CPU time is missing.
+// A sample counts as disturbed if its CPU use (CPU time divided by wall time)
+// is below this share of the highest CPU use. This finds threads that still
+// wait for a core at the end of a sample, which the counters do not show.
 constexpr double kUseOfHighest = 0.85;
 // A sample in pieces counts as disturbed if disturbed pieces take more than
 // this share of its time.
@@ -46,8 +48,9 @@ bool WorkSampler::History::ExpectsDisturbance() {
 }
 
 Sample WorkSampler::Take(int number) {
-  // Further measurements would take long and tell little. The copy is marked as
-  // disturbed because it does not show that the machine is calm.
+  // More measurements would take long and add little, so the best sample in
+  // pieces is returned again. It is marked as disturbed, because it does not
+  // show that the machine is quiet now.
   if (rounds_in_pieces_ == kRoundsInPieces) return {best_ms_in_pieces_, true};
   Sample sample{std::numeric_limits<double>::infinity(), true};
   if (!history_->ExpectsDisturbance()) {

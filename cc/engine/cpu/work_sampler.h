@@ -13,11 +13,11 @@ namespace ios::cpu {
 // Takes latency samples of work that consists of parts, which run in order.
 //
 // If a sample was disturbed, the work is measured again in pieces, which are
-// shorter than the time slices of other processes. Before each piece, the
-// thread sleeps, so that the system's scheduler owes it time. It then runs the
-// preceding piece, so that the other threads have their cores and the caches
-// hold the same data as in a whole run. Then it times the piece. The latency is
-// the sum over the pieces.
+// shorter than the time slices of other processes. For each piece, the calling
+// thread does three things. It sleeps, so that the system's scheduler then
+// prefers it to other processes. It runs the preceding piece, so that the other
+// threads have cores and the caches hold the same data as in a whole run. Then
+// it times the piece. The latency is the sum over the pieces.
 class WorkSampler {
  public:
   // Runs parts [begin, end).
@@ -26,9 +26,9 @@ class WorkSampler {
   // Remembers whether earlier samples were disturbed. Not thread-safe.
   class History {
    public:
-    // Returns true if the next sample should be taken in pieces only. This
-    // holds for most samples while other processes disturb every sample: a
-    // whole run would take several times as long, in vain.
+    // Returns true if the next sample should be taken in pieces only. This is
+    // so for most samples while other processes disturb all of them, because
+    // whole runs would then take several times as long and be useless.
     bool ExpectsDisturbance();
     void Add(bool disturbed) { in_a_row_ = disturbed ? in_a_row_ + 1 : 0; }
 
@@ -46,8 +46,8 @@ class WorkSampler {
         meter_(meter),
         history_(history) {}
 
-  // Returns the mean latency of `number` runs, or of fewer runs if these take
-  // long enough.
+  // Returns the mean latency of `number` runs. If the runs are slow, takes the
+  // mean of fewer.
   Sample Take(int number);
 
  private:

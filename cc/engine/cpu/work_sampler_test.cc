@@ -29,7 +29,8 @@ TEST(WholeRunsAreTriedNowAndThenWhereDisturbanceIsExpected) {
   EXPECT(tried == 10);
 }
 
-// A sampler of three parts that counts how often each part ran.
+// A sampler of work that consists of three parts. It counts how often each part
+// ran.
 struct Counted {
   std::vector<int> runs = std::vector<int>(3);
   ResourceMeter meter;
@@ -48,7 +49,8 @@ TEST(EverySampleRunsAllParts) {
     const Sample sample = counted.sampler.Take(2);
     EXPECT(sample.ms >= 0 && sample.ms < 1e3);
     for (int part = 0; part < 3; ++part) {
-      // A copy of earlier disturbed samples runs nothing.
+      // A sample that is a copy of an earlier one runs nothing, and is marked
+      // as disturbed. Other samples run each part at least twice.
       EXPECT(sample.disturbed || counted.runs[part] >= before[part] + 2);
     }
     before = counted.runs;

@@ -13,9 +13,10 @@
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
-// Elementary functions without branches, so that loops over them vectorise.
-// Their relative errors are about 1e-7. Their polynomials are fitted by least
-// squares. A comparison with NaN is false, so `v < c ? c : v` keeps NaN.
+// Elementary functions without branches, so that the compiler can vectorise
+// loops that call them. Their relative errors are about 1e-7. Their polynomials
+// are fitted by least squares. If v is NaN, `v < c ? c : v` is NaN, because a
+// comparison with NaN is false.
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -37,9 +38,9 @@ IOS_INLINE float Abs(float v) { return FromBits(Bits(v) & INT32_MAX); }
 IOS_INLINE float AtLeast(float v, float low) { return v < low ? low : v; }
 IOS_INLINE float AtMost(float v, float high) { return v > high ? high : v; }
 
-// Bounds that clamp arguments. The asm statement hides their values from the
-// compiler. If the compiler knew them, it would compute the function of each
-// bound in advance, and turn each clamp into a choice among three results.
+// Bounds to which arguments are clamped. An asm statement hides their values
+// from the compiler, which would otherwise compute the function at each bound
+// in advance and replace the clamp by a slow choice among three results.
 struct Limits {
   float exp_most = 89.0f, exp_least = -104.0f, exp_least_normal = -87.0f;
   float cosh_most = 90.0f, mish_most = 30.0f, zero = 0.0f, one = 1.0f,
@@ -47,7 +48,7 @@ struct Limits {
   Limits() { asm("" : "+m"(*this)); }
 };
 
-// exp(v) = 2^k * (1 + rest), |rest| < 1/2.
+// A power of e: exp(v) = 2^k * (1 + rest), with |rest| < 1/2.
 struct Power {
   int32_t k;
   float rest;
@@ -74,7 +75,7 @@ IOS_INLINE int32_t InExponent(int32_t k) {
   return static_cast<int32_t>(static_cast<uint32_t>(k) << 23);
 }
 
-// 2^k for a normal result.
+// Returns 2^k. The result must be a normal number.
 IOS_INLINE float Exp2(int32_t k) { return FromBits(InExponent(k + 127)); }
 
 IOS_INLINE float Exp(float v, const Limits& limits) {
@@ -83,14 +84,16 @@ IOS_INLINE float Exp(float v, const Limits& limits) {
   const int32_t half = power.k >> 1;
   return (1.0f + power.rest) * Exp2(half) * Exp2(power.k - half);
 }
-// exp(v) for use in 1 + exp(v). Returns infinity above 2^127, and at least the
-// least normal number. That is exact enough because 1 is added.
+// Returns exp(v) for use in 1 + exp(v). The result is infinity above 2^127, and
+// never less than the smallest normal number, which makes no difference after 1
+// is added.
 IOS_INLINE float ExpBeforeOneMore(float v, const Limits& limits) {
   const Power power =
       Reduce(AtLeast(AtMost(v, limits.exp_most), limits.exp_least_normal));
   return (1.0f + power.rest) * Exp2(power.k);
 }
-// exp(v) - 1 for v <= 1. The result for other v must not be used.
+// Returns exp(v) - 1 for v <= 1. The result for larger v is wrong and must not
+// be used.
 IOS_INLINE float Expm1OfSmall(float v, const Limits& limits) {
   const Power power = Reduce(AtLeast(v, limits.exp_least_normal));
   const float scale = Exp2(power.k);
@@ -100,7 +103,7 @@ IOS_INLINE float Expm1(float v, const Limits& limits) {
   return v > 1.0f ? Exp(v, limits) - 1.0f : Expm1OfSmall(v, limits);
 }
 
-// The powers are exp(|v|) / 2, which overflows no earlier than cosh(v).
+// Computes with exp(|v|) / 2, which does not overflow before cosh(v) does.
 IOS_INLINE float Cosh(float v, const Limits& limits) {
   const Power power = Reduce(AtMost(Abs(v), limits.cosh_most));
   const int32_t half = power.k >> 1;
@@ -109,7 +112,7 @@ IOS_INLINE float Cosh(float v, const Limits& limits) {
   return large + 0.25f / large;
 }
 
-// log(1 + m) for 1 + m between the roots of 1/2 and of 2.
+// Returns log(1 + m), where 1 + m is between sqrt(1/2) and sqrt(2).
 IOS_INLINE float LogNearOne(float m) {
   float p = 0.06919228f;
   p = p * m - 0.11780012f;
@@ -130,7 +133,7 @@ IOS_INLINE float Log(float v) {
   log = v > FLT_MAX ? v : log;
   return v != v ? v : log;
 }
-// log(1 + v) for v in [0, 1].
+// Returns log(1 + v) for v in [0, 1].
 IOS_INLINE float Log1pOfSmall(float v) {
   const bool large = v > 0.41421356f;
   return LogNearOne(large ? 0.5f * v - 0.5f : v) + (large ? 0.69314718f : 0.0f);
@@ -162,8 +165,8 @@ IOS_INLINE float Softplus(float v, const Limits& limits) {
   return AtLeast(v, limits.zero) + Log1pOfSmall(Exp(-Abs(v), limits));
 }
 
-// v * tanh(log(1 + e)) for e = exp(v). The tanh is 1 in float32 if e * e is
-// large.
+// Returns v * tanh(log(1 + e)) for e = exp(v). The argument is limited, because
+// tanh is 1 in float32 if e * e is large.
 IOS_INLINE float Mish(float v, const Limits& limits) {
   const float e = Exp(AtMost(v, limits.mish_most), limits);
   const float squares = e * (e + 2.0f);
@@ -213,8 +216,8 @@ IOS_INLINE float GeluTanh(float v, const Limits& limits) {
          (1.0f + Tanh(0.79788456f * (v + 0.044715f * (v * v * v)), limits));
 }
 
-// v = k * pi + r with |r| <= pi / 2. For |v| < kReducible, k times the first
-// part of pi is exact.
+// Computes sin(v) from r, where v = k * pi + r and |r| <= pi / 2. For |v| <
+// kReducible, the product of k and the first part of pi is exact.
 constexpr float kReducible = 1e8f;
 IOS_INLINE float Sin(float v) {
   constexpr double kRound =
@@ -231,7 +234,7 @@ IOS_INLINE float Sin(float v) {
   p = p * square - 1.98061331e-4f;
   p = p * square + 8.33300967e-3f;
   p = p * square - 0.166666567f;
-  // Odd values of k change the sign.
+  // The sign changes if k is odd.
   const int32_t sign = static_cast<int32_t>(bits << 31);
   return FromBits(Bits(r + r * square * p) ^ (sign & INT32_MIN));
 }
@@ -245,8 +248,8 @@ IOS_INLINE float Sin(float v) {
   }                                                      \
   return
 
-// Like pow(), exponents of 0.5 and -0.5 treat -0 as 0 and -infinity as
-// infinity.
+// Exponents of 0.5 and -0.5 treat -0 as 0 and -infinity as infinity, as pow()
+// does.
 void PowerRow(const float* x, int64_t n, float exponent, float* out) {
   if (exponent == 0.5f) {
     IOS_EACH((v == -kInfinity ? kInfinity : std::sqrt(v + 0.0f)));

@@ -1,4 +1,4 @@
-// Activation functions of rows of floats, as loops that vectorise.
+// Applies activations to rows of floats, in loops that the compiler vectorises.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_ACTIVATIONS_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_ACTIVATIONS_H_
 

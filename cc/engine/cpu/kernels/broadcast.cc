@@ -8,12 +8,13 @@
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
-// Like TensorFlow's kernels, these functions keep a NaN of either operand.
+// The result is NaN if either operand is NaN, as in TensorFlow.
 inline float Maximum(float a, float b) { return a > b || a != a ? a : b; }
 inline float Minimum(float a, float b) { return a < b || a != a ? a : b; }
 
-// Computes VALUE of a and b for a row. Each form has its own loop with constant
-// steps, so that it vectorises.
+// Defines a function NAME that computes the expression VALUE of a and b for a
+// row. Each combination of steps has its own loop with constant steps, so that
+// the compiler can vectorise it.
 #define IOS_BINARY_ROW(NAME, VALUE)                                         \
   void NAME(const float* x, int64_t x_step, const float* y, int64_t y_step, \
             int64_t n, float* out) {                                        \
@@ -84,8 +85,8 @@ std::array<int64_t, 4> Sizes(const Shape& shape) {
   return {shape[0], shape[1], shape[2], shape[3]};
 }
 
-// Returns the elements from one index of each dimension to the next, or 0 for a
-// dimension of size 1.
+// Returns the stride of each dimension in elements, or 0 for a dimension of
+// size 1.
 std::array<int64_t, 4> Strides(const TensorView& view) {
   const std::array<int64_t, 4> sizes = Sizes(view.shape);
   std::array<int64_t, 4> strides = {sizes[1] * sizes[2] * view.pitch,
@@ -116,7 +117,8 @@ BroadcastRows::BroadcastRows(const TensorView& x, const TensorView& y,
     }
     dimensions.push_back(next);
   }
-  // The elements of a row must be contiguous in the result.
+  // Adds a dimension of size 1 if the elements of a row would not be contiguous
+  // in the result.
   if (dimensions.empty() || dimensions[0].to != 1 || dimensions[0].x > 1 ||
       dimensions[0].y > 1) {
     dimensions.insert(dimensions.begin(), {1, 1, 1, 1});

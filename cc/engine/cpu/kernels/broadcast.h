@@ -1,5 +1,5 @@
-// Broadcasting: splits two operands and their result into rows, and computes
-// rows.
+// Binary functions of two tensors that broadcast: divides the tensors into
+// rows, and computes one row.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_BROADCAST_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_BROADCAST_H_
 
@@ -17,11 +17,11 @@ namespace ios::cpu {
 // tensors, both are contiguous or both are broadcast.
 class BroadcastRows {
  public:
-  // `to` has the shape that x and y broadcast to.
+  // `to` has the shape to which x and y broadcast.
   BroadcastRows(const TensorView& x, const TensorView& y, const TensorView& to);
 
-  // A row: offsets of its first elements, and its index in each outer
-  // dimension.
+  // A row: the offsets of its first element in x, y and the result, and its
+  // index in each outer dimension.
   struct Row {
     int64_t x = 0, y = 0, to = 0;
     std::array<int64_t, 4> index = {};
@@ -31,8 +31,8 @@ class BroadcastRows {
   void Advance(Row* row) const;
   int64_t count() const;
   int64_t length() const { return row_.size; }
-  // The step from one element of a row to the next: 1, or 0 if one element
-  // serves the whole row.
+  // The step from one element of a row to the next: 1, or 0 if the same element
+  // is used for the whole row.
   int64_t x_step() const { return row_.x; }
   int64_t y_step() const { return row_.y; }
 

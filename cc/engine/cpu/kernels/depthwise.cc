@@ -64,8 +64,8 @@ int64_t Depthwise::scratch_floats(const Image& image) const {
   // With few channels, a copy of the filter is padded to whole vectors.
   const int64_t filter =
       channels_ < kVectorFloats ? kernel_[0] * kernel_[1] * kVectorFloats : 0;
-  // A vector may reach beyond the last pixel of the ring, and of the row that
-  // is activated.
+  // The ring and the separate row are followed by space for one vector, because
+  // a vector may reach beyond their last pixel.
   return ring_rows() * RingOf(image).row + kVectorFloats + filter +
          row_floats() + kVectorFloats;
 }
@@ -86,7 +86,7 @@ class Depthwise::Walk {
 
     input_.terms = &image.terms;
     input_.channels = of_.channels_;
-    // The columns of the image that windows reach.
+    // Finds the columns of the image that lie in some window.
     const int64_t last = std::min(of_.width_, of_.padded_width() - of_.left_);
     first_ = std::max<int64_t>(-of_.left_, 0);
     input_.columns = std::max<int64_t>(last - first_, 0);
@@ -118,8 +118,8 @@ class Depthwise::Walk {
   }
 
  private:
-  // Computes rows of the output. Input rows that successive output rows share
-  // are already in the ring.
+  // Computes rows of the output. Reads only the input rows that are not in the
+  // ring yet.
   void Compute(const Rows& rows) {
     const int64_t height = of_.out_height_;
     float* to = arguments_.output;
@@ -140,8 +140,8 @@ class Depthwise::Walk {
     }
   }
 
-  // Returns the filter. With few channels, it is a copy at `free`, padded to
-  // whole vectors. `behind` is set to the scratch memory that is left.
+  // Returns the filter. With few channels, this is a copy at `free`, padded to
+  // whole vectors. Sets `behind` to the start of the remaining scratch memory.
   const float* InVectors(float* free, float** behind) const {
     *behind = free;
     if (of_.channels_ >= kVectorFloats) return arguments_.filter;
@@ -156,8 +156,8 @@ class Depthwise::Walk {
     return free;
   }
 
-  // Returns the number of pixels at the end of a tensor whose vectors reach
-  // beyond the tensor.
+  // Returns the number of pixels at the end of a tensor for which a whole
+  // vector would reach beyond the tensor.
   int64_t beyond() const {
     return of_.channels_ < kVectorFloats ? (kVectorFloats - 1) / of_.channels_
                                          : 0;
@@ -206,12 +206,13 @@ class Depthwise::Walk {
     }
   }
 
-  // Writes a row of the output. `pixels` pixels, including this row's, are left
-  // to write.
+  // Writes a row of the output. `pixels` is the number of pixels from the start
+  // of this row to the end of the output.
   void Write(int64_t pixels, float* to) {
     const int64_t channels = of_.channels_;
-    // The separate row has space for a vector after it. If the pixels of the
-    // output are not contiguous, channels of other tensors lie between the
+    // Whole vectors may be stored in the separate row, which has space for a
+    // vector after it. In the output, they may be stored only if its pixels are
+    // contiguous: otherwise the channels of other tensors lie between the
     // pixels and must not be overwritten.
     output_.whole = of_.out_width_;
     if (at_once_ && channels < kVectorFloats) {
@@ -250,8 +251,8 @@ class Depthwise::Walk {
   const Ring ring_;
   float* const in_ring_;
   const float* filter_;
-  // True if the activation is applied in registers. Otherwise a separate row is
-  // activated, then copied.
+  // True if the activation is applied in registers. Otherwise it is applied to
+  // a separate row, which is then copied to the output.
   const bool at_once_;
   float* row_apart_;
   int64_t first_;                    // first column that windows reach

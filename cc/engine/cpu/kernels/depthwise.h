@@ -1,5 +1,5 @@
-// Depthwise convolution of images with channels last, with the sum and the Relu
-// before it and the bias and the activation after it.
+// Depthwise convolution of images with channels last. It can also compute a sum
+// and a Relu before the convolution, and a bias and an activation after it.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_DEPTHWISE_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_DEPTHWISE_H_
 
@@ -14,16 +14,16 @@
 namespace ios::cpu {
 
 // Computes a depthwise convolution row by row. A ring buffer in scratch memory
-// holds rows of the image, activated and with zeros around them, so that all
-// windows of a row are computed in the same way.
+// has the latest rows of the image, after the Relu and with padding zeros
+// around them, so that all windows of a row are computed in the same way.
 class Depthwise {
  public:
   // `input` is [N,H,W,C]; the output has `output`'s height and width.
   Depthwise(const Operator& op, const Shape& input, const Shape& output);
 
-  // Returns true if this class supports the operator: it has as many output as
-  // input channels, and its window has at most kMaxRows rows, which fit into
-  // caches.
+  // Returns true if this class supports the operator: the numbers of input and
+  // output channels are equal, and the window has at most kMaxRows rows, which
+  // fit into caches.
   static bool Takes(const Operator& op, const Shape& input,
                     const Shape& output);
 
@@ -33,13 +33,14 @@ class Depthwise {
   int64_t rows() const { return images_ * out_height_; }
   int64_t row_floats() const { return out_width_ * channels_; }
 
-  // Rows [begin, end) of the output.
+  // The rows `begin` to `end` (exclusive) of the output, counted over all
+  // images.
   struct Rows {
     int64_t begin = 0, end = 0;
   };
 
-  // The input: either the sum of one or more terms, or rows [W,C] that `make`
-  // writes when they are needed.
+  // The input: either the sum of one or more terms, or rows of shape [W,C] that
+  // `make` writes when they are needed.
   struct Image {
     std::vector<Term> terms;
     std::function<void(int64_t image, int64_t row, float* to)> make;
@@ -51,16 +52,17 @@ class Depthwise {
     Activation activation;
     float* output = nullptr;  // the first row; the others follow it
     int64_t output_pitch = 0;
-    // If not null, it is called with each batch of finished rows, which has at
-    // most rows_at_once rows. The next batch overwrites these rows.
+    // If `use` is set, it is called after each batch of finished rows, which
+    // has at most rows_at_once rows. The next batch overwrites these rows in
+    // `output`.
     std::function<void(const Rows& rows)> use;
     int64_t rows_at_once = 1;
   };
 
-  // The scratch memory that Run needs.
+  // Returns the number of floats of scratch memory that Run() needs.
   int64_t scratch_floats(const Image& image) const;
 
-  // Computes `rows` on the calling thread.
+  // Computes the rows `rows` of the output on the calling thread.
   void Run(const Image& image, const Arguments& arguments, Rows rows,
            float* scratch) const;
 
@@ -74,8 +76,9 @@ class Depthwise {
   }
   int64_t vectors() const;  // of channels
 
-  // Distances in the ring, in floats. Rows that Image::make writes keep their
-  // layout [W,C]. Other rows are stored as [vectors, padded W, kVectorFloats].
+  // The distances of pixels, vectors and rows in the ring, in floats. Rows that
+  // Image::make writes have the layout [W,C]. Other rows have the layout
+  // [vectors, padded W, kVectorFloats].
   struct Ring {
     int64_t pixel = 0, vector = 0, row = 0;
   };

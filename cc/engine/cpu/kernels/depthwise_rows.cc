@@ -66,8 +66,8 @@ IOS_INLINE void CopyRow(const InputRow& row) {
     }
     return;
   }
-  // The floats after a pixel's channels may have any value. That value only
-  // gets into floats beyond a pixel of the output, which are overwritten.
+  // A vector may contain floats beyond a pixel's channels. These floats only
+  // affect floats beyond a pixel of the output, which are overwritten later.
   float* to = row.to;
   int64_t i = 0;
   for (; i < std::min(row.whole, row.columns); ++i, to += kVectorFloats) {
@@ -154,7 +154,7 @@ IOS_INLINE void LoadFactors(const OutputRow& row, const float* filter,
   }
 }
 
-// Writes kCount pixels.
+// Writes kCount pixels of the output.
 template <int kCount, typename V>
 IOS_INLINE void Write(const OutputRow& row, int64_t column, int64_t part,
                       V* sums) {
@@ -172,7 +172,8 @@ IOS_INLINE void Write(const OutputRow& row, int64_t column, int64_t part,
     }
     return;
   }
-  // Write to a buffer first: parts of registers cannot be stored.
+  // Copies the registers to a buffer first, because a part of a register cannot
+  // be stored.
   float pixels[kCount][Width<V>()];
 #pragma GCC unroll 8
   for (int i = 0; i < kCount; ++i) std::memcpy(pixels[i], &sums[i], sizeof(V));
@@ -184,10 +185,10 @@ IOS_INLINE void Write(const OutputRow& row, int64_t column, int64_t part,
   }
 }
 
-// Computes a row of windows for the channels of one V, which starts at channel
-// `part` of the vector. kWidth and kStride are 0 for windows of any shape. If
-// kRows is not 0, the factors of kRows rows stay in registers, and all these
-// rows must be in the image.
+// Computes a row of windows for the channels of one register, V, which starts
+// at channel `part` of the vector of kVectorFloats channels. With kWidth and
+// kStride 0, windows may have any shape. With kRows > 0, windows have kRows
+// rows, all of them inside the image, whose factors stay in registers.
 template <typename V, int kRows, int kWidth, int kStride>
 struct Columns {
   static constexpr int kFactors = std::max(kRows, 1) * std::max(kWidth, 1);
@@ -275,7 +276,7 @@ IOS_INLINE bool ComputeAdjacent(const OutputRow& row, int64_t part) {
       Columns<V, 0, 5, kStride>(row, part).ComputeAll();
       return true;
   }
-  // Networks such as ConvNeXt have these windows.
+  // Windows of width 7 occur in networks such as ConvNeXt.
   if constexpr (kStride == 1) {
     if (row.width == 7) {
       Columns<V, 0, 7, kStride>(row, part).ComputeAll();
@@ -285,8 +286,8 @@ IOS_INLINE bool ComputeAdjacent(const OutputRow& row, int64_t part) {
   return false;
 }
 
-// Code for the usual windows takes long to compile. x86 processors without
-// AVX2, made before 2013, use the general code.
+// Special code for the usual windows takes long to compile. So x86 processors
+// without AVX2, which were made before 2013, use the general code.
 #ifdef __x86_64__
 constexpr bool kHasAdjacent = IOS_VECTOR_BYTES > 16;
 #else
@@ -296,7 +297,7 @@ constexpr bool kHasAdjacent = true;
 void Compute(const OutputRow& row) {
   constexpr int64_t kWidth = Width<Native::Vector>();
   const int64_t channels = std::min(row.channels, kVectorFloats);
-  // Start with the last channels: the floats that they write beyond a pixel are
+  // The last channels come first: they write some floats beyond the pixel, into
   // the first channels of the next pixel, which are written later.
   for (int64_t part = (channels - 1) / kWidth * kWidth; part >= 0;
        part -= kWidth) {

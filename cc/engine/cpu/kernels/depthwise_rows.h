@@ -11,27 +11,29 @@
 
 namespace ios::cpu {
 
-// Channels that are computed together, for every instruction set.
+// The number of channels that are computed together. It is the same for all
+// instruction sets.
 constexpr int64_t kVectorFloats = 16;
 typedef float Vector
     __attribute__((vector_size(kVectorFloats * sizeof(float))));
 
 constexpr int64_t kMaxRows = 16;  // of a window
 
-// Returns the channel where the vector for `channel` begins. The last vector is
-// shifted so that it ends with the last channel; it may overlap the one before
-// it.
+// Returns the first channel of the vector that begins at `channel`: the last
+// vector begins earlier, so that it ends with the last channel, and may overlap
+// the vector before it.
 inline int64_t FirstChannel(int64_t channel, int64_t channels) {
   return std::max<int64_t>(std::min(channel, channels - kVectorFloats), 0);
 }
 
-// A tensor with pixels `pitch` floats apart.
+// A term of the sum: a tensor whose pixels are `pitch` floats apart.
 struct Term {
   const float* x = nullptr;
   int64_t pitch = 0;
 };
 
-// One row of the image on its way into the ring: [W,C] to [vectors, padded W].
+// The arguments for copying one row of the image, [W,C], into the ring,
+// [vectors, padded W, kVectorFloats].
 struct InputRow {
   const std::vector<Term>* terms;
   int64_t pixel;  // index of the first pixel in each term
@@ -45,7 +47,7 @@ struct InputRow {
 
 void CopyInputRow(const InputRow& row);
 
-// One row of the output, one vector of channels.
+// The arguments for computing one vector of channels of one row of the output.
 struct OutputRow {
   const float* rows[kMaxRows];  // rows of this vector in the ring
   int64_t first, count;         // rows of the window that are in the image
@@ -60,9 +62,9 @@ struct OutputRow {
   float* out;
   int64_t pitch;     // floats between pixels
   int64_t channels;  // of a pixel
-  // A vector may be longer than a pixel. The pixels that follow overwrite the
-  // floats beyond the pixel. The first `whole` columns have enough pixels after
-  // them for that.
+  // A vector may be longer than a pixel. In the first `whole` columns, a whole
+  // vector can be stored, because the following pixels later overwrite the
+  // floats beyond the pixel.
   int64_t whole;
 };
 

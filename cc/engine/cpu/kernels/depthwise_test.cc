@@ -81,7 +81,7 @@ void Check(const Case& c) {
   Random random;
   const std::vector<float> filter =
       random.Floats(c.kernel[0] * c.kernel[1] * channels);
-  // Pixels of later terms are further apart.
+  // Each term has a larger pitch than the term before it.
   std::vector<std::vector<float>> tensors;
   std::vector<Term> terms;
   std::vector<double> x(pixels * channels);
@@ -98,8 +98,9 @@ void Check(const Case& c) {
   const std::vector<double> wanted = Definition(c, x, filter);
   EXPECT(depthwise.rows() * depthwise.row_floats() ==
          static_cast<int64_t>(wanted.size()));
-  // Compute all rows at once, as one thread does, then in shares, as several
-  // threads do. Start with the last rows: later calls must not change them.
+  // All rows are computed in one call, as by one thread, and then in several
+  // calls, as by several threads. The last rows come first, and later calls
+  // must not change them.
   for (const int64_t share : {depthwise.rows(), int64_t{1}, int64_t{3}}) {
     std::vector<float> y(wanted.size(), 1e9f);
     std::vector<float> scratch(depthwise.scratch_floats({terms, nullptr}));

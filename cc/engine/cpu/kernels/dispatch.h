@@ -1,5 +1,5 @@
-// Calls of functions that foreach_target.h compiles for several instruction
-// sets.
+// Calls the form of a function for the processor's instruction set (see
+// foreach_target.h).
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_DISPATCH_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_DISPATCH_H_
 
@@ -12,8 +12,8 @@
 
 namespace ios::cpu {
 
-// The forms of one function. `selected` is the form that IOS_DISPATCH calls.
-// Its first value finds out which form that is.
+// The forms of one function for all instruction sets. IOS_DISPATCH calls
+// `selected`, which is at first the function that selects the best form.
 template <auto baseline, auto avx2, auto avx512>
 struct Forms;
 
@@ -35,7 +35,7 @@ struct Forms<baseline, avx2, avx512> {
     return baseline;
   }
 
-  // Selects the form for this and all later calls.
+  // Selects the best form for all later calls, and calls it.
   static Result SelectAndCall(Arguments... arguments) {
     const Function best = ForBestInstructionSet();
     selected.store(best, std::memory_order_relaxed);

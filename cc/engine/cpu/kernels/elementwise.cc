@@ -16,8 +16,9 @@
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
-// out[i] = activation(VALUE) for i in [0, n). Relu is part of the loop because
-// it is the most common activation here. Like TensorFlow's Relu, it keeps NaN.
+// Sets out[i] = activation(VALUE) for i in [0, n). A Relu is computed in the
+// same loop, because it is the most common activation here. It keeps NaN, as
+// TensorFlow's Relu does.
 #define IOS_ROW(VALUE)                            \
   if (activation == Activation::kRelu) {          \
     for (int64_t i = 0; i < n; ++i) {             \
@@ -51,8 +52,8 @@ void ScaleRow(const float* __restrict x, const float* __restrict scale,
 namespace ios::cpu {
 namespace {
 
-// Repeats per-channel values for several pixels, so that loops over few
-// channels become long.
+// Repeats the values of the channels for several pixels, so that loops are long
+// even if there are few channels.
 class Repeated {
  public:
   static constexpr int64_t kFloats = 1024;
@@ -70,21 +71,21 @@ class Repeated {
   float values_[kFloats];
 };
 
-// Returns true if Repeated pays off for this number of channels.
+// Returns true if Repeated makes the loops for this number of channels faster.
 bool IsRepeated(int64_t channels) {
   return channels > 0 && channels <= Repeated::kFloats / 4;
 }
 
-// Calls row(pixel, channel, floats) for pieces of `pixels` x `channels`. If all
-// views are dense, pieces are long contiguous runs: `pixel` is 0, and `channel`
-// is the offset in floats. Otherwise each pixel is a piece.
+// Calls row(pixel, channel, floats) for parts of a tensor of `pixels` x
+// `channels`. If all views are dense, a part is a contiguous range: `pixel` is
+// 0, and `channel` is its offset in floats. Otherwise each pixel is a part.
 template <typename Row>
 void ForRows(int64_t pixels, int64_t channels, bool dense, Row&& row) {
   if (dense) {
     ParallelFor(pixels * channels, kGrainFloats,
                 [&](int64_t begin, int64_t end) {
-                  // Pieces are short, so that sums stay in the cache from
-                  // one term to the next.
+                  // A part is so short that its sums stay in the cache from one
+                  // term to the next.
                   for (int64_t i = begin; i < end; i += kGrainFloats) {
                     row(0, i, std::min(kGrainFloats, end - i));
                   }
@@ -99,16 +100,18 @@ void ForRows(int64_t pixels, int64_t channels, bool dense, Row&& row) {
 
 // Rows with at most this many channels take longer to start than to compute.
 constexpr int64_t kFewChannels = 64;
-// Floats that are computed together if rows are that short.
+// The number of floats that are computed together if rows are shorter than
+// that.
 constexpr int64_t kBlockFloats = 1024;
 
 bool HasFewChannels(const Target& to) {
   return to.view.channels() > 0 && to.view.channels() <= kFewChannels;
 }
 
-// Returns the address of `pixels` contiguous pixels, from `pixel` on. If
-// necessary, they are copied to `scratch`, which has kBlockFloats floats. If
-// the tensor has one value for each pixel, all channels get this value.
+// Returns the address of `pixels` contiguous pixels that begin with `pixel`. If
+// they are not contiguous, copies them to `scratch`, which has kBlockFloats
+// floats. If the tensor has only one channel, its value is repeated for all
+// `channels`.
 const float* Gather(const Source& from, int64_t pixel, int64_t pixels,
                     int64_t channels, float* scratch) {
   const float* x = At(from, pixel, 0);
@@ -122,7 +125,8 @@ const float* Gather(const Source& from, int64_t pixel, int64_t pixels,
 }
 
 // Calls block(first pixel, pixels, out) for blocks of at most kBlockFloats
-// floats. The block's result in `out` goes to `to`, which has few channels.
+// floats, and copies what the function writes to `out` into `to`, which has few
+// channels.
 template <typename Block>
 void ForBlocks(const Target& to, Block&& block) {
   const int64_t channels = to.view.channels();
@@ -239,8 +243,8 @@ void BinaryPerChannel(BinaryFunction function, const Source& x, const Source& y,
               });
 }
 
-// Returns true if BinaryOfBlocks supports the operands: both have the pixels of
-// `to`, and their rows are short and not contiguous.
+// Returns true if BinaryOfBlocks supports the operands: both have as many
+// pixels as `to`, and their rows are short and not contiguous.
 bool IsOfBlocks(const Source& x, const Source& y, const Target& to) {
   const Shape& shape = to.view.shape;
   if (shape.size() != 4 || !HasFewChannels(to)) return false;

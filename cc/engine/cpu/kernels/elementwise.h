@@ -1,5 +1,5 @@
 // Elementwise kernels for pitched tensors, which oneDNN's primitives do not
-// support. Each kernel splits its work over the current lane.
+// support. Each kernel divides its work among the threads of the current lane.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_ELEMENTWISE_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_ELEMENTWISE_H_
 
@@ -11,14 +11,15 @@
 namespace ios::cpu {
 
 void Copy(const Source& from, const Target& to);
-// `to` may be `x`.
+// Applies an activation. `to` may be `x`.
 void Activate(const Source& x, Activation activation, const Target& to);
 void Add(const std::vector<Source>& terms, Activation activation,
          const Target& to);
-// `to` has the shape that x and y broadcast to.
+// Computes activation(function(x, y)). `to` has the shape to which x and y
+// broadcast.
 void Binary(BinaryFunction function, const Source& x, const Source& y,
             Activation activation, const Target& to);
-// x * scale[c] + shift[c].
+// Computes activation(x * scale[c] + shift[c]) for each channel c.
 void Scale(const Source& x, const float* scale, const float* shift,
            Activation activation, const Target& to);
 

@@ -25,15 +25,16 @@
 // This file includes the source again for each instruction set. It then defines
 //   IOS_TARGET        the namespace: baseline, avx2 or avx512
 //   IOS_VECTOR_BYTES  the size of a register
-// The first part may use the instruction set. Two rules follow:
-// * It includes no header with an include guard. The linker might choose the
-//   functions that such a header defines for the whole program, and processors
-//   without the instruction set could not run them.
+// The part inside of `#ifdef IOS_TARGET` may use the instruction set. So two
+// rules apply to it:
+// * It does not include a header with an include guard. The linker might choose
+//   the functions that such a header defines for the whole program, and
+//   processors without the instruction set could not run them.
 // * Functions that take or return registers are defined in this part, or in a
 //   header without a guard ("-inl.h") that this part includes.
 //
-// This file does not have an include guard either: several sources may be
-// compiled as one, if they do not include the same "-inl.h".
+// This file does not have an include guard either, because several sources may
+// be compiled as one. (Two sources that include the same "-inl.h" must not be.)
 
 #ifndef IOS_TARGET  // false where the source is repeated
 
@@ -41,8 +42,9 @@
 
 #ifdef __x86_64__
 
-// GCC gets the same names as with -march. Clang gets the features that these
-// names stand for: clang's command line may otherwise take features away again.
+// GCC gets the names of -march. Clang gets the single features of these
+// architectures, because its command line could otherwise switch some of them
+// off.
 #define IOS_TARGET avx512
 #define IOS_VECTOR_BYTES 64
 #ifdef __clang__
@@ -84,7 +86,8 @@
 
 #endif  // __x86_64__
 
-// The instruction set that the command line allows. On x86 that is SSE2.
+// The baseline is the instruction set that the command line allows: SSE2 on
+// x86.
 #define IOS_TARGET baseline
 #define IOS_VECTOR_BYTES 16
 #include IOS_KERNEL_SOURCE

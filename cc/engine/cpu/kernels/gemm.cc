@@ -16,18 +16,18 @@
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
-// Filters of a panel.
+// The number of filters of a panel.
 constexpr int64_t kPanel = Native::kVectors * Width<Native::Vector>();
 
-// Channels that a tile walks through before the next tile starts. Their part of
-// a panel may be larger than a core's L1 cache, because it is read in order.
-// With fewer channels, outputs would be stored and read again more often, which
-// costs more.
+// The largest number of channels in one step of a tile. A tile with more
+// channels is stored after each step and read again. The part of a panel for
+// this many channels may exceed a core's L1 cache; it is read in order, so that
+// this costs less than more steps would.
 constexpr int64_t kDepth = 768;
 
-// Pixels that are multiplied with all panels of a unit before the next pixels.
-// With kDepth channels, they take half of an L2 cache of 512 KiB. 84 pixels are
-// whole tiles of both AVX2 and AVX-512.
+// The number of pixels that are multiplied with all panels of a unit before the
+// next pixels. With kDepth channels, they fill half of an L2 cache of 512 KiB.
+// 84 is a multiple of the tile heights of AVX2 and AVX-512.
 constexpr int64_t kPixels = 84;
 
 constexpr int64_t kLine = 16;  // floats of a cache line
@@ -51,8 +51,8 @@ struct Tile {
   Activation::Kind activation;  // kNone, kRelu or kRelu6
 };
 
-// Adds rows that are `pitch` floats apart to the sums. If `pitch` is 0, adds
-// the same row to all rows of sums.
+// Adds rows of floats, which are `pitch` floats apart, to the rows of `sums`.
+// If `pitch` is 0, adds the same row to all rows.
 template <int kRows, int kVectors, typename V>
 IOS_INLINE void AddRows(const float* from, int64_t pitch,
                         V (&sums)[kRows][kVectors]) {
@@ -67,7 +67,7 @@ IOS_INLINE void AddRows(const float* from, int64_t pitch,
   }
 }
 
-// Computes a tile of whole vectors.
+// Computes a tile whose filters are a whole number of vectors.
 template <int kRows, int kVectors>
 IOS_INLINE void Multiply(const Tile& tile) {
   using V = Native::Vector;
@@ -114,7 +114,7 @@ IOS_INLINE void Multiply(const Tile& tile) {
   }
 }
 
-// Computes the vectors of a panel that hold filters.
+// Computes only those vectors of a panel that contain filters.
 template <int kRows, int kVectors = Native::kVectors>
 IOS_INLINE void MultiplyVectors(const Tile& tile) {
   if constexpr (kVectors > 1) {
@@ -141,8 +141,8 @@ inline void CopyRows(int64_t rows, int64_t count, const float* from,
   }
 }
 
-// Computes any tile. A tile whose last vector is not whole is computed in a
-// copy.
+// Computes a tile with any number of filters. If the last vector is not full,
+// computes a copy of the tile with full vectors.
 IOS_INLINE void MultiplyAny(int64_t rows, const Tile& tile) {
   const bool whole = tile.filters % Width<Native::Vector>() == 0;
   float bias[kPanel], residual[Native::kRows * kPanel];
@@ -185,7 +185,7 @@ void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
   tile.output_pitch = arguments.output_pitch;
   tile.residual_pitch = arguments.residual_pitch;
   tile.activation = at_once ? activation.kind : Activation::kNone;
-  // The steps have about equal depths.
+  // All steps have about the same number of channels.
   const int64_t steps = CeilDiv(plan.channels, kDepth);
   for (int64_t number = begin; number < end; ++number) {
     const int64_t strip = number / plan.parts, part = number % plan.parts;
@@ -199,8 +199,8 @@ void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
     const int64_t at_a_time = CeilDiv(all, CeilDiv(all, kPixels));
     for (int64_t p = first_pixel; p < end_pixel; p += at_a_time) {
       const int64_t count = std::min(at_a_time, end_pixel - p);
-      // The tiles have about equal heights. A low tile has too few sums to keep
-      // the processor busy while one of them is computed.
+      // All tiles have about the same height, because a low tile has too few
+      // independent sums to keep the processor busy.
       const int64_t tiles = CeilDiv(count, Native::kRows);
       const int64_t low = count / tiles, higher = count % tiles;
       tile.interval = tiles;
@@ -212,8 +212,8 @@ void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
         const int64_t ahead = CeilDiv(tile.depth, tiles) * kPanel;
         for (int64_t f = first_filter; f < end_filter; f += kPanel) {
           tile.panel = arguments.filter + f * plan.channels + channel * kPanel;
-          // In a large network, filters come from main memory. While tiles are
-          // computed with one panel, each tile prefetches a part of the next
+          // In a large network, filters come from main memory. So each tile,
+          // while it is computed with one panel, prefetches a part of the next
           // panel.
           const float* const next = f + kPanel < end_filter
                                         ? tile.panel + kPanel * plan.channels
@@ -259,9 +259,9 @@ namespace ios::cpu {
 GemmPlan::GemmPlan(int64_t pixels, int64_t channels, int64_t filters,
                    int threads)
     : pixels(pixels), channels(channels), filters(filters) {
-  // Each thread gets several units, so that a thread that lost its core delays
-  // little. But units must not have too few pixels, and each thread gets the
-  // same number of units.
+  // Each thread gets several units, so that little work is delayed if a thread
+  // loses its core. The number of units is a multiple of the number of threads,
+  // and a unit must not have too few pixels.
   constexpr int64_t kPerThread = 2, kLeastPixels = 56;
   const int64_t wanted = threads == 1 ? 1 : threads * kPerThread;
   strips = std::min(CeilDiv(pixels, kLeastPixels), wanted);

@@ -2,9 +2,9 @@
 // with their bias, residual and activation.
 //
 // The work is cut into units. Each unit has a range of pixels and a range of
-// filters. It keeps a tile of the output in registers while it walks through
-// the channels. Its pixels stay in a core's L2 cache, and a panel of filters in
-// L1.
+// filters. The code for a unit keeps a tile of the output in registers while it
+// adds the products for all channels. The unit's pixels stay in a core's L2
+// cache, and a panel of filters (see GemmPanel) in the L1 cache.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_GEMM_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_GEMM_H_
 
@@ -15,7 +15,7 @@
 namespace ios::cpu {
 
 struct GemmPlan {
-  // Plans for `threads` threads that share the units.
+  // Plans the units for `threads` threads that share them.
   GemmPlan(int64_t pixels, int64_t channels, int64_t filters, int threads);
 
   int64_t units() const { return strips * parts; }
@@ -24,11 +24,13 @@ struct GemmPlan {
   int64_t strips = 0, parts = 0;  // of all pixels, of all filters
 };
 
-// The number of filters in a panel. For each channel, a panel stores the
-// factors of its filters side by side. The last panel is filled up with zeros.
+// Returns the number of filters in a panel. A panel stores, for each channel,
+// the factors of all of its filters next to each other. The last panel is
+// filled up with zeros.
 int64_t GemmPanel();
 
-// Tensors have pixels `pitch` floats apart.
+// The operands of a matrix product. The pixels of a tensor are `..._pitch`
+// floats apart.
 struct GemmArguments {
   const float* input = nullptr;
   int64_t input_pitch = 0;
@@ -41,7 +43,7 @@ struct GemmArguments {
   int64_t output_pitch = 0;
 };
 
-// Computes units [begin, end) on the calling thread.
+// Computes the units `begin` to `end` (exclusive) on the calling thread.
 void RunGemm(const GemmPlan& plan, const GemmArguments& arguments,
              int64_t begin, int64_t end);
 

@@ -15,14 +15,15 @@
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
-// Sets each out[i] to the larger of out[i] and x[i]. Keeps NaN.
+// Sets each out[i] to the larger of out[i] and x[i], or to NaN if one of them
+// is NaN.
 void MaxRow(const float* x, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) {
     out[i] = x[i] > out[i] || x[i] != x[i] ? x[i] : out[i];
   }
 }
 
-// Sums of wider vectors would not stay in registers with AVX2.
+// With wider vectors, the sums would not stay in registers with AVX2.
 typedef float Vector __attribute__((vector_size(32)));
 constexpr int64_t kWidth = sizeof(Vector) / sizeof(float);
 
@@ -77,12 +78,12 @@ namespace {
 
 // Channels that are summed together: four cache lines.
 constexpr int64_t kChunk = 64;
-// Pixels of one sum in float32. With more pixels, a large map with values far
-// from 0 would lose digits.
+// The number of pixels in one float32 sum. Partial sums are added in float64,
+// because a float32 sum of many numbers loses digits.
 constexpr int64_t kPartialPixels = 32;
 
-// Adds `x` to `out`. For a max pool, sets `out` to the larger values instead.
-// Keeps NaN.
+// Adds x[i] to out[i]. For a max pool, sets out[i] to the larger of both
+// instead, or to NaN if one of them is NaN.
 template <typename T>
 void Join(PoolKind kind, const T* x, int64_t n, double* out) {
   if (kind != PoolKind::kMax) {
@@ -106,8 +107,8 @@ class ImagePool {
         chunks_(x.view.shape[0] * in_image_) {}
 
   void Run() const {
-    // If there are only a few large chunks, each is cut into one part per
-    // thread.
+    // If there are fewer chunks than threads and the chunks are large, each
+    // chunk is cut into one part per thread.
     const Lane* lane = CurrentThread().lane;
     const int64_t parts = lane ? lane->size : 1;
     if (chunks_ < parts && cells_ * kChunk >= parts * kGrainFloats) {

@@ -7,7 +7,7 @@
 
 namespace ios::cpu {
 
-// Pools over height and width. `to` is [N,1,1,C] or [N,C].
+// Pools over height and width. The shape of `to` is [N,1,1,C] or [N,C].
 void GlobalPool(const Source& x, PoolKind kind, const Target& to);
 
 }  // namespace ios::cpu

@@ -14,7 +14,8 @@
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
-// A sum is made of this many partial sums, so that loops vectorise.
+// The number of partial sums of a sum, so that the compiler can vectorise
+// loops.
 constexpr int kPartial = 16;
 
 float Total(const float* partial) {
@@ -53,7 +54,7 @@ void NormalizeRow(const float* x, float mean, float factor, const float* scale,
   }
 }
 
-// sums[c] += x[c] for all rows.
+// Adds all rows of x to `sums`: sums[c] += x[c].
 void SumRows(const float* x, int64_t pitch, int64_t rows, int64_t n,
              float* __restrict sums) {
   for (int64_t row = 0; row < rows; ++row, x += pitch) {
@@ -117,7 +118,7 @@ void DivideBySum(float* x, int64_t pitch, int64_t rows, int64_t n) {
 namespace ios::cpu {
 namespace {
 
-// Keeps a NaN, as TensorFlow's maximum does.
+// Returns the largest number, or NaN if a number is NaN, as TensorFlow does.
 float Maximum(const float* x, int64_t n) {
   float result = x[0];
   for (int64_t i = 1; i < n; ++i) {
@@ -151,8 +152,8 @@ void ReduceChannels(const Source& x, PoolKind kind, const Target& to) {
 }
 
 void Softmax(const Source& x, const Target& to) {
-  // If a row has a NaN, or its largest element is not finite, then its
-  // differences or their sum are NaN. So its results are NaN.
+  // If a row contains NaN, or if its largest element is not finite, all results
+  // of the row are NaN, because the differences or their sum are NaN.
   constexpr int64_t kAtOnce = 4096;  // floats of a dense output
   const int64_t n = x.view.channels(), pitch = to.view.pitch;
   const int64_t most =
@@ -192,8 +193,8 @@ ImageNorm::ImageNorm(const TensorView& x, const TensorView& to, int64_t groups)
   const int64_t images = std::max<int64_t>(1, x.shape[0]);
   pixels_ = x.pixels() / images;
   if (x.dense() && to.dense() && channels_ > 0) {
-    // A row of few channels would leave most of a vector empty, so a row
-    // consists of several pixels.
+    // With few channels, a row consists of several pixels, because a row of one
+    // pixel would leave most of a vector empty.
     while (repeat_ * channels_ < 32 && pixels_ % (2 * repeat_) == 0 &&
            pixels_ > 0) {
       repeat_ *= 2;
@@ -220,7 +221,8 @@ void ImageNorm::ForChunks(const Function& function) const {
 
 double ImageNorm::MeanOf(const float* sums, int64_t group) const {
   const int64_t n = repeat_ * channels_, each = channels_ / groups_;
-  // A float32 sum of millions of numbers would lose digits.
+  // The sums of chunks are added in float64, because a float32 sum of millions
+  // of numbers would lose digits.
   double total = 0.0;
   for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
     for (int64_t r = 0; r < repeat_; ++r) {

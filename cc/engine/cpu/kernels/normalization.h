@@ -1,4 +1,4 @@
-// Kernels that combine channels: reductions, normalisations, shuffles.
+// Kernels that combine channels: reductions, softmax, normalisations, shuffles.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_NORMALIZATION_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_NORMALIZATION_H_
 
@@ -10,13 +10,15 @@
 
 namespace ios::cpu {
 
-// Reduces each pixel's channels to one; `to` has one channel.
+// Reduces all channels of each pixel to one channel, as `kind` says. `to` has
+// one channel.
 void ReduceChannels(const Source& x, PoolKind kind, const Target& to);
 
-// exp(x) / sum(exp(x)) over the channels of each pixel.
+// Computes exp(x) / sum(exp(x)), where the sum is over the channels of a pixel.
 void Softmax(const Source& x, const Target& to);
 
-// (x - mean) / sqrt(variance + epsilon) * scale[c] + shift[c].
+// The parameters of a norm: (x - mean) / sqrt(variance + epsilon) * scale[c] +
+// shift[c] for channel c.
 struct Normalization {
   float epsilon = 0;
   const float* scale = nullptr;
@@ -40,17 +42,17 @@ class ImageNorm {
            const Target& to, float* scratch) const;
 
  private:
-  // Rows that one thread sums in float32.
+  // The number of rows of a chunk, which one thread sums in float32.
   static constexpr int64_t kChunkRows = 64;
 
   // Calls function(chunk, index of its first row, number of its rows) for each
   // chunk of an image.
   template <typename Function>
   void ForChunks(const Function& function) const;
-  // Returns the mean of a group, from the sums of all chunks and all pixels of
-  // a row.
+  // Returns the mean of a group of channels. `sums` has the sums of all chunks,
+  // for each pixel of a row.
   double MeanOf(const float* sums, int64_t group) const;
-  // Sets the channels of a group in a row to value(channel).
+  // Sets all numbers of a row that belong to the group to value(channel).
   template <typename Function>
   void Fill(float* row, int64_t group, const Function& value) const;
 
@@ -62,7 +64,8 @@ class ImageNorm {
   int64_t sums_ = 0, means_ = 0, factors_ = 0, shifts_ = 0;  // in scratch
 };
 
-// Channel j * groups + g of the result is channel g * (C / groups) + j of x.
+// Shuffles channels: channel j * groups + g of the result is channel g * (C /
+// groups) + j of x.
 void ShuffleChannels(const Source& x, int64_t groups, const Target& to);
 
 }  // namespace ios::cpu

@@ -7,7 +7,8 @@
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
-// A matrix product keeps kRows rows by kVectors vectors in registers.
+// The vectors of the instruction set. A matrix product keeps a tile of kRows x
+// kVectors vectors in registers.
 struct Native {
   typedef float Vector __attribute__((vector_size(IOS_VECTOR_BYTES)));
 #if IOS_VECTOR_BYTES == 64
@@ -19,9 +20,9 @@ struct Native {
 #endif
 };
 
-// Loads `count` floats, at most one vector, and fills up with zeros. Here and
-// below, partial vectors go through a copy in memory, so that whole vectors
-// stay in registers.
+// Loads `count` floats, at most one vector, and fills the rest of the vector
+// with zeros. Here and below, only partial vectors are copied through memory,
+// so that whole vectors stay in registers.
 template <typename V>
 IOS_INLINE V Load(const float* from, int64_t count) {
   V v;
@@ -46,9 +47,9 @@ IOS_INLINE void Store(V v, int64_t count, float* to) {
   }
 }
 
-// Adds the products of one number of each row with a vector of factors. This is
-// one step over the channels of a matrix product. Numbers are `pitch` floats
-// apart.
+// Does the step of a matrix product for one channel: multiplies the channel's
+// number of each row by the vectors of factors, and adds the products to the
+// sums. The numbers of two rows are `pitch` floats apart.
 template <int kRows, int kVectors, typename V>
 IOS_INLINE void AddOuterProduct(const float* numbers, int64_t pitch,
                                 const V (&factors)[kVectors],
@@ -61,7 +62,7 @@ IOS_INLINE void AddOuterProduct(const float* numbers, int64_t pitch,
   }
 }
 
-// Applies an activation for which IsInRegisters() is true. Keeps NaN.
+// Applies an activation for which IsInRegisters() is true. NaN stays NaN.
 template <typename V>
 IOS_INLINE void ActivateInRegisters(Activation::Kind activation, V* v) {
   if (activation == Activation::kNone) return;

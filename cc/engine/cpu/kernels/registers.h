@@ -15,8 +15,8 @@ constexpr int64_t Width() {
   return sizeof(V) / sizeof(float);
 }
 
-// Copies the floats of a partial vector. It is not inlined, because the
-// compiler would otherwise spend most of its time on copies of this code.
+// Copies the floats of a partial vector. This function is not inlined, because
+// compiling its many inlined copies takes very long.
 __attribute__((noinline, cold)) inline void CopyPart(const float* from,
                                                      int64_t count, float* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = from[i];

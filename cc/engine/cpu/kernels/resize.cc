@@ -45,8 +45,8 @@ void InterpolateRow(const float* top, const float* bottom, float weight,
 namespace ios::cpu {
 namespace {
 
-// Returns the input cells of each output cell. Uses TensorFlow's arithmetic, so
-// that rounding selects the same nearest cells.
+// Returns the input cells of each output cell, computed with TensorFlow's
+// arithmetic, so that rounding selects the same cells.
 std::vector<ImageResize::Cells> CellsOf(const Operator& op, int64_t input,
                                         int64_t output) {
   const float scale = ResizeScale(op.coordinates, input, output);
@@ -75,8 +75,8 @@ std::vector<ImageResize::Cells> CellsOf(const Operator& op, int64_t input,
 
 }  // namespace
 
-// TensorFlow's CPU kernel copies an image whose size stays the same: each cell
-// is its own nearest cell. Interpolation would make NaN of infinities.
+// An image whose size does not change is copied, as in TensorFlow's CPU kernel.
+// Interpolation would turn infinities into NaN.
 ImageResize::ImageResize(const Operator& op, const TensorView& x,
                          const TensorView& to)
     : copies_(op.interpolation == Interpolation::kNearest ||

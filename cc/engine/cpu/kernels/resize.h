@@ -10,7 +10,7 @@
 
 namespace ios::cpu {
 
-// Computes OperatorType::kResize from views of these shapes and pitches.
+// Computes OperatorType::kResize for tensors with given shapes and pitches.
 class ImageResize {
  public:
   ImageResize() = default;
@@ -18,7 +18,8 @@ class ImageResize {
 
   void Run(const Source& x, const Target& to) const;
 
-  // The input cells that one output cell is computed from, in one dimension.
+  // The two input cells from which one output cell is interpolated, in one
+  // dimension.
   struct Cells {
     int64_t lower, upper;
     float weight;  // of the upper one

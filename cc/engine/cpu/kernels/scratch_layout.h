@@ -6,15 +6,16 @@
 
 namespace ios::cpu {
 
-// Distance, in floats, between areas that different threads write again and
-// again. At less than 8 KiB, a core that prefetches takes cache lines away from
-// the other core. That cost a third of the time when it was measured.
+// The distance, in floats, between areas that different threads write again and
+// again. At less than 8 KiB, the prefetcher of one core takes cache lines away
+// from another core. In a measurement, this cost a third of the time.
 constexpr int64_t kApart = 2048;
 
-// Rounds up to whole cache lines.
+// Rounds a number of floats up to whole cache lines.
 inline int64_t WholeLines(int64_t floats) { return (floats + 15) / 16 * 16; }
 
-// Hands out pieces of a task's scratch memory, as offsets in floats.
+// Divides a task's scratch memory into areas, which are given as offsets in
+// floats.
 class ScratchLayout {
  public:
   int64_t Take(int64_t floats) {

@@ -15,7 +15,8 @@
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
-// x[c] * (bias + alpha * the sum of squares[c, c + window))^-beta.
+// Computes x[c] * (bias + alpha * s)^-beta, where s is the sum of squares[c] to
+// squares[c + window - 1].
 void LocalResponseRow(const float* __restrict x,
                       const float* __restrict squares, int64_t n,
                       int64_t window, const float* parameters,
@@ -52,16 +53,17 @@ int64_t GrainOf(int64_t floats) {
   return std::max<int64_t>(1, kGrainFloats / std::max<int64_t>(floats, 1));
 }
 
-// Copies between two images. `deep` is block_size times smaller than `wide` in
-// height and in width, and has block_size * block_size times as many channels.
-// copy(deep, wide, floats) gets two offsets and copies in the wanted direction.
+// Copies between two images: `wide` is block_size times as high and as wide as
+// `deep`, which has block_size * block_size times as many channels. Calls
+// copy(offset in deep, offset in wide, floats), which copies in the wanted
+// direction.
 template <typename Copy>
 void ForBlocks(const TensorView& deep, const TensorView& wide,
                int64_t block_size, Copy&& copy) {
   const int64_t height = deep.shape[1], width = deep.shape[2];
   const int64_t channels = wide.channels();
-  // Neighbouring cells of a block's row are contiguous in `deep`, and in `wide`
-  // if it is dense.
+  // The cells of one row of a block are contiguous in `deep`, and also in
+  // `wide` if `wide` is dense; then they are copied together.
   const int64_t run = wide.dense() ? block_size : 1;
   ParallelFor(
       deep.shape[0] * height * block_size,
@@ -154,7 +156,8 @@ void LocalResponseNormalization(const Source& x, const Operator& op,
   const int64_t radius = std::min(op.depth_radius, channels);
   ParallelFor(x.view.pixels(), GrainOf(channels * (2 * radius + 1)),
               [&](int64_t begin, int64_t end) {
-                // There are zeros before the first and after the last channel.
+                // Squares of channels, with zeros before the first and after
+                // the last channel.
                 std::vector<float> squares(channels + 2 * radius, 0.0f);
                 std::vector<float> sums(channels);
                 for (int64_t p = begin; p < end; ++p) {

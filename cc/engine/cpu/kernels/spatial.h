@@ -1,5 +1,5 @@
-// Kernels that move cells between an image's dimensions or combine neighbouring
-// channels. Each kernel splits its work over the current lane.
+// Kernels that move cells of an image or combine neighbouring channels. Each
+// kernel divides its work among the threads of the current lane.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_SPATIAL_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_SPATIAL_H_
 

@@ -24,7 +24,7 @@ inline float* At(const Target& t, int64_t pixel, int64_t channel) {
   return t.data + pixel * t.view.pitch + channel;
 }
 
-// The least number of floats that is worth another thread.
+// Work is divided such that each thread gets at least this many floats.
 constexpr int64_t kGrainFloats = 4096;
 
 }  // namespace ios::cpu

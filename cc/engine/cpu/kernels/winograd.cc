@@ -21,14 +21,16 @@
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
-// Points and sides of tiles, in height and width.
+// The numbers of points (input cells) and sides (output cells) of a tile, in
+// height and width.
 template <int kHigh, int kHighSide, int kWide, int kWideSide>
 struct Tiling {
   static constexpr int kPoints[2] = {kHigh, kWide};
   static constexpr int kSide[2] = {kHighSide, kWideSide};
 };
 
-// The number of different InnerCells() of a tile, in height (0) or width (1).
+// The number of different cells among InnerCells(), in height (dimension 0) or
+// width (dimension 1): 1 or 2.
 template <typename Tiling, int kDimension>
 constexpr int kInner =
     2 * Tiling::kSide[kDimension] > Tiling::kPoints[kDimension] + 1 ? 2 : 1;
@@ -127,8 +129,8 @@ IOS_INLINE void TransformTiles(const WinogradPlan& plan,
   }
 }
 
-// The operands of a product on one plane: a block of tiles, and some vectors of
-// filters.
+// The operands of a matrix product on one plane: a block of tiles, and some
+// vectors of filters.
 struct Factors {
   const float* tiles;
   int64_t group_floats;
@@ -140,7 +142,7 @@ struct Factors {
   float* products;
 };
 
-// Computes the products of kRows tiles.
+// Computes the matrix product for kRows tiles.
 template <int kRows, int kVectors>
 IOS_INLINE void Multiply(const Factors& of) {
   using V = Native::Vector;
@@ -188,8 +190,8 @@ IOS_INLINE void MultiplyRows(int64_t rows, const Factors& factors) {
   Multiply<kRows, kVectors>(factors);
 }
 
-// Multiplies all planes of the unit, for a block of filters or the remaining
-// ones.
+// Computes the matrix products on all planes of the unit, for the block of
+// filters that begins with `first_filter`.
 void MultiplyPlanes(const WinogradPlan& plan,
                     const WinogradArguments& arguments, const Unit& unit,
                     int64_t first_filter) {
@@ -200,8 +202,8 @@ void MultiplyPlanes(const WinogradPlan& plan,
   factors.group_floats = unit.rows * kGroup;
   factors.filter_step = plan.planes() * filter_plane;
   factors.channels = plan.channels;
-  // In a large network, filters come from main memory. While blocks of tiles
-  // are multiplied with some filters, each block prefetches a part of the next
+  // In a large network, filters come from main memory. So each block of tiles,
+  // while it is multiplied with some filters, prefetches a part of the next
   // filters.
   factors.lines = CeilDiv(kGroup, unit.blocks);
   const int64_t part = CeilDiv(plan.channels, kGroup) * factors.lines * kGroup;
@@ -315,7 +317,8 @@ void RunUnits(const WinogradPlan& plan, const WinogradArguments& arguments,
 using RunFunction = void (*)(const WinogradPlan&, const WinogradArguments&,
                              int64_t, int64_t, float*);
 
-// Returns the function for tiles of the plan's points and sides, or null.
+// Returns the function that is compiled for the plan's points and sides, or
+// null.
 RunFunction Find(const WinogradPlan& plan) {
   RunFunction found = nullptr;
   const auto consider = [&](auto tiling) {

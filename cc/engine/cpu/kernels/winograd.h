@@ -3,12 +3,14 @@
 //
 // An output tile has `side` cells in each dimension in which the window has
 // more than one cell. The tile depends on side + window - 1 cells of the input.
-// These cells are treated as a polynomial. Its values at side + window - 1
-// points are multiplied with the filter's values at the same points.
+// Input cells and filter cells are taken as the coefficients of polynomials,
+// which are evaluated at side + window - 1 points. The values of both at the
+// same point are multiplied.
 //
-// A plane holds the values of all tiles at one point. On each plane, [tiles,
-// channels] is multiplied by [channels, filters]. For 3x3 windows, that takes 4
-// products for each output cell (side 2), or 2.25 (side 4), instead of 9.
+// A plane has the values of all tiles at one point. On each plane, a matrix
+// [tiles, channels] is multiplied by a matrix [channels, filters]. For 3x3
+// windows, this takes 4 multiplications per output cell (side 2) or 2.25 (side
+// 4), instead of 9.
 //
 // The work is cut into units. Each unit has a strip of tiles and a range of
 // filters. Its planes stay in a core's cache.
@@ -23,7 +25,8 @@
 namespace ios::cpu {
 
 struct WinogradPlan {
-  // Plans a Conv2D by op.algorithm, for `threads` threads that share the units.
+  // Plans a Conv2D with the algorithm op.algorithm, for `threads` threads that
+  // share the units.
   WinogradPlan(const Operator& op, const Shape& input, const Shape& output,
                int threads);
 
@@ -33,7 +36,8 @@ struct WinogradPlan {
   int64_t filter_floats() const;   // transformed
   int64_t scratch_floats() const;  // of a thread
 
-  // Height and width of the window, of an output tile, and of an input tile.
+  // Height and width of the window, of an output tile (`side`), and of an input
+  // tile (`points`).
   std::array<int64_t, 2> window, side, points;
   int64_t images, height, width, channels;
   int64_t out_height, out_width, filters;
@@ -46,10 +50,10 @@ struct WinogradPlan {
 // Writes plan.filter_floats() floats.
 void TransformFilter(const WinogradPlan& plan, const float* filter, float* to);
 
-// Returns the cells of the window where every filter has nonzero factors, as
-// one bit (r * kw + k) for each cell. Filters that are zero everywhere are
-// ignored. A masked or merged filter has cells without factors; its outputs do
-// not depend on those cells.
+// Returns the cells of the window in which every filter has nonzero factors,
+// with one bit (r * kw + k) per cell. In a masked or merged convolution, some
+// filters have only zeros in some cells, and their outputs do not depend on
+// these cells. Filters that are zero everywhere are ignored.
 uint32_t CommonCells(const WinogradPlan& plan, const float* filter);
 
 struct WinogradArguments {
@@ -66,10 +70,10 @@ struct WinogradArguments {
   int64_t output_pitch = 0;
 };
 
-// Computes units [begin, end) on the calling thread. Transforms spread rounding
-// errors, infinity and NaN over a tile. So a tile is computed without
-// transforms if it is not even (winograd_guard.h), or if one of its results is
-// not finite.
+// Computes the units `begin` to `end` (exclusive) on the calling thread.
+// Transforms spread rounding errors, infinity and NaN over a tile. So a tile is
+// computed without transforms if it is not even (see winograd_guard.h), or if
+// one of its results is not finite.
 void RunWinograd(const WinogradPlan& plan, const WinogradArguments& arguments,
                  int64_t begin, int64_t end, float* scratch);
 

@@ -15,17 +15,17 @@
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
-// Outputs of a tile that are computed together.
+// The number of outputs of a tile that are computed together.
 constexpr int kAtOnce = 4;
 
-// As many doubles as V has floats.
+// A vector of as many doubles as V has floats.
 template <typename V>
 struct Wide {
   typedef double Vector __attribute__((vector_size(2 * sizeof(V))));
 };
 
-// One cell of the window: a pointer to the factors of its first channel and
-// first filter.
+// The factors of one cell of the window. `first` points to those of the first
+// channel and first filter.
 struct CellFactors {
   const float* first;
   const float* end;  // of all factors
@@ -33,9 +33,9 @@ struct CellFactors {
   int64_t channels;
 };
 
-// Adds the products of kCount outputs with one cell of their windows. `in` has
-// a pixel for each output. A vector of filters may reach beyond the last
-// filter; its last sums are then meaningless.
+// Adds, for kCount outputs, the products of one cell of their windows. in[i] is
+// the pixel of output i. A vector of filters may reach beyond the last filter;
+// its last sums are then not used.
 template <typename V, int kCount, int kVectors, typename Sum>
 IOS_INLINE void AddProducts(const float* const* in, const CellFactors& cell,
                             Sum (*sums)[kVectors]) {
@@ -88,8 +88,7 @@ IOS_INLINE void AddCells(const WinogradPlan& plan,
   cell.first = arguments.plain + part.filter;
   for (int64_t r = 0; r < plan.window[0]; ++r) {
     for (int64_t k = 0; k < plan.window[1]; ++k, cell.first += floats) {
-      // Skip padding, because a factor may be infinite: 0 times infinity is
-      // NaN.
+      // Padding is skipped, because 0 times an infinite factor would be NaN.
       const float* in[kAtOnce];
       int outputs[kAtOnce], inside = 0;
       for (int i = 0; i < part.count; ++i) {
@@ -114,7 +113,8 @@ IOS_INLINE void AddCells(const WinogradPlan& plan,
   }
 }
 
-// Computes a part. Returns true if all results are finite.
+// Computes the outputs `part` of a tile. Returns true if all results are
+// finite.
 template <typename V, int kVectors, typename Sum>
 IOS_INLINE bool ComputePart(const WinogradPlan& plan,
                             const WinogradArguments& arguments,
@@ -167,8 +167,8 @@ void ComputeTile(const WinogradPlan& plan, const WinogradArguments& arguments,
       const bool finite =
           two ? ComputePart<V, 2, V>(plan, arguments, place, part)
               : ComputePart<V, 1, V>(plan, arguments, place, part);
-      // The sum of products that are too large for float32 may be in the range
-      // of float32. So add again in float64.
+      // The sum is computed again in float64, because it may be finite even if
+      // some products are too large for float32.
       for (int v = 0; !finite && v <= two; ++v) {
         ComputePart<V, 1, Doubles>(plan, arguments, place, part);
         part.filter += Width<V>();

@@ -1,4 +1,5 @@
-// A quick check that a tile is even, for one instruction set.
+// Checks quickly whether a tile is even (see winograd_guard.h), for one
+// instruction set.
 //
 // A source includes this file, after registers-inl.h, in the part that
 // foreach_target.h repeats for each instruction set. So this file does not have
@@ -12,12 +13,13 @@ struct Integers {
   typedef int32_t Vector __attribute__((vector_size(kBytes)));
 };
 
-// As many integers as V has floats.
+// A vector of as many integers as V has floats.
 template <typename V>
 using BitsOf = typename Integers<sizeof(V)>::Vector;
 
-// Keeps the larger magnitude for each element of the vector, as the bits of
-// |x|. These bits have the order of |x|, with NaN above infinity.
+// Updates `largest`, the largest magnitude so far for each element of the
+// vector, as the bits of |x|. As integers, these bits have the same order as
+// |x|, and NaN comes after infinity.
 template <typename V>
 IOS_INLINE void KeepLarger(V x, BitsOf<V>* largest) {
   BitsOf<V> bits;
@@ -43,8 +45,8 @@ IOS_INLINE float LargestOf(const Bits& bits) {
   }
 }
 
-// Recognises ordinary even tiles from values that their transforms load anyway:
-// the squares of all cells, and the magnitudes of InnerCells().
+// Recognises most even tiles from values that the transforms load anyway: the
+// squares of all cells, and the magnitudes of InnerCells().
 template <typename V, int kHigh, int kWide>
 class QuickGuard {
  public:
@@ -55,8 +57,8 @@ class QuickGuard {
     }
   }
 
-  // Adds one vector of channels, of which `count` exist. `squares` holds the
-  // sums of squares over all cells of the tile.
+  // Adds one vector of channels, of which the first `count` exist. `squares`
+  // has, for each channel, the sum of squares over all cells of the tile.
   IOS_INLINE void Add(int64_t channel, int64_t count, V squares) {
 #pragma GCC unroll 4
     for (int i = 0; i < kHigh * kWide; ++i) {
@@ -65,16 +67,16 @@ class QuickGuard {
     KeepLarger(squares, &squares_);
   }
 
-  // Returns false where the tile may be uneven.
+  // Returns true if the tile is certainly even, and false if it may be uneven.
   IOS_INLINE bool IsEven() const {
-    // This is at least the square of the largest magnitude.
+    // `squares` is at least the square of the largest magnitude.
     const float squares = LargestOf(squares_);
     if (!(squares > kLeastSquares && squares < kMostSquares)) return false;
     const auto is_even = [&](float window) {
       return squares <= kUnevenness * kUnevenness * window * window;
     };
-    // Often a single element of the vectors shows that all windows are even.
-    // This check takes less time.
+    // A faster check first: often a single channel shows that all windows are
+    // even.
     BitsOf<V> all = largest_[0];
     for (int i = 1; i < kHigh * kWide; ++i) {
       all = all < largest_[i] ? all : largest_[i];

@@ -1,5 +1,5 @@
-// Work that is done once for a convolution: the plan of its units, and the
-// transform of its filter.
+// Computations that are done once for a convolution: planning its units, and
+// transforming its filter.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -33,9 +33,9 @@ WinogradPlan::WinogradPlan(const Operator& op, const Shape& input,
   const std::array<int64_t, 4> pad = ExplicitPadding(op, input);
   top = pad[0];
   left = pad[2];
-  // The planes of a strip fit into half of a small core's cache (kBudget
-  // floats). But a strip has at least kLeast tiles, so that its products take
-  // longer than reading the filters for them.
+  // A strip is so short that its planes fit into half of a small core's cache
+  // (kBudget floats), but has at least kLeast tiles, so that its products take
+  // longer than reading the filters.
   constexpr int64_t kBudget = 64 * 1024, kLeast = 28;
   const int64_t per_tile = planes() * (channels + kBlock);
   const int64_t longest =
@@ -56,7 +56,7 @@ int64_t WinogradPlan::scratch_floats() const {
   if (units() == 0) return 0;
   const int64_t count = CeilDiv(tiles(), strips);
   const int64_t zeros = CeilDiv(channels, kGroup) * kGroup;
-  // All blocks of tiles take the space of the largest one.
+  // The memory for a block of tiles is that of the largest block.
   const int64_t rows = count + MaxRows();
   return zeros + count +
          planes() * (OddLines(rows * zeros) + OddLines(count * kBlock));
@@ -71,7 +71,8 @@ uint32_t CommonCells(const WinogradPlan& plan, const float* filter) {
     for (int64_t c = 0; c < plan.channels && found < plan.filters; ++c) {
       const float* factors = filter + (cell * plan.channels + c) * plan.filters;
       for (int64_t f = 0; f < plan.filters; ++f) {
-        // The engine's threads treat denormals as zero.
+        // Denormal factors count as zero, because the engine's threads treat
+        // them as zero.
         if (std::abs(factors[f]) < std::numeric_limits<float>::min()) continue;
         found += (of_filters[f] & bit) == 0;
         of_filters[f] |= bit;

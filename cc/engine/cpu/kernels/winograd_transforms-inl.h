@@ -1,5 +1,5 @@
-// The transforms of the input and of the products in minimal filtering, in one
-// dimension, for one instruction set. winograd_transforms.h lists the points.
+// The one-dimensional transforms of the input and of the products in minimal
+// filtering, for one instruction set. winograd_transforms.h lists the points.
 //
 // A source includes this file in the part that foreach_target.h repeats for
 // each instruction set. So this file does not have an include guard.

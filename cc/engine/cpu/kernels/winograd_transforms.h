@@ -1,4 +1,4 @@
-// The transform of the filter in minimal filtering, in one dimension.
+// The one-dimensional transform of the filter in minimal filtering.
 // winograd_transforms-inl.h transforms the input and the products.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_TRANSFORMS_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_TRANSFORMS_H_
@@ -15,8 +15,8 @@ namespace ios::cpu {
 //   8  0, 1, -1, 2, -2, 1/2, -1/2, infinity
 // With one point, there is nothing to transform.
 //
-// Returns the coefficient of window cell `cell` in the filter's value at a
-// point.
+// Returns the factor of window cell `cell` in the value of the filter's
+// polynomial at point number `point`.
 inline double FilterFactor(int64_t points, int64_t window, int64_t point,
                            int64_t cell) {
   static const double kAt[3][7] = {

@@ -12,21 +12,22 @@
 
 namespace ios::cpu {
 
-// Channels, or filters, that are stored side by side: one cache line.
+// The number of channels (or filters) that are stored next to each other: one
+// cache line.
 inline constexpr int64_t kGroup = 16;
-// Filters whose products are computed together.
+// The number of filters whose products are computed together.
 inline constexpr int64_t kBlock = 2 * kGroup;
 
 // Returns the number of tiles that a matrix product keeps in registers.
 int64_t MaxRows();
 
-// Rounds up to an odd number of cache lines. Planes at a distance of a power of
-// two would share few sets of a cache.
+// Rounds a number of floats up to an odd number of cache lines. If the distance
+// between planes were a power of two, they would use only few sets of a cache.
 inline int64_t OddLines(int64_t floats) {
   return (CeilDiv(floats, 16) | 1) * 16;
 }
 
-// A unit, and where its planes lie in scratch memory.
+// A unit of work, and the addresses of its planes in scratch memory.
 struct Unit {
   Unit(const WinogradPlan& plan, int64_t number, float* scratch) {
     const int64_t strip = number / plan.parts, part = number % plan.parts;
@@ -59,8 +60,8 @@ struct Unit {
   float* by_definition;  // [tiles]: 1 if the tile needs ComputeDirectly, or 0
 };
 
-// A tile's place in the output: its image, its first cell, and its size, which
-// is smaller at the edges.
+// The place of a tile in the output: its image, its first cell, and its size,
+// which may be smaller at the edges.
 struct Place {
   Place(const WinogradPlan& plan, int64_t tile)
       : image(tile / (plan.tiles_high * plan.tiles_wide)),

@@ -22,12 +22,12 @@ struct ConvolutionWeights {
   CpuParameter* bias = nullptr;  // null without one
 };
 
-// Computes a convolution and adds the bias and the residual, if there are any.
-// It also applies the activation, unless rest() leaves that to the caller.
+// Computes a convolution with its bias and residual, if it has them, and
+// applies its activation. Some activations are left to the caller; see rest().
 class Convolution {
  public:
-  // Uses these attributes of `op`: its window, filters, groups, residual and
-  // activation, and whether it is transposed.
+  // Creates the primitive. Of `op`, it uses the window, filters, groups,
+  // residual and activation, and whether the convolution is transposed.
   void Create(const dnnl::engine& engine, const Operator& op,
               const Shape& input, const Shape& output,
               const ConvolutionWeights& weights);
@@ -36,10 +36,12 @@ class Convolution {
   Convolution Clone() const;
 
   int64_t scratchpad_floats() const { return primitive_.scratchpad_floats(); }
-  // The activation that the caller has to apply to the target after Run().
+  // Returns the activation that the caller must apply to the target after
+  // Run().
   const Activation& rest() const { return rest_; }
 
-  // `residual` has the target's shape; null if there is none.
+  // Runs the primitive. `residual` has the target's shape, or is null if the
+  // convolution does not have a residual.
   void Run(const float* source, const float* residual, float* target,
            dnnl_stream_t stream, float* scratchpad);
 

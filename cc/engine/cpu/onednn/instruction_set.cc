@@ -12,8 +12,8 @@ bool OneDnnMayUse(dnnl::cpu_isa isa) {
 
 InstructionSet FindBestInstructionSet() {
 #ifdef __x86_64__
-  // oneDNN does not check all instructions that kernels are compiled with. A
-  // virtual machine may hide some of them.
+  // Our kernels use some instructions for which oneDNN does not check. A
+  // virtual machine may hide them.
   if (!__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi") ||
       !__builtin_cpu_supports("bmi2")) {
     return InstructionSet::kBaseline;

@@ -16,22 +16,24 @@
 
 namespace ios::cpu {
 
-// A weight in the layouts that primitives chose. The plain array is freed once
-// the first packed layout exists. Further layouts are made from that layout.
+// A weight in all packed layouts that primitives have chosen. The plain array
+// is freed when the first packed layout exists. More layouts are made from that
+// layout.
 class CpuParameter : public Parameter {
  public:
   // The memory of packed layouts comes from `pool`.
   CpuParameter(const ConstArray& array, FloatPool* pool);
 
   // Returns the weight in the layout `wanted`. `plain` describes the array that
-  // the constructor got.
+  // was given to the constructor.
   dnnl::memory Packed(const dnnl::engine& engine,
                       const dnnl::memory::desc& plain,
                       const dnnl::memory::desc& wanted);
   const float* plain() const { return plain_.data(); }
 
-  // Returns the layout for `key`, which is not one of oneDNN's layouts. The
-  // first call for a key calls `make`, which must write `floats` floats.
+  // Returns the weight in a layout of this project's kernels, which `key`
+  // identifies. The first call for a key calls `make`, which must write
+  // `floats` floats.
   template <typename F>
   std::shared_ptr<const float> Derived(int key, int64_t floats, F&& make) {
     std::lock_guard<std::mutex> lock(mutex_);

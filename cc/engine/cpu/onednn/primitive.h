@@ -1,4 +1,4 @@
-// oneDNN primitives with the memory objects they are called with.
+// oneDNN primitives, each with the memory objects of its arguments.
 #ifndef IOS_TF_CC_ENGINE_CPU_ONEDNN_PRIMITIVE_H_
 #define IOS_TF_CC_ENGINE_CPU_ONEDNN_PRIMITIVE_H_
 
@@ -17,21 +17,22 @@ namespace ios::cpu {
 dnnl::memory::desc NhwcDesc(const Shape& shape);  // for a shape [N,H,W,C]
 dnnl::memory::desc FlatDesc(int64_t n);
 
-// Appends the activation if oneDNN computes it as TensorFlow does. Returns the
-// activation that the caller still has to apply: kNone or `activation`.
-// Some activations are left to the caller. On any processor, oneDNN's relu and
-// clip turn NaN into a number, and its exp turns NaN into infinity. Its gelu of
-// infinity is NaN, and its softplus of -60 is 4e-6. Its swish takes longer than
-// a separate pass with our own kernel.
+// Appends the activation to `ops` if oneDNN computes it as TensorFlow does.
+// Returns the activation that the caller must still apply: kNone or
+// `activation`. The following differ on some processor, so that the caller
+// applies them: oneDNN's relu and clip turn NaN into a number, its exp turns
+// NaN into infinity, its gelu of infinity is NaN, and its softplus of -60 is
+// 4e-6. The caller also applies swish, because oneDNN's takes longer than a
+// separate pass with our own kernel.
 Activation AppendActivation(const Activation& activation, dnnl::post_ops* ops);
 
 // Returns attributes with these post-ops, for a primitive whose scratch memory
 // the caller provides.
 dnnl::primitive_attr AttributesWith(const dnnl::post_ops& ops);
 
-// Returns true if the oneDNN implementation with this name has loops or
-// barriers in which threads wait for each other. That is true of oneDNN's own
-// matrix product (gemm_driver.cpp).
+// Returns true if threads wait for each other, in loops or barriers, in the
+// oneDNN implementation with this name. This is so in oneDNN's matrix product
+// (gemm_driver.cpp).
 bool ThreadsWaitForEachOther(const std::string& implementation);
 
 class Primitive {
@@ -75,7 +76,8 @@ class Primitive {
     if (scratchpad_ >= 0) Set(scratchpad_, scratchpad);
     std::optional<ScopedReadyThreads> at_once;
     if (at_once_) at_once.emplace();
-    // Cannot fail: arguments were checked when the primitive was made.
+    // The result is not checked, because this cannot fail: the arguments were
+    // checked when the primitive was created.
     dnnl_primitive_execute(primitive_.get(), stream, arguments_.size(),
                            arguments_.data());
   }

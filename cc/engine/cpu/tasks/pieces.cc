@@ -15,8 +15,9 @@ TensorView Channels(const TensorView& view, int64_t size) {
 }  // namespace
 
 std::vector<Range> RangesOf(const TaskSpec& spec) {
-  // The position in an input of the operator: the next tensor, and the number
-  // of its channels that are already in ranges.
+  // The position up to which an input of the operator is already divided into
+  // ranges: the current tensor, and the number of its channels that are in
+  // ranges.
   struct Position {
     size_t tensor;
     int64_t channel;

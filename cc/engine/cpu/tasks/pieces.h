@@ -1,5 +1,6 @@
-// Inputs in pieces: finds the tensors and their channels from which each range
-// of output channels is computed.
+// Pieces: an absorbed concat is not stored, so that an input of an operator
+// consists of pieces of several tensors. This file finds, for each range of
+// output channels, the pieces from which it is computed.
 #ifndef IOS_TF_CC_ENGINE_CPU_TASKS_PIECES_H_
 #define IOS_TF_CC_ENGINE_CPU_TASKS_PIECES_H_
 
@@ -23,7 +24,7 @@ struct Piece {
   }
 };
 
-// A range of output channels for which every input of the operator is one
+// A range of output channels for which each input of the operator is a single
 // piece.
 struct Range {
   int64_t channel = 0;  // the first
@@ -31,8 +32,9 @@ struct Range {
   std::vector<Piece> pieces;
 };
 
-// Returns ranges that cover all output channels, in order. There is one range
-// if no input is in pieces. The operator's inputs must have the output's shape.
+// Returns ranges that cover all output channels, in order. If the task does not
+// absorb a concat, returns a single range. The operator's inputs must have the
+// output's shape.
 std::vector<Range> RangesOf(const TaskSpec& spec);
 
 }  // namespace ios::cpu

@@ -9,8 +9,9 @@
 namespace ios::cpu {
 namespace {
 
-// Reads and writes pitched tensors, except that a MatMul's input must be dense.
-// If a convolution skips pixels, the pixels that it uses are copied first.
+// The task of a 1x1 convolution or a MatMul as a matrix product. All tensors
+// may be pitched, except the input of a MatMul. If strides skip pixels, the
+// task first copies the pixels that it uses.
 class PointwiseTask : public CpuTask {
  public:
   PointwiseTask(const TaskSpec& spec, const dnnl::engine& engine)
@@ -96,7 +97,7 @@ PointwiseWeights::PointwiseWeights(const dnnl::engine& engine, int64_t channels,
                                         : memory::format_tag::Acdb16a);
   memory::desc flat = FlatDesc(filters);
   if (of.type == OperatorType::kMatMul) {
-    // Use the dimensions that oneDNN's own MatMul has for its weights and bias.
+    // The weights and the bias get the dimensions that oneDNN's MatMul uses.
     for (memory::desc* const desc : {&plain, &panels}) {
       *desc = desc->reshape({filters, channels}).permute_axes({1, 0});
     }

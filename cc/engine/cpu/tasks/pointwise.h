@@ -20,7 +20,8 @@ class PointwiseWeights {
                    const Operator& of, CpuParameter* filter,
                    CpuParameter* bias);
 
-  // Returns arguments with the filter and the bias. The caller sets the others.
+  // Returns arguments in which the filter and the bias are set. The caller sets
+  // the other members.
   GemmArguments Arguments() const;
 
  private:

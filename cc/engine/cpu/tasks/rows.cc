@@ -18,7 +18,7 @@
 namespace ios::cpu {
 namespace {
 
-// Returns the shape of the image that windows move over.
+// Returns the shape of the image over which the windows move.
 Shape ImageShape(const TaskSpec& spec) {
   Shape image = spec.inputs[0].shape;
   image.back() = spec.op->groups;
@@ -48,8 +48,8 @@ class RowsTask : public CpuTask {
     }
     scratch_floats_ =
         WholeLines(depthwise_.scratch_floats(ImageOf(nullptr))) + kApart;
-    // Neighbouring strips read or compute some rows twice, so there are no more
-    // strips than necessary.
+    // There are no more strips than necessary, because two neighbouring strips
+    // both read (or compute) the rows at their border.
     const int64_t images = output_.shape[0];
     strips_ = std::min(CeilDiv(threads_, images), output_.shape[1]);
   }
@@ -93,7 +93,8 @@ class RowsTask : public CpuTask {
     return image;
   }
 
-  // Computes pixels of the image from pixels of the input.
+  // Applies the 1x1 convolution: computes `pixels` pixels of the image, at
+  // `to`, from the input's pixels at `x`.
   void Multiply(const float* x, int64_t pixels, float* to) const {
     GemmArguments arguments = product_->Arguments();
     arguments.input = x;

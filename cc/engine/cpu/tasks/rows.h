@@ -1,6 +1,6 @@
-// The task of a depthwise convolution that goes through its image row by row.
-// If a 1x1 convolution makes the image, the task can compute the image's rows
-// itself.
+// The task of a depthwise convolution that is computed row by row. If a 1x1
+// convolution computes its input, the task can compute the rows of that
+// convolution itself, when they are needed.
 #ifndef IOS_TF_CC_ENGINE_CPU_TASKS_ROWS_H_
 #define IOS_TF_CC_ENGINE_CPU_TASKS_ROWS_H_
 
@@ -17,8 +17,8 @@ namespace ios::cpu {
 bool UsesRowStreaming(const Operator& op, const Shape& image,
                       const Shape& output);
 
-// Makes the task of a convolution that UsesRowStreaming() accepts. If `spec`
-// has a product, the task also computes this 1x1 convolution.
+// Makes the task of a convolution that UsesRowStreaming() accepts. If the task
+// absorbs a 1x1 convolution (see TaskSpec), it also computes that convolution.
 std::unique_ptr<Task> MakeRowsTask(const TaskSpec& spec,
                                    const dnnl::engine& engine);
 

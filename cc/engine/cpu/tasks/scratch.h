@@ -10,7 +10,8 @@
 
 namespace ios::cpu {
 
-// Gives dense access to an input that may be pitched, through scratch memory.
+// Makes a dense copy of a pitched input in scratch memory. A dense input is
+// used without a copy.
 class DenseInput {
  public:
   DenseInput(const TensorView& view, ScratchLayout* scratch) : view_(view) {
@@ -27,9 +28,9 @@ class DenseInput {
   int64_t offset_ = 0;
 };
 
-// Gives kernels a dense output in place of one that may be pitched. Kernels
-// write to Begin(). Finish() then applies the activation `rest` and copies the
-// result into place.
+// Gives kernels a dense output, even if the task's output is pitched. Kernels
+// write to the address that Begin() returns. Finish() then applies the
+// activation `rest` and copies the result into the task's output.
 class DenseOutput {
  public:
   DenseOutput(const TensorView& view, ScratchLayout* scratch) : view_(view) {

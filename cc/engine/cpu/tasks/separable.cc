@@ -19,7 +19,7 @@
 namespace ios::cpu {
 namespace {
 
-// Returns the image that is the sum of the terms.
+// Returns an image that is the sum of these terms.
 Depthwise::Image ImageOf(const std::vector<TensorView>& terms,
                          const float* const* inputs) {
   Depthwise::Image image;
@@ -29,7 +29,8 @@ Depthwise::Image ImageOf(const std::vector<TensorView>& terms,
   return image;
 }
 
-// Returns arguments for all channels and a dense output.
+// Returns arguments for a depthwise convolution of all channels with a dense
+// output.
 Depthwise::Arguments DenseArguments(const Depthwise& depthwise,
                                     const float* filter) {
   Depthwise::Arguments arguments;
@@ -140,9 +141,9 @@ class PrimitiveSepConvTask : public SepConvTask {
 };
 
 // Computes sum, Relu and depthwise convolution in one pass of our own kernel,
-// and the 1x1 convolution with oneDNN. Where it pays off, every thread takes a
-// strip of rows through both convolutions, so that the values between them stay
-// in its cache. Otherwise the threads share each convolution.
+// and the 1x1 convolution with oneDNN. If InStrips(), each thread computes both
+// convolutions for a strip of rows, so that the values between them stay in its
+// cache. Otherwise the threads share each convolution.
 class KernelSepConvTask : public SepConvTask {
  public:
   KernelSepConvTask(const TaskSpec& spec, const dnnl::engine& engine)
@@ -164,7 +165,7 @@ class KernelSepConvTask : public SepConvTask {
       pointwise_.push_back(
           Pointwise(spec, engine, rows * depthwise_.out_width()));
     } else {
-      // Make oneDNN plan for the one thread that will call it.
+      // Makes oneDNN plan for a single thread, because one thread calls it.
       ThreadState& thread = CurrentThread();
       Lane alone;
       alone.planning = true;
@@ -228,7 +229,8 @@ class KernelSepConvTask : public SepConvTask {
   }
 
  private:
-  // Limit for a strip's intermediate rows: 1 MiB, half of a core's cache.
+  // The largest size of the values between the two convolutions of a strip: 1
+  // MiB, half of a core's cache.
   static constexpr int64_t kStripFloats = 256 * 1024;
 
   std::pair<int64_t, int64_t> Strip(int64_t i) const {
@@ -238,9 +240,9 @@ class KernelSepConvTask : public SepConvTask {
   }
   int64_t Length(int64_t i) const { return Strip(i).second - Strip(i).first; }
 
-  // Returns true if strips pay off: they fit into caches, have about equal
-  // lengths, and have enough work to outweigh reading all weights of the 1x1
-  // convolution.
+  // Returns true if strips are faster: if they fit into caches, have about
+  // equal lengths, and have so much work that reading all weights of the 1x1
+  // convolution for each strip does not matter.
   bool InStrips(int64_t threads) const {
     const int64_t rows = depthwise_.rows();
     const int64_t longest = (rows + threads - 1) / threads;
@@ -260,10 +262,10 @@ class KernelSepConvTask : public SepConvTask {
 };
 
 // Like KernelSepConvTask, but with our own matrix product (gemm.h) instead of
-// oneDNN's 1x1 convolution, and with pitched tensors. A thread takes strips of
-// rows through both convolutions. If the rows do not divide evenly among the
-// threads, the threads share the depthwise convolution by rows, then the
-// product by pixels.
+// oneDNN's 1x1 convolution, and with pitched tensors. Each thread computes both
+// convolutions for strips of rows. If the number of rows cannot be divided
+// evenly among the threads, the threads share the rows of the depthwise
+// convolution, and then the pixels of the product.
 class GemmSepConvTask : public CpuTask {
  public:
   GemmSepConvTask(const TaskSpec& spec, const dnnl::engine& engine)
@@ -332,9 +334,9 @@ class GemmSepConvTask : public CpuTask {
   }
 
  private:
-  // Returns the number of rows of a strip, if the `rows` rows of a thread are
-  // cut into strips. A strip is so long that its product takes longer than
-  // reading the filters.
+  // Returns the number of rows of a strip, for a thread that computes `rows`
+  // rows. A strip is so long that its product takes longer than reading the
+  // filters.
   int64_t StripOf(int64_t rows) const {
     constexpr int64_t kLeastPixels = 112;
     const int64_t length = CeilDiv(kLeastPixels, depthwise_.out_width());
@@ -347,7 +349,7 @@ class GemmSepConvTask : public CpuTask {
   }
 
   // Returns the arguments of the product for the rows from `row` on. `middle`
-  // begins with that row.
+  // has the depthwise convolution's output, beginning with that row.
   GemmArguments Arguments(const float* const* inputs, const float* middle,
                           float* output, int64_t row) const {
     const int64_t pixel = row * depthwise_.out_width();

@@ -62,8 +62,8 @@ class ConvTask : public CpuTask {
   int64_t scratchpad_ = 0;
 };
 
-// Makes a max pool treat the cells around an image as zeros. oneDNN leaves
-// these cells out.
+// Corrects the output of oneDNN's max pool for Operator::pads_zeros: oneDNN
+// ignores the padding, but its cells should count as zeros.
 class ZeroPadding {
  public:
   ZeroPadding() = default;
@@ -94,8 +94,8 @@ class ZeroPadding {
   }
 
  private:
-  // Returns true if a window lies inside the image along height (axis 0) or
-  // width (axis 1).
+  // Returns true if the window at output position `position` lies completely
+  // inside the image, along height (axis 0) or width (axis 1).
   bool Inside(int axis, int64_t position) const {
     return position >= begin_[axis] && position < end_[axis];
   }
@@ -192,8 +192,8 @@ class PrimitiveTask : public CpuTask {
   int64_t scratchpad_ = 0;
 };
 
-// A convolution of images without cells. Its windows contain only padding
-// zeros, so only its bias, residual and activation remain.
+// A convolution of images without cells. Its windows contain only zeros of the
+// padding, so that only bias, residual and activation are computed.
 class EmptyInputConvolution : public CpuTask {
  public:
   EmptyInputConvolution(const TaskSpec& spec, const dnnl::engine& engine)
@@ -233,7 +233,7 @@ class EmptyInputConvolution : public CpuTask {
   int64_t residual_pitch_ = 0;
 };
 
-// A max pool of images without cells: each window lies in the padding.
+// A max pool of images without cells, whose windows contain only padding.
 class MaximumOfNothing : public CpuTask {
  public:
   explicit MaximumOfNothing(const TaskSpec& spec)

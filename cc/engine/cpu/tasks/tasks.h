@@ -10,8 +10,8 @@
 
 namespace ios::cpu {
 
-// Resources of the lane that a task runs on. The lane's threads are not listed
-// here: they come from CurrentThread().lane.
+// Memory and other resources of the lane that runs a task. The lane's threads
+// are those of CurrentThread().lane.
 struct LaneResources {
   dnnl::stream stream;
   std::shared_ptr<float> scratch;
@@ -24,8 +24,9 @@ class CpuTask : public Task {
                    const LaneResources& lane) = 0;
   virtual int64_t scratch_floats() const { return 0; }
 
-  // The number of threads that the task was compiled for. On a lane with more
-  // threads, the task would write beyond its scratch memory.
+  // The number of threads for which the task was compiled. The task must not
+  // run on a lane with more threads, where it would write beyond its scratch
+  // memory.
   int threads() const { return threads_; }
   void set_threads(int threads) { threads_ = threads; }
 
@@ -39,8 +40,7 @@ class CpuTask : public Task {
 StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
                                             const dnnl::engine& engine);
 
-// Returns the shape [N, features] in which a MatMul reads its input: each image
-// is flattened pixel by pixel.
+// Returns the shape [N, features] of the flattened input of a MatMul.
 inline Shape Flattened(const Shape& shape) {
   return {shape[0], NumElements({shape.begin() + 1, shape.end()})};
 }
@@ -48,11 +48,11 @@ inline Shape Flattened(const Shape& shape) {
 // Returns true if tasks of `op` read a pitched input without a copy.
 bool TaskReadsPitched(const Operator& op);
 
-// Returns true if tasks of `op` read the pieces of a concat instead of one
-// input tensor.
+// Returns true if tasks of `op` can absorb a concat and read its inputs
+// instead.
 bool TaskReadsPieces(const Operator& op);
 
-// See Absorbs.
+// The function Absorbs of the CPU's DeviceTraits.
 bool TaskAbsorbs(const Operator& producer, const Operator& reader,
                  const Shape& between, const Shape& output);
 

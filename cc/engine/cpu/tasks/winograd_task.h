@@ -9,8 +9,8 @@
 
 namespace ios::cpu {
 
-// Makes a task that reads and writes pitched tensors. The current thread must
-// lead a lane with as many threads as the task will have.
+// Makes the task, whose tensors may be pitched. The current thread must lead a
+// lane with as many threads as the task will have.
 std::unique_ptr<Task> MakeWinogradTask(const TaskSpec& spec,
                                        const dnnl::engine& engine);
 
