@@ -13,7 +13,7 @@ namespace {
 
 using Layout = CudaParameter::Layout;
 
-// A convolution and its weights; also used for matrix products.
+// A convolution, or a matrix product as a convolution, with its weights.
 struct Weighted {
   std::shared_ptr<const Convolution> convolution;
   std::shared_ptr<const void> filter, bias;
@@ -38,8 +38,8 @@ struct Weighted {
   }
 };
 
-// Describes the output and the epilogue of the convolution that ends the
-// operator.
+// Returns a spec with the output, bias, residual and activation of the
+// operator's last convolution.
 ConvolutionSpec EndOf(const TaskSpec& spec, bool tf32) {
   ConvolutionSpec what;
   what.dtype = spec.dtype;
@@ -63,8 +63,8 @@ TaskOr CompileDense(Device* device, bool tf32, const TaskSpec& spec) {
   what.transposed = op.type == OperatorType::kConv2DTranspose;
   if (what.transposed) {
     what.padding = TransposedPadding(op, what.input.shape, what.output.shape);
-    // Negative padding is for cells that no window reaches. Zero is equivalent:
-    // the strides skip these cells.
+    // Negative padding means cells that no window reaches. It is replaced by 0,
+    // because the strides skip these cells anyway.
     for (int64_t& cells : what.padding) cells = std::max<int64_t>(cells, 0);
   } else {
     what.padding = ExplicitPadding(op, what.input.shape);
@@ -88,8 +88,9 @@ TaskOr CompileOfNothing(Device* device, const TaskSpec& spec) {
   const PadSpec zeros = {spec.dtype, DenseView({shape[0], 0, 0, shape[3]}),
                          spec.output, shape[1], shape[2]};
   IOS_ASSIGN_OR_RETURN(const PadKernel pad, PadKernel::Create(device, zeros));
-  // With a residual, the sum reads only the residual. Zeroing the output first
-  // could overwrite the residual, which may share the output's memory.
+  // Without a residual, the output is set to zero and used as the term. With a
+  // residual, this is not possible, because the residual may share the output's
+  // memory; the only term is then the residual.
   const TensorView term = op.residual ? spec.inputs.back() : spec.output;
   IOS_ASSIGN_OR_RETURN(
       const SumKernel sum,
@@ -113,7 +114,7 @@ TaskOr CompileOfNothing(Device* device, const TaskSpec& spec) {
       });
 }
 
-// Views [N,C] as images of one pixel.
+// Returns a view of [N,C] as images of one pixel.
 TensorView AsImages(const TensorView& view) {
   if (view.shape.size() == 4) return view;
   return {{view.shape[0], 1, 1, view.shape[1]}, view.pitch, view.alignment};
@@ -162,7 +163,8 @@ TaskOr CompileSepConv(Device* device, bool tf32, const TaskSpec& spec) {
   what.input = middle;
   Weighted pointwise;
   IOS_RETURN_IF_ERROR(pointwise.Create(device, spec, 1, what));
-  // The convolution's own scratch memory follows the depthwise result.
+  // The scratch memory has the depthwise convolution's output, and then the
+  // scratch memory of the 1x1 convolution.
   constexpr int64_t kLine = 256;
   const int64_t offset =
       (NumElements(shape) * SizeOf(spec.dtype) + kLine - 1) / kLine * kLine;

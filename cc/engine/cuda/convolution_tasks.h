@@ -10,13 +10,13 @@
 
 namespace ios::cuda {
 
-// Compile a convolution (see IsConvolution()) or a matrix product. Arguments
-// and result are those of CompileTask().
+// Compile a convolution (an operator for which IsConvolution() is true) or a
+// matrix product, with the arguments and the result of CompileTask().
 TaskOr CompileConvolution(Device* device, bool tf32, const TaskSpec& spec);
 TaskOr CompileMatMul(Device* device, bool tf32, const TaskSpec& spec);
 
-// Returns the operator's window and the tensors that it slides over. Pools have
-// a window, too.
+// Returns the window of an operator (a depthwise convolution or a pool) and the
+// tensors over which it slides.
 WindowSpec WindowOf(const TaskSpec& spec);
 
 }  // namespace ios::cuda

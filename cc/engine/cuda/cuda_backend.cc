@@ -19,17 +19,18 @@
 namespace ios::cuda {
 namespace {
 
-// Maximum number of lanes; further groups queue. A GPU runs 128 kernels at
-// once, but no stage gains from that many: the paper prunes at 8 groups.
+// The largest number of lanes. If a stage has more groups, several groups run
+// on one lane. A GPU can run 128 kernels at once, but stages do not gain from
+// that many: the paper prunes at 8 groups.
 constexpr int kMaxLanes = 16;
 
-// See Backend::Fingerprint.
+// The revision that is part of Backend::Fingerprint.
 constexpr int kRevision = 3;
 
-// Whether the operator's kernels read pitched views without a copy. Our own
-// kernels do, including the depthwise convolution with one filter per channel.
-// cuDNN accepts strides too, but nearly all of its engines first copy such a
-// tensor, once for each reader.
+// Returns whether the operator's kernels read pitched views without a copy. Our
+// own kernels do, including the depthwise convolution with one filter per
+// channel. cuDNN also accepts pitched views, but nearly all of its engines
+// first copy them, once for each reader.
 bool ReadsPitched(const Operator& op) {
   return op.type != OperatorType::kConv2DTranspose &&
          op.type != OperatorType::kMatMul &&
@@ -37,9 +38,9 @@ bool ReadsPitched(const Operator& op) {
           (op.groups > 1 && op.filters == op.groups));
 }
 
-// Bytes that one thread reads or writes at a time. Engines that use tensor
-// cores need pixels to be a multiple of this size. They pad other tensors on
-// each call.
+// The number of bytes that one thread reads or writes at a time. cuDNN's
+// engines that use tensor cores need pixels whose size is a multiple of this,
+// and pad other tensors on each call.
 constexpr int64_t kVectorBytes = 16;
 
 DeviceTraits MakeTraits(const Device* device, bool tf32) {
@@ -144,7 +145,8 @@ class Cuda : public Backend {
     how.least_runs = measurement.number;
     how.warmup = measurement.warmup;
     IOS_ASSIGN_OR_RETURN(const auto latencies, SampleWork(device_, works, how));
-    // The GPU's own clock times the samples, so the host cannot disturb them.
+    // The samples are never disturbed by other processes, because the GPU's own
+    // clock measures them.
     std::vector<std::vector<Sample>> samples(latencies.size());
     for (size_t i = 0; i < latencies.size(); ++i) {
       for (const double ms : latencies[i]) samples[i].push_back({ms, false});

@@ -19,22 +19,25 @@
 namespace ios::cuda {
 namespace {
 
-// Maximum number of instances of an execution; further callers wait for the
-// GPU.
+// The largest number of instances of an execution. More callers share instances
+// and wait for the GPU.
 constexpr size_t kMaxInstances = 16;
-// Maximum number of graphs of an instance; more evict the least recently used.
+// The largest number of graphs of an instance. A new graph then replaces the
+// least recently used one.
 constexpr size_t kMaxGraphs = 8;
-// Number of sets of input and output pointers that are remembered. Pointers
-// that recur are worth a graph. A graph that was not used for this many runs
-// makes room for another graph.
+// The number of recent sets of input and output pointers that are remembered,
+// to find pointers that recur, for which a graph is made. A graph that was not
+// used for this many runs may be replaced.
 constexpr int64_t kMaxSeen = 64;
-// After this many runs without a graph, new pointers are assumed to be the
-// rule.
+// After this many runs with new pointers, the instance uses a graph with
+// copies, because pointers apparently do not recur.
 constexpr int64_t kMaxEagerRuns = 16;
 
 constexpr uintptr_t kPointerAlignment = 16;
 
-// Finds `key` in a most-recent-first list and moves it to the front.
+// Finds the element for which `match` is true and moves it to the front of a
+// list, whose most recent element comes first. Returns false if no element
+// matches.
 template <typename T, typename Match>
 bool MoveToFront(std::list<T>* list, const Match& match) {
   const auto found = std::find_if(list->begin(), list->end(), match);
@@ -53,8 +56,9 @@ using Pointers = std::vector<const void*>;  // inputs, then outputs
 
 std::atomic<int64_t> failed_captures{0};
 
-// Decides when to try to capture. A failure may be temporary, so the next
-// attempt comes some runs later. Each further failure doubles the wait.
+// Decides when to try to capture a graph. A failure may be temporary, so that
+// the next attempt comes some runs later. Each further failure doubles the
+// number of these runs.
 class CapturePolicy {
  public:
   bool IsDue() {
@@ -78,7 +82,7 @@ class CapturePolicy {
   }
 
  private:
-  // Waits before the next attempt, in runs.
+  // The shortest and the longest wait before the next attempt, in runs.
   static constexpr int kFirstWait = 16;
   static constexpr int kLongestWait = 4096;
 
@@ -109,7 +113,8 @@ class Instance {
     return Status();
   }
 
-  // Whether the instance's last run, if any, has finished.
+  // Returns whether the instance's last run has finished on the GPU. True if it
+  // never ran.
   bool Free() const {
     return !used_ ||
            device_->driver().cuEventQuery(done_.get()) == CUDA_SUCCESS;
@@ -123,13 +128,14 @@ class Instance {
                                0);
     }
     const Status status = Launch(inputs, outputs, stream);
-    // Record the event even after a failure: part of the work may be enqueued.
+    // The event is recorded even after a failure, because a part of the work
+    // may be enqueued.
     IOS_CUDA_RETURN_IF_ERROR(device_, cuEventRecord, done_.get(), stream);
     used_ = true;
     return status;
   }
 
-  // CudaExecution uses the next two members, and its mutex guards them.
+  // The next two members belong to CudaExecution, whose mutex guards them.
   bool in_use = false;             // a caller is enqueueing
   std::optional<CUstream> stream;  // of the last caller
 
@@ -140,8 +146,8 @@ class Instance {
     int64_t last_run = 0;
   };
 
-  // A graph that uses its own memory. Each run copies inputs from the caller's
-  // memory, and outputs back to the caller's memory.
+  // The memory for a graph with copies: each run copies the inputs from the
+  // caller's memory, and the outputs back to the caller's memory.
   struct Staging {
     std::vector<std::shared_ptr<void>> memory;
     std::vector<const void*> inputs;
@@ -159,9 +165,10 @@ class Instance {
     return tensors;
   }
 
-  // New pointers run eagerly: making a graph takes as long as many runs, and
-  // only pays off for pointers that recur. If too many pointers recur, or new
-  // pointers keep coming, one graph with copies serves them all.
+  // Runs the schedule. For new pointers, the kernels are enqueued one by one,
+  // because making a graph takes as long as many runs and is worth it only for
+  // pointers that recur. If too many different pointers recur, or if the
+  // pointers are always new, one graph with copies is used for all of them.
   Status Launch(const std::vector<const void*>& inputs,
                 const std::vector<void*>& outputs, CUstream stream) {
     ++runs_;
@@ -217,7 +224,7 @@ class Instance {
     return Status();
   }
 
-  // Makes staging_ unless it exists.
+  // Allocates staging_ if it does not exist yet.
   Status Stage() {
     if (staging_) return Status();
     auto staging = std::make_unique<Staging>();
@@ -320,11 +327,12 @@ class CudaExecution : public Execution {
                            std::to_string(kPointerAlignment) + " bytes");
   }
 
-  // Returns the instance that ran last on `stream`, even if another caller is
-  // enqueueing there and must finish first: the stream runs the work of both
-  // callers in order anyway. If no instance ran last on `stream`, prefers an
-  // instance whose run has finished, then a new instance, then any other
-  // instance. Instance::Run orders the runs on the GPU.
+  // Returns the instance for a call on `stream`. This is the instance that ran
+  // last on `stream`; if another caller is enqueueing with it, waits for that
+  // caller, because the stream runs the work of both in order anyway. If no
+  // instance ran last on `stream`, returns an instance whose run has finished,
+  // or else a new instance, or else any other one: Instance::Run makes its runs
+  // wait for each other on the GPU.
   Instance* Acquire(CUstream stream) {
     std::unique_lock<std::mutex> lock(mutex_);
     bool room = true;  // for one more instance
@@ -334,8 +342,8 @@ class CudaExecution : public Execution {
       for (Instance& instance : instances_) {
         if (instance.stream == stream) own = &instance;
         if (instance.in_use) continue;
-        // Takes the first instance that is free, or else the first idle
-        // instance.
+        // Prefers an idle instance (one that no caller is enqueueing with)
+        // whose run has finished.
         if (!idle || (!idle->Free() && instance.Free())) idle = &instance;
       }
       if (own && !own->in_use) return Take(own, stream);
@@ -350,9 +358,9 @@ class CudaExecution : public Execution {
     }
   }
 
-  // Makes a new instance, which is in use at once; null if that fails, for
-  // example for lack of memory. Releases the mutex while it initializes the
-  // instance.
+  // Makes a new instance, which is in use at once. Returns null if that fails,
+  // for example for lack of memory. Releases the mutex while the instance is
+  // initialized.
   Instance* Make(CUstream stream, std::unique_lock<std::mutex>* lock) {
     Instance& instance = instances_.emplace_back(device_, schedule_);
     const auto made = std::prev(instances_.end());

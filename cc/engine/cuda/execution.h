@@ -1,5 +1,6 @@
-// Execution of the CUDA backend. It keeps an instance for each stream that it
-// is called on, and runs the whole schedule as CUDA graphs.
+// The Execution of the CUDA backend. It has an instance (with its own memory)
+// for each stream on which it is called, and runs the whole schedule as a CUDA
+// graph.
 #ifndef IOS_TF_CC_ENGINE_CUDA_EXECUTION_H_
 #define IOS_TF_CC_ENGINE_CUDA_EXECUTION_H_
 
@@ -12,11 +13,12 @@
 
 namespace ios::cuda {
 
-// Creates the first instance now, and further ones when callers need them.
+// Creates the Execution with one instance. More instances are created when
+// callers need them.
 StatusOr<std::unique_ptr<Execution>> LoadExecution(const Device* device,
                                                    BoundSchedule schedule);
 
-// Counts how often this process failed to make a CUDA graph.
+// Returns how often this process failed to make a CUDA graph.
 int64_t FailedCaptures();
 
 }  // namespace ios::cuda

@@ -16,14 +16,15 @@ namespace ios::cuda {
 
 using TaskOr = StatusOr<std::unique_ptr<Task>>;
 
-// Has the contract of CudaTask::Enqueue().
+// A function that enqueues a task's work, under the rules of
+// CudaTask::Enqueue().
 using TaskFunction = std::function<Status(
     const void* const* inputs, void* output, const LaneResources& lane)>;
 
 TaskOr MakeTask(TaskFunction function, int64_t scratch_bytes = 0);
 
-// Returns weight `index` of the operator in `layout`, or null if the operator
-// has no such weight.
+// Returns weight number `index` of the operator in `layout`, or null if the
+// operator does not have this weight.
 StatusOr<std::shared_ptr<const void>> Pack(const TaskSpec& spec, size_t index,
                                            CudaParameter::Layout layout);
 

@@ -8,7 +8,8 @@
 namespace ios::cuda {
 namespace {
 
-// Number of lanes that a stage uses: one per group, but at most stage.lanes.
+// Returns the number of lanes that a stage uses: one per group, but at most
+// stage.lanes.
 int LanesOf(const BoundStage& stage) {
   return std::min<int>(stage.lanes, stage.groups.size());
 }
@@ -100,8 +101,8 @@ Status LaneSet::Enqueue(const std::vector<BoundStage>& stages,
       status = EnqueueGroup(stage.groups[g], tensors, lane,
                             lane == 0 ? main : lanes_[lane].stream.get());
     }
-    // Join even after a failure: work that is already running must finish
-    // before the caller's next work uses the memory.
+    // Joins even after a failure, because work that is already enqueued must
+    // finish before the caller's next work uses the memory.
     const Status joined = Join(lanes, main);
     IOS_RETURN_IF_ERROR(status);
     IOS_RETURN_IF_ERROR(joined);

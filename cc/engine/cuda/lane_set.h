@@ -1,4 +1,4 @@
-// Lanes of the CUDA backend: streams that fork from one stream and join it
+// The lanes of the CUDA backend: streams that fork from one stream and join it
 // again.
 #ifndef IOS_TF_CC_ENGINE_CUDA_LANE_SET_H_
 #define IOS_TF_CC_ENGINE_CUDA_LANE_SET_H_
@@ -16,7 +16,8 @@
 
 namespace ios::cuda {
 
-// The lanes and the scratch memory that a LaneSet must have to run stages.
+// The number of lanes, and the scratch memory of each lane, that certain stages
+// need.
 struct LaneNeeds {
   int lanes = 1;
   std::vector<int64_t> scratch_bytes;  // of each lane
@@ -24,15 +25,17 @@ struct LaneNeeds {
   void Add(const std::vector<BoundStage>& stages);
 };
 
-// The lanes of one caller at a time. Lane 0 is the caller's stream; the set
-// owns the streams of the other lanes. The device's context must be current.
+// The lanes that one caller at a time uses. Lane 0 is the caller's stream; the
+// set owns the streams of the other lanes. The device's context must be
+// current.
 class LaneSet {
  public:
   static StatusOr<LaneSet> Create(const Device* device, const LaneNeeds& needs);
 
-  // Enqueues the stages in order, and distributes the groups of a stage over
-  // its lanes in turn. Later work on `main` runs after all enqueued work, even
-  // if some of the work could not be enqueued. Can be captured.
+  // Enqueues the stages in order. The groups of a stage are distributed to the
+  // lanes in turn. Work that the caller enqueues on `main` afterwards runs
+  // after all stages, even if some of the work could not be enqueued. This can
+  // be captured into a CUDA graph.
   Status Enqueue(const std::vector<BoundStage>& stages,
                  const std::vector<void*>& tensors, CUstream main) const;
 

@@ -1,4 +1,4 @@
-// Weights on the GPU, packed for the kernels that read them.
+// Weights on the GPU, in the layouts of the kernels that read them.
 #ifndef IOS_TF_CC_ENGINE_CUDA_PARAMETER_H_
 #define IOS_TF_CC_ENGINE_CUDA_PARAMETER_H_
 
@@ -16,9 +16,8 @@
 
 namespace ios::cuda {
 
-// A weight in the layouts that its tasks have requested. The host array is
-// freed once the first layout exists; further layouts are made from an existing
-// one.
+// A weight in all layouts that tasks have requested. The host array is freed
+// when the first layout exists; more layouts are made from an existing layout.
 class CudaParameter : public Parameter {
  public:
   enum class Layout {
@@ -29,18 +28,18 @@ class CudaParameter : public Parameter {
 
   CudaParameter(const Device* device, const ConstArray& array);
 
-  // Returns the weight on the device with elements of `dtype`, which must be
-  // the same in all calls. The device's context must be current. Waits for the
-  // copy. Safe to call from many threads at once.
+  // Returns the weight on the device, with elements of `dtype`, which must be
+  // the same in all calls. Waits until it is copied there. The device's context
+  // must be current. Thread-safe.
   StatusOr<std::shared_ptr<const void>> Packed(Layout layout, DataType dtype);
 
-  // Keeps an object as long as the weight exists, for example a cuDNN plan that
-  // was found for the weight. A program may drop an input shape and need its
+  // Keeps an object alive as long as the weight exists. For example, a cuDNN
+  // plan is kept because a program may drop an input shape and need the shape's
   // plan again later.
   void Keep(std::shared_ptr<const void> object);
 
  private:
-  // Elements of `dtype` on the host, in any layout.
+  // A copy of the weight on the host, with elements of `dtype`.
   struct HostCopy {
     Layout layout = Layout::kPlain;
     std::vector<char> data;

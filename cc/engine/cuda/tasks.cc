@@ -19,7 +19,8 @@ namespace {
 
 using Layout = CudaParameter::Layout;
 
-// Returns a view of `shape` whose first channel is `channel` of `view`.
+// Returns a part of `view`: a view of shape `shape` that begins with channel
+// `channel`.
 TensorView ChannelsOf(const TensorView& view, int64_t channel,
                       const Shape& shape) {
   TensorView part{shape, view.pitch, view.alignment};
@@ -117,7 +118,7 @@ TaskOr TaskWithScaleAndShift(const Kernel& kernel, const TaskSpec& spec) {
   });
 }
 
-// Compiles sums, and activations as sums of one term.
+// Compiles a sum, or an activation, which is a sum of one term.
 TaskOr CompileAdd(Device* device, const TaskSpec& spec) {
   IOS_ASSIGN_OR_RETURN(
       const SumKernel kernel,

@@ -22,10 +22,10 @@ int64_t AlignUp(int64_t bytes) {
          kScratchAlignment;
 }
 
-// Whether cuDNN has only few kernels for the whole spec, all compiled at run
-// time, but many for the convolution and its bias. Its precompiled kernels
-// support no activation but relu. For transposed convolutions, they support
-// neither bias nor activation.
+// Returns whether cuDNN has only few kernels for the whole spec, all compiled
+// at run time, but many for the convolution with its bias. The reason is that
+// cuDNN's precompiled kernels support relu only, and for transposed
+// convolutions neither bias nor activation.
 bool FewKernelsForAll(const ConvolutionSpec& spec) {
   if (spec.transposed) {
     return spec.bias || spec.activation != Activation::kNone;
@@ -35,9 +35,10 @@ bool FewKernelsForAll(const ConvolutionSpec& spec) {
          (spec.residual && !IsDense(*spec.residual, spec.dtype));
 }
 
-// Whether cuDNN has only few kernels for a spec, all compiled at run time, but
-// many for the same spec with a bias. Its precompiled kernels support an
-// activation or a residual only together with a bias.
+// Returns whether cuDNN has only few kernels for a spec, all compiled at run
+// time, but many for the same spec with a bias. The reason is that cuDNN's
+// precompiled kernels support an activation or a residual only together with a
+// bias.
 bool NeedsBias(const ConvolutionSpec& spec) {
   return !spec.transposed && !spec.bias &&
          (spec.residual || spec.activation != Activation::kNone);
@@ -72,9 +73,9 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
   return faster ? std::move(*steps) : std::move(first);
 }
 
-// One cuDNN graph for everything comes first: it is nearly always fastest. The
-// other layouts follow because cuDNN may not support asymmetric padding, or
-// views that are not dense.
+// The form in which one cuDNN graph computes everything comes first, because it
+// is nearly always fastest. Other forms are needed because cuDNN may not
+// support asymmetric padding, or views that are not dense.
 std::vector<Convolution::Form> Convolution::Layouts(
     const ConvolutionSpec& spec) {
   const auto [top, bottom, left, right] = spec.padding;
@@ -198,7 +199,8 @@ Status Convolution::MakeRest(const Device* device, const ConvolutionSpec& spec,
   }
   SumSpec sum;
   sum.dtype = spec.dtype;
-  // With a cut output, cut_ has already written the spec's output.
+  // If the output is cut, the kernel cut_ has already written the spec's
+  // output.
   sum.terms = {form.cut_output ? spec.output : plan.output};
   if (rest_residual_) sum.terms.push_back(*spec.residual);
   sum.bias = rest_bias_;
@@ -226,7 +228,7 @@ StatusOr<bool> Convolution::StepsAreFaster(const Device* device,
     status = tensors->MakeWorkspace(
         std::max(whole.scratch_bytes(), steps.scratch_bytes()));
   }
-  // There is not enough memory to compare `steps` with `whole`.
+  // Uses `whole` if memory is missing to compare both.
   if (status.code() == StatusCode::kResourceExhausted) return false;
   IOS_RETURN_IF_ERROR(status);
   const ConvolutionPointers& pointers = tensors->pointers();

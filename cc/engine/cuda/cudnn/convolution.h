@@ -16,25 +16,29 @@
 
 namespace ios::cuda {
 
-// Computes a ConvolutionSpec with one cuDNN graph. If cuDNN has no such graph,
-// or a slow one, there are up to three steps: copy the input and its padding to
-// the lane's memory, run cuDNN, compute the rest.
+// Computes a ConvolutionSpec with one cuDNN graph. If cuDNN cannot do this, or
+// does it slowly, the computation has up to three steps: copy the input with
+// its padding to the lane's memory, run cuDNN for the convolution, and compute
+// the rest (bias, residual, activation) with our own kernel.
 class Convolution {
  public:
-  // Unimplemented, with the spec and cuDNN's reason, if no form works.
+  // Creates the convolution. If no form works, returns Unimplemented, with the
+  // spec and cuDNN's reason.
   static StatusOr<std::unique_ptr<Convolution>> Create(
       const Device* device, const ConvolutionSpec& spec);
 
-  // The cuDNN plan. While anyone holds it, convolutions with an equal spec need
-  // no search.
+  // Returns the cuDNN plan. While the caller keeps it, a new convolution with
+  // an equal spec does not need a search.
   std::shared_ptr<const void> plan() const { return plan_; }
 
-  // Bytes of the lane's scratch memory that Enqueue() uses.
+  // Returns the number of bytes of the lane's scratch memory that Enqueue()
+  // uses.
   int64_t scratch_bytes() const { return scratch_bytes_; }
 
-  // Weights have the spec's dtype and are aligned to 16 bytes; a weight that
-  // the spec does not have is null. The lane provides the workspace. Can be
-  // captured; may be called by several threads at once.
+  // Enqueues the convolution. Weights have the spec's dtype and are aligned to
+  // 16 bytes; a weight that the spec does not have is null. The workspace is in
+  // the lane's scratch memory. This can be captured into a CUDA graph, and
+  // several threads may call it at once.
   Status Enqueue(ConvolutionPointers pointers, const LaneResources& lane) const;
 
  private:
@@ -53,16 +57,17 @@ class Convolution {
 
   Convolution() = default;
 
-  // Returns the first form that works.
+  // Creates the convolution in the first form that works.
   static StatusOr<std::unique_ptr<Convolution>> CreateFirst(
       const Device* device, const ConvolutionSpec& spec);
-  // Unimplemented if cuDNN has no plan for the form.
+  // Creates the convolution in this form. Returns Unimplemented if cuDNN has no
+  // plan for it.
   static StatusOr<std::unique_ptr<Convolution>> Create(
       const Device* device, const ConvolutionSpec& spec, const Form& form);
 
   // Makes the kernels that copy and pad the input, and that cut a transposed
-  // convolution's output. Changes `plan` to the part that cuDNN computes in
-  // between.
+  // convolution's output. Changes `plan` to the part that cuDNN computes
+  // between them.
   Status MakeCopies(const Device* device, const ConvolutionSpec& spec,
                     const Form& form, ConvolutionSpec* plan);
   // Makes the kernel for the parts of the spec that the plan does not compute,
@@ -70,14 +75,14 @@ class Convolution {
   Status MakeRest(const Device* device, const ConvolutionSpec& spec,
                   const Form& form, const ConvolutionSpec& plan);
 
-  // Whether `steps` is faster than `whole`; both compute `spec`.
+  // Measures whether `steps` is faster than `whole`. Both compute `spec`.
   static StatusOr<bool> StepsAreFaster(const Device* device,
                                        const ConvolutionSpec& spec,
                                        const Convolution& whole,
                                        const Convolution& steps);
 
-  // Returns the ways to lay out input and output, those with the fewest kernels
-  // first.
+  // Returns the forms that differ in the layout of input and output. Forms with
+  // fewer kernels come first.
   static std::vector<Form> Layouts(const ConvolutionSpec& spec);
 
   bool whole() const { return !pad_ && !cut_ && !rest_; }
@@ -89,7 +94,8 @@ class Convolution {
   bool rest_bias_ = false, rest_residual_ = false;  // computed by rest_
   std::shared_ptr<const void>
       zeros_;  // the plan's bias where the spec has none
-  // Offsets in the lane's memory; the plan's workspace comes first.
+  // Offsets of the copied input and output in the lane's memory, after the
+  // plan's workspace.
   int64_t input_offset_ = 0;
   std::optional<int64_t> output_offset_;
   int64_t scratch_bytes_ = 0;

@@ -25,9 +25,9 @@ struct ConvolutionSpec {
   std::array<int64_t, 2> dilations = {1, 1};
   std::array<int64_t, 4> padding = {0, 0, 0, 0};  // top, bottom, left, right
   int64_t groups = 1;
-  // The convolution goes backwards: a convolution with this kernel, strides,
-  // dilations and padding maps the output's shape to the input's. Transposed
-  // convolutions have neither groups nor a residual.
+  // Whether this is a transposed convolution: then a convolution with this
+  // kernel, strides, dilations and padding maps the output's shape to the
+  // input's. A transposed convolution has neither groups nor a residual.
   bool transposed = false;
   bool bias = false;
   std::optional<TensorView> residual;
@@ -45,11 +45,12 @@ TensorView FilterView(const ConvolutionSpec& spec);
 // since no kernel reads or writes more at a time.
 int64_t AlignmentBytes(const TensorView& view, DataType dtype);
 
-// Whether a view's elements are contiguous and aligned for the widest access.
+// Returns whether a view's elements are contiguous and aligned for the widest
+// access.
 bool IsDense(const TensorView& view, DataType dtype);
 
 // Returns the number of bytes from the start of a view's first element to the
-// end of its last element.
+// end of its last element, including gaps between pixels.
 int64_t SpanBytes(const TensorView& view, DataType dtype);
 
 }  // namespace ios::cuda

@@ -7,7 +7,7 @@
 namespace ios::cuda {
 namespace {
 
-// Number of random values; they repeat in larger tensors.
+// The number of random values. Larger tensors repeat them.
 constexpr int64_t kPatternElements = 1 << 16;
 
 }  // namespace

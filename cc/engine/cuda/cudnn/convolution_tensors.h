@@ -1,4 +1,4 @@
-// ConvolutionTensors: memory to run a convolution in while it is measured.
+// ConvolutionTensors: the tensors of a convolution that is measured.
 #ifndef IOS_TF_CC_ENGINE_CUDA_CUDNN_CONVOLUTION_TENSORS_H_
 #define IOS_TF_CC_ENGINE_CUDA_CUDNN_CONVOLUTION_TENSORS_H_
 
@@ -15,16 +15,16 @@
 
 namespace ios::cuda {
 
-// Random tensors of a spec on the device. Their values matter: they affect the
-// GPU's power, and so its speed.
+// Tensors for a spec on the device, with random values, because values affect
+// the GPU's power and thus its speed.
 class ConvolutionTensors {
  public:
   static StatusOr<ConvolutionTensors> Create(const Device* device,
                                              const ConvolutionSpec& spec);
 
   Status MakeWorkspace(int64_t bytes);
-  // Reads the input and the residual, so that they are in the GPU's cache as if
-  // preceding operators had just written them.
+  // Reads the input and the residual, so that they are in the GPU's cache, as
+  // they are after preceding operators have written them.
   Status ReadActivations(CUstream stream) const;
   const ConvolutionPointers& pointers() const { return pointers_; }
 

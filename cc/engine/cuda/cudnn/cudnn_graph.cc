@@ -11,7 +11,7 @@
 namespace ios::cuda {
 namespace {
 
-// Returns the engines that the heuristics of one mode propose; empty if the
+// Returns the engines that cuDNN's heuristics propose in one mode. Empty if the
 // heuristics fail.
 fe::EngineConfigList Propose(fe::OperationGraph* graph,
                              cudnnBackendHeurMode_t mode) {
@@ -26,8 +26,8 @@ fe::EngineConfigList Propose(fe::OperationGraph* graph,
   }
 }
 
-// Returns the engines that fuse any graph and are proposed for the spec; empty
-// if there are none.
+// Returns the engines that fuse any graph and that the heuristics propose for
+// the spec. Empty if they propose none.
 fe::EngineConfigList ProposeFree(const ConvolutionSpec& spec,
                                  cudnnHandle_t handle) {
   try {
@@ -43,10 +43,10 @@ bool HasAny(cudnnBackendDescriptor_t config) {
   return (fe::hasNumericalNote<kNotes>(config) || ...);
 }
 
-// Whether an engine computes less precisely than requested, or is not
-// deterministic. FFT and Winograd engines are also unwanted: such transforms
-// share rounding errors between outputs. A bright pixel then spoils outputs
-// whose windows do not contain it.
+// Returns whether an engine computes less precisely than requested, is not
+// deterministic, or uses FFT or Winograd's algorithm. These transforms share
+// rounding errors between outputs, so that a bright pixel affects outputs whose
+// windows do not contain it.
 bool Unwanted(const ConvolutionSpec& spec,
               const fe::ManagedOpaqueDescriptor& config) {
   const cudnnBackendDescriptor_t raw = config->get_backend_descriptor();
@@ -61,7 +61,8 @@ bool Unwanted(const ConvolutionSpec& spec,
              CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13>(raw)) {
     return true;
   }
-  // Tensor cores compute float32 in TF32.
+  // Without TF32, engines that use tensor cores are unwanted for float32,
+  // because tensor cores compute float32 in TF32.
   return spec.dtype == DataType::kFloat32 && !spec.tf32 &&
          fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_TENSOR_CORE>(raw);
 }
@@ -97,7 +98,8 @@ class FrontendPlan : public CudnnPlan {
               .setWorkspacePointer(pointers.workspace)
               .build();
       return handle->With(stream, [&](cudnnHandle_t with) -> Status {
-        // cuDNN promises thread safety for handles, not for plans.
+        // The mutex is needed because cuDNN's plans are not documented as
+        // thread-safe.
         std::lock_guard<std::mutex> lock(mutex_);
         const cudnnStatus_t status = fe::detail::execute(
             with, plan_.get_raw_desc(), pack.get_raw_desc());
@@ -120,9 +122,10 @@ class FrontendPlan : public CudnnPlan {
   mutable std::mutex mutex_;
 };
 
-// Whether engines that fuse any graph may be faster than engines for
-// convolutions with bias and activation. The specialised engines first copy
-// tensors that are not dense, and they do not clip.
+// Returns whether engines that fuse any graph may be faster than the
+// specialised engines for convolutions with bias and activation. The
+// specialised engines first copy tensors that are not dense, and do not support
+// clipping.
 bool FuseFreely(const ConvolutionSpec& spec) {
   return spec.activation == Activation::kRelu6 ||
          !IsDense(spec.input, spec.dtype) || !IsDense(spec.output, spec.dtype);
@@ -135,7 +138,8 @@ class FrontendGraph : public CudnnGraph {
       : handle_(std::move(handle)), spec_(spec) {
     fe::OperationGraph graph =
         MakeGraph(spec, /*identity=*/false, handle_->get());
-    // Alternate between the two heuristics: neither one knows all fast engines.
+    // Takes proposals of both heuristics alternately, because neither of them
+    // proposes all fast engines.
     const fe::EngineConfigList a = Propose(&graph, CUDNN_HEUR_MODE_A);
     const fe::EngineConfigList b = Propose(&graph, CUDNN_HEUR_MODE_B);
     for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
@@ -143,12 +147,12 @@ class FrontendGraph : public CudnnGraph {
       if (i < b.size()) Add(b[i], "");
     }
     if (FuseFreely(spec)) AddAll(ProposeFree(spec, handle_->get()), kFree);
-    // Fallback engines are slow, but may be the only ones left.
+    // The fallback engines are slow, but sometimes the only ones.
     AddAll(Propose(&graph, CUDNN_HEUR_MODE_FALLBACK), "");
   }
 
-  // Asks one heuristic after the other until one proposes `candidate`. The
-  // graph's candidates are all proposals up to then.
+  // Asks one heuristic after the other until one proposes `candidate`. All
+  // proposals until then become candidates.
   FrontendGraph(std::shared_ptr<CudnnHandle> handle,
                 const ConvolutionSpec& spec, const std::string& candidate)
       : handle_(std::move(handle)), spec_(spec) {
@@ -183,7 +187,7 @@ class FrontendGraph : public CudnnGraph {
   }
 
  private:
-  // Prefix of the names of candidates that fuse any graph.
+  // The prefix in the names of candidates that fuse any graph.
   static constexpr char kFree[] = "free ";
 
   void AddAll(const fe::EngineConfigList& configs, const char* prefix) {

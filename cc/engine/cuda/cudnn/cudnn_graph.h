@@ -16,7 +16,7 @@
 
 namespace ios::cuda {
 
-// Whether cuDNN's graphs support the activation.
+// Returns whether cuDNN's graphs support the activation.
 bool CudnnHas(const Activation& activation);
 
 // Device pointers of one execution. Pointers that the spec does not need are
@@ -30,53 +30,58 @@ struct ConvolutionPointers {
   void* workspace = nullptr;  // workspace_bytes() long
 };
 
-// One engine of cuDNN, configured and ready to run.
+// A plan of cuDNN: an engine (cuDNN's word for an implementation) with its
+// configuration, ready to run.
 class CudnnPlan {
  public:
   virtual ~CudnnPlan() = default;
 
   virtual int64_t workspace_bytes() const = 0;
-  // Can be captured; may be called by several threads at once.
+  // Enqueues the plan. This can be captured into a CUDA graph, and several
+  // threads may call it at once.
   virtual Status Enqueue(const ConvolutionPointers& pointers, CUstream stream,
                          CudnnHandle* handle) const = 0;
-  // Serialises the plan, so that LoadCudnnPlan() can make the same plan again.
-  // The text contains the code of compiled kernels, so text from an untrusted
-  // source must not be loaded.
+  // Returns the plan as text, from which LoadCudnnPlan() can make the same plan
+  // again. The text contains the code of compiled kernels, so that text from an
+  // untrusted source must not be loaded.
   virtual StatusOr<std::string> Json() const = 0;
 };
 
-// Makes a plan from the Json() of a plan for the same spec, cuDNN and device.
-// Takes less than a millisecond. Unimplemented if cuDNN rejects the text.
+// Makes a plan from the Json() of a plan for the same spec, cuDNN and device,
+// in less than a millisecond. Returns Unimplemented if cuDNN rejects the text.
 StatusOr<std::shared_ptr<const CudnnPlan>> LoadCudnnPlan(
     const Device* device, const ConvolutionSpec& spec, const std::string& json);
 
-// An engine of cuDNN with its configuration.
+// A plan that cuDNN proposes but that is not built yet: an engine with its
+// configuration.
 struct CudnnCandidate {
   // The engine and its knobs, for example "eng51_k2=8_k27=1" or "free
   // eng4_k24=3". A name means the same in every process with the same library
   // and device.
   std::string name;
-  // Whether building the plan compiles its kernel, which takes a third of a
-  // second.
+  // Whether building the plan compiles its kernel, which takes about a third of
+  // a second.
   bool compiles = false;
 };
 
 // One cuDNN graph that computes everything in a spec.
 class CudnnGraph {
  public:
-  // Unimplemented, with cuDNN's reason, if cuDNN has no engine for the graph.
-  // With a candidate's name, Create() stops asking heuristics as soon as one
-  // proposes this candidate, since each heuristic takes milliseconds. Like all
-  // functions here, it needs the device's context to be current.
+  // Creates the graph. If cuDNN has no engine for it, returns Unimplemented
+  // with cuDNN's reason. If the name of a candidate is given, Create() stops
+  // asking cuDNN's heuristics as soon as one of them proposes this candidate,
+  // because each heuristic takes milliseconds. For this and all functions
+  // below, the device's context must be current.
   static StatusOr<std::unique_ptr<CudnnGraph>> Create(
       const Device* device, const ConvolutionSpec& spec,
       const std::string& candidate = "");
   virtual ~CudnnGraph() = default;
 
-  // The candidates in the order of cuDNN's heuristics, without duplicates.
+  // Returns the candidates in the order of cuDNN's heuristics, without
+  // duplicates.
   virtual const std::vector<CudnnCandidate>& candidates() const = 0;
-  // Builds the plan of a candidate. Unimplemented if the candidate turns out
-  // not to work.
+  // Builds the plan of a candidate. Returns Unimplemented if the candidate does
+  // not work.
   virtual StatusOr<std::shared_ptr<const CudnnPlan>> Build(
       size_t candidate) const = 0;
 };

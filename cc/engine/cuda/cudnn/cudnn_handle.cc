@@ -11,8 +11,8 @@
 namespace ios::cuda {
 namespace {
 
-// A device's cuDNN handles that callers have returned. Like the device, they
-// live as long as the process.
+// A device's cuDNN handles that callers have given back. They are never
+// destroyed.
 class Handles {
  public:
   static StatusOr<Handles*> Get(const Device* device) {
@@ -26,7 +26,8 @@ class Handles {
     return handles.get();
   }
 
-  // Returns a handle for exclusive use until its last pointer is destroyed.
+  // Returns a handle that only the caller uses until the last pointer to it is
+  // destroyed.
   StatusOr<std::shared_ptr<CudnnHandle>> Take() {
     std::unique_ptr<CudnnHandle> handle;
     {
@@ -75,8 +76,8 @@ Status CudnnHandle::With(CUstream stream,
 }
 
 int64_t CudnnVersion(const Device* device) {
-  // The frontend would need a handle first. Libraries::Get() has checked that
-  // the function exists.
+  // Calls cuDNN's function directly, because the frontend would need a handle
+  // for this. Libraries::Get() has checked that the function exists.
   return reinterpret_cast<decltype(&cudnnGetVersion)>(
       dlsym(device->libraries().cudnn, "cudnnGetVersion"))();
 }

@@ -15,8 +15,8 @@
 
 namespace ios::cuda {
 
-// A handle has one stream at a time, and internal streams that follow this
-// stream.
+// A cuDNN handle. It enqueues work on one stream at a time, and on internal
+// streams that are synchronised with it.
 class CudnnHandle {
  public:
   static StatusOr<std::unique_ptr<CudnnHandle>> Create();
@@ -35,11 +35,11 @@ class CudnnHandle {
   cudnnHandle_t handle_ = nullptr;
 };
 
-// The version of the library that was loaded: 90300 is 9.3.0.
+// Returns the version of the loaded library, for example 90300 for 9.3.0.
 int64_t CudnnVersion(const Device* device);
 
-// Returns a handle for exclusive use until its last pointer is destroyed. Must
-// not be called while the thread captures a stream.
+// Returns a handle that only the caller uses until the last pointer to it is
+// destroyed. Must not be called while the thread captures a stream.
 StatusOr<std::shared_ptr<CudnnHandle>> TakeCudnnHandle(const Device* device);
 
 }  // namespace ios::cuda

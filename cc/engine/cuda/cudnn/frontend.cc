@@ -21,8 +21,8 @@ Status ToStatus(cudnnStatus_t status, const std::string& what) {
     code = StatusCode::kResourceExhausted;
   } else if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED ||
              CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_BAD_PARAM) {
-    // A bad parameter means that the request is unsupported: which parameters
-    // are bad depends on the version of cuDNN.
+    // A bad parameter counts as an unsupported request, because the parameters
+    // that cuDNN accepts depend on its version.
     code = StatusCode::kUnimplemented;
   }
   return Status(code, OneLine("cuDNN: " + what + " (" +

@@ -1,5 +1,5 @@
-// Includes cuDNN's frontend for all files in this folder, and turns its errors
-// into Statuses.
+// Includes cuDNN's frontend (a C++ library of headers) for all files in this
+// folder, and converts its errors to Statuses.
 #ifndef IOS_TF_CC_ENGINE_CUDA_CUDNN_FRONTEND_H_
 #define IOS_TF_CC_ENGINE_CUDA_CUDNN_FRONTEND_H_
 
@@ -14,9 +14,9 @@
 // directly. Our copy is in its own namespace, so that the dynamic linker cannot
 // mix up the two.
 #define cudnn_frontend ios_cudnn_frontend
-// Include only the parts that the frontend's builders need. The whole frontend
-// takes half a minute to compile, and its graph::Graph fixes the tensors'
-// alignment.
+// Includes only the frontend's builders and what they need. The whole frontend
+// takes half a minute to compile, and its class graph::Graph does not let the
+// caller choose the alignment of tensors.
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 #include <cudnn_frontend_ExecutionPlan.h>
@@ -27,15 +27,16 @@ namespace ios::cuda {
 
 namespace fe = ::cudnn_frontend;
 
-// Replaces line breaks by spaces: cuDNN's messages have line breaks, but an
-// error is one line.
+// Replaces line breaks by spaces. cuDNN's messages have line breaks, but our
+// errors are one line.
 std::string OneLine(std::string text);
 
-// Unimplemented if cuDNN does not support the request.
+// Converts cuDNN's status of a call `what`. Returns Unimplemented if cuDNN does
+// not support the request.
 Status ToStatus(cudnnStatus_t status, const std::string& what);
 
-// Calls `function`, which returns a Status or StatusOr, and turns the
-// frontend's exceptions into Statuses.
+// Calls `function`, which returns a Status or StatusOr, and converts exceptions
+// of the frontend to Statuses.
 template <typename Function>
 auto Guard(const Function& function) -> decltype(function()) {
   try {

@@ -1,4 +1,4 @@
-// LaneResources: the resources of a stream that tasks of the GPU use.
+// LaneResources: the stream, memory and cuDNN handle that a GPU task uses.
 #ifndef IOS_TF_CC_ENGINE_CUDA_CUDNN_LANE_RESOURCES_H_
 #define IOS_TF_CC_ENGINE_CUDA_CUDNN_LANE_RESOURCES_H_
 
@@ -8,7 +8,7 @@ namespace ios::cuda {
 
 class CudnnHandle;
 
-// Resources of the lane that a task runs on.
+// The resources of the lane that runs a task.
 struct LaneResources {
   CUstream stream = nullptr;
   void* scratch = nullptr;       // at least scratch_bytes(), owned by the lane

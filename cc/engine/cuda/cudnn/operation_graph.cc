@@ -19,7 +19,8 @@ fe::DataType_t ToCudnn(DataType dtype) {
   return fe::DataType_t::NOT_SET;
 }
 
-// cuDNN's dimensions are in the order NCHW, whatever the layout is.
+// Describes a view. cuDNN lists dimensions in the order NCHW, whatever the
+// layout is; the strides describe the layout.
 fe::Tensor MakeTensor(int64_t uid, DataType dtype, const TensorView& view,
                       bool is_virtual = false) {
   const int64_t n = view.shape[0], h = view.shape[1], w = view.shape[2];
@@ -96,7 +97,7 @@ fe::Operation MakePointwise(const fe::PointWiseDesc& description,
       .build();
 }
 
-// The frontend's descriptions propagate NaN by default.
+// Describes an activation. NaN stays NaN, which is the frontend's default.
 fe::PointWiseDesc DescribeActivation(const Activation& activation) {
   fe::PointWiseDescBuilder builder;
   builder.setMode(ModeOf(activation)).setComputeType(fe::DataType_t::FLOAT);
@@ -163,7 +164,8 @@ fe::OperationGraph MakeGraph(const ConvolutionSpec& spec, bool identity,
              (spec.activation != Activation::kNone ? 1 : 0) +
              (identity ? 1 : 0);
   int64_t next_virtual = kFirstVirtual;
-  // Intermediate results exist in registers only, in float32.
+  // Intermediate results are virtual tensors in float32, which exist in
+  // registers only.
   const auto result = [&]() -> fe::Tensor {
     if (--left == 0) return MakeTensor(kY, spec.dtype, spec.output);
     return MakeTensor(next_virtual++, DataType::kFloat32,

@@ -10,18 +10,18 @@
 
 namespace ios::cuda {
 
-// The ids of a graph's tensors in memory. Tensors that are not in memory have
-// ids from kFirstVirtual on.
+// The ids of a graph's tensors. Tensors that are not stored in memory have the
+// ids kFirstVirtual and above.
 enum Uid : int64_t { kX = 1, kW, kBias, kResidual, kY, kFirstVirtual };
 
-// Returns cuDNN's mode for the activation; NOT_SET if cuDNN's graphs do not
+// Returns cuDNN's mode for the activation, or NOT_SET if cuDNN's graphs do not
 // support the activation.
 fe::PointwiseMode_t ModeOf(const Activation& activation);
 
-// Builds the graph: convolution, + residual, + bias, activation. cuDNN's
-// engines for convolutions with bias and activation know this order. With
-// `identity`, an identity follows at the end, which these engines do not know.
-// Heuristics then propose engines that fuse any graph. Throws the frontend's
+// Builds the graph: convolution, + residual, + bias, activation. cuDNN has
+// specialised engines for this order of operations. With `identity`, an
+// identity is added at the end, which these engines do not support, so that
+// cuDNN's heuristics propose engines that fuse any graph. Throws the frontend's
 // exceptions.
 fe::OperationGraph MakeGraph(const ConvolutionSpec& spec, bool identity,
                              cudnnHandle_t handle);

@@ -22,12 +22,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Increment this when names or descriptions change their meaning.
+// The version of the file format. Increment it when names or descriptions
+// change their meaning.
 constexpr int kFormat = 1;
 
-// Reads a regular file of at most kMaxDocumentBytes; nullopt if the file does
-// not exist. Anything else is an error: a link, a pipe that nobody writes to, a
-// larger file.
+// Reads a regular file of at most kMaxDocumentBytes. Returns nullopt if the
+// file does not exist, and an error for a link, a pipe or a larger file.
 StatusOr<std::optional<std::string>> ReadRegular(const std::string& path) {
   const OpenFile file(
       open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -66,7 +66,7 @@ StatusOr<std::map<std::string, std::string>> Parse(const std::string& text) {
   return found;
 }
 
-// Returns the file's plans; empty if the file does not exist or has another
+// Returns the plans in a file. Empty if the file does not exist or has another
 // format.
 std::map<std::string, std::string> Read(const std::string& path) {
   const auto parsed = [&]() -> StatusOr<std::map<std::string, std::string>> {
@@ -126,7 +126,7 @@ std::string PlanCache::Path(const std::string& device) const {
 
 void PlanCache::Load(const std::string& device) {
   if (directory_.empty() || !loaded_.insert(device).second) return;
-  // insert() keeps the plans that this process measured itself.
+  // insert() does not replace the plans that this process measured itself.
   const Plans plans = Read(Path(device));
   plans_[device].insert(plans.begin(), plans.end());
 }
@@ -134,7 +134,8 @@ void PlanCache::Load(const std::string& device) {
 void PlanCache::Store(const std::string& device) {
   if (directory_.empty()) return;
   const std::string path = Path(device);
-  // Other processes may have added to the file since it was loaded.
+  // Reads the file again first, because other processes may have added plans
+  // since it was loaded.
   const Plans plans = Read(path);
   plans_[device].insert(plans.begin(), plans.end());
   const Json json = {{"format", kFormat}, {"plans", plans_[device]}};

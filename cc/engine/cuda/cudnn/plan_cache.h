@@ -1,4 +1,4 @@
-// PlanCache: the results of timing cuDNN's engines, in memory and on disk.
+// PlanCache: stores which of cuDNN's plans was fastest, in memory and on disk.
 #ifndef IOS_TF_CC_ENGINE_CUDA_CUDNN_PLAN_CACHE_H_
 #define IOS_TF_CC_ENGINE_CUDA_CUDNN_PLAN_CACHE_H_
 
@@ -12,13 +12,13 @@ namespace ios::cuda {
 
 // Maps the descriptions of a device and a convolution to the name of the
 // fastest plan. Each device has one file, <directory>/<device>.json, which is
-// written to a temporary name and renamed. A name is only ever looked up among
-// the plans that cuDNN proposes. A file that is stale, foreign or damaged
-// therefore costs time, not correctness.
+// written under a temporary name and then renamed. A name only selects one of
+// the plans that cuDNN proposes, so that an outdated or damaged file can make a
+// convolution slower, but not wrong.
 class PlanCache {
  public:
-  // Returns the process's cache. Its directory is $IOS_TF_PLAN_CACHE. If the
-  // variable is not set, the directory is next to the schedules:
+  // Returns the cache of this process. Its directory is $IOS_TF_PLAN_CACHE. If
+  // the variable is not set, the directory is beside the schedules:
   // $IOS_TF_CACHE/plans, or ios_tf/plans in the user's cache directory. If the
   // variable is set but empty, plans are kept in memory only.
   static PlanCache& Get();

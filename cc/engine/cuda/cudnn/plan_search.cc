@@ -21,14 +21,13 @@
 namespace ios::cuda {
 namespace {
 
-// If fewer than kEnoughPlans plans are ready, kCompiledPlans more are compiled
-// in order to time them. Each takes a third of a second.
+// If fewer than kEnoughPlans plans are ready, kCompiledPlans more are compiled,
+// which takes a third of a second each.
 constexpr size_t kCompiledPlans = 3;
 constexpr size_t kEnoughPlans = 8;
-// Limits of a plan's workspace, the larger of which applies. Every lane can
-// spare kSmallWorkspaceBytes. The other limit is kWorkspaceTensors times the
-// size of the convolution's tensors, because plans that pad channels copy all
-// of these tensors.
+// A plan's workspace may have kSmallWorkspaceBytes, or kWorkspaceTensors times
+// the size of the convolution's tensors if that is more: plans that pad
+// channels copy all of these tensors.
 constexpr int64_t kSmallWorkspaceBytes = 64 << 20;
 constexpr int64_t kWorkspaceTensors = 2;
 
@@ -47,7 +46,7 @@ int64_t MaxWorkspaceBytes(const ConvolutionSpec& spec) {
   return std::max(kSmallWorkspaceBytes, kWorkspaceTensors * bytes);
 }
 
-// Builds a candidate; nullopt if it cannot be used.
+// Builds a candidate. Returns nullopt if the candidate cannot be used.
 std::optional<Candidate> Build(const CudnnGraph& graph,
                                const ConvolutionSpec& spec, size_t index) {
   StatusOr<Plan> plan = graph.Build(index);
@@ -62,9 +61,9 @@ bool AllDense(const ConvolutionSpec& spec) {
          (!spec.residual || IsDense(*spec.residual, spec.dtype));
 }
 
-// Builds the candidates with these indices, in this order, and drops those that
-// cannot be used. Compiling a candidate occupies a core for a third of a
-// second, so several threads share the candidates.
+// Builds the candidates with these indices, and drops those that cannot be
+// used. Several threads share the work, because compiling a candidate takes a
+// third of a second on one core.
 std::vector<Candidate> BuildInThreads(const Device* device,
                                       const CudnnGraph& graph,
                                       const ConvolutionSpec& spec,
@@ -83,7 +82,7 @@ std::vector<Candidate> BuildInThreads(const Device* device,
   try {
     while (helpers.size() + 1 < most) helpers.emplace_back(work);
   } catch (const std::system_error&) {
-    // No further thread can be started: the existing threads do the work.
+    // If no more threads can be started, the existing threads do the work.
   }
   work();
   for (std::thread& helper : helpers) helper.join();
@@ -94,11 +93,11 @@ std::vector<Candidate> BuildInThreads(const Device* device,
   return candidates;
 }
 
-// Builds the plans to time. Builds all plans that are ready, because heuristics
-// do not know which engines copy tensors that are not dense, or how much faster
-// another engine is. Adds some plans that must be compiled if few plans are
-// ready. Adds all plans that must be compiled if tensors are not dense: nearly
-// all other engines copy such tensors.
+// Builds the plans that are then timed. These are all plans that are ready
+// (precompiled), because cuDNN's heuristics do not know which engines copy
+// tensors that are not dense. If few plans are ready, some plans that must be
+// compiled are added. If tensors are not dense, all of them are added, because
+// nearly all ready plans copy tensors that are not dense.
 std::vector<Candidate> BuildAll(const Device* device, const CudnnGraph& graph,
                                 const ConvolutionSpec& spec) {
   std::vector<Candidate> candidates;
@@ -135,8 +134,9 @@ Status Warm(const Device* device, ConvolutionTensors* tensors,
   for (Candidate& candidate : *candidates) {
     const Status status = candidate.plan->Enqueue(tensors->pointers(),
                                                   stream.get(), handle.get());
-    // Synchronise even after a failure: part of the work may be running. An
-    // error here comes from a kernel and makes the context unusable.
+    // Waits for the stream even after a failure, because a part of the work may
+    // be running. An error here comes from a kernel and makes the context
+    // unusable.
     IOS_CUDA_RETURN_IF_ERROR(device, cuStreamSynchronize, stream.get());
     if (status.ok()) working.push_back(std::move(candidate));
   }
@@ -164,8 +164,8 @@ StatusOr<size_t> Fastest(const Device* device,
   return std::min_element(times.begin(), times.end()) - times.begin();
 }
 
-// Builds the plan with this name; nullopt if cuDNN no longer has it, or it
-// cannot be used.
+// Builds the plan with this name. Returns nullopt if cuDNN no longer has it, or
+// if it cannot be used.
 std::optional<Candidate> Recall(const Device* device,
                                 const ConvolutionSpec& spec,
                                 const std::string& name) {
@@ -185,8 +185,8 @@ std::string PlanKey(const std::string& device_name,
   return "cuDNN plan " + name + "\n" + convolution + "\n" + device_name;
 }
 
-// Loads the plan that CodeCache has for the key; nullopt if there is none, or
-// cuDNN rejects it.
+// Loads the plan that CodeCache has for the key. Returns nullopt if CodeCache
+// has none, or if cuDNN rejects it.
 std::optional<Candidate> Reload(const Device* device,
                                 const ConvolutionSpec& spec,
                                 const std::string& name,
@@ -246,8 +246,8 @@ StatusOr<Plan> Search(const Device* device, const ConvolutionSpec& spec,
   }
   const Plan first = candidates[0].plan;
   const Status status = warm(&candidates);
-  // Memory is too short to time the plans: use cuDNN's first choice, but only
-  // in this process.
+  // If memory is missing to time the plans, uses cuDNN's first choice, but does
+  // not store it.
   if (status.code() == StatusCode::kResourceExhausted) return first;
   IOS_RETURN_IF_ERROR(status);
   if (candidates.empty()) return Unimplemented("none of the plans runs");
@@ -275,8 +275,8 @@ StatusOr<Plan> FindPlan(const Device* device, const ConvolutionSpec& spec) {
   static auto* const searches = new SharedObjects<Key, std::mutex>;
   const std::string convolution = ToString(spec);
   const Key key(device->ordinal(), convolution);
-  // Threads that look for equal specs wait for one search. Searches for other
-  // specs run at the same time; only their measurements wait for each other.
+  // Threads that need plans for equal specs wait for one search. Searches for
+  // different specs run at the same time, but measure one after the other.
   std::shared_ptr<std::mutex> search = searches->Find(key);
   if (!search) search = searches->Put(key, std::make_shared<std::mutex>());
   std::lock_guard<std::mutex> lock(*search);

@@ -12,14 +12,15 @@
 
 namespace ios::cuda {
 
-// Names the device, its driver and cuDNN; PlanCache uses this name as a key.
+// Returns a name for the device with its versions of the driver and cuDNN, the
+// key in PlanCache.
 std::string PlanCacheName(const Device* device);
 
-// Returns the fastest plan that computes the spec with one graph; equal specs
-// share the plan. The plan has run once (unless memory ran out), so that
-// nothing must be loaded while a stream is captured. Plans are timed on the
-// device unless the plan cache knows the fastest one. Unimplemented if cuDNN
-// has no plan for the spec.
+// Returns the fastest plan that computes the spec with one graph. Equal specs
+// share the plan. The plan has already run once (unless memory ran out), so
+// that no code must be loaded while a stream is captured. If the plan cache
+// does not have the fastest plan, plans are timed on the device. Returns
+// Unimplemented if cuDNN has no plan for the spec.
 StatusOr<std::shared_ptr<const CudnnPlan>> FindPlan(
     const Device* device, const ConvolutionSpec& spec);
 

@@ -16,11 +16,11 @@
 namespace ios::cuda {
 namespace {
 
-// The first line of every file; the code's SHA-256 and a line end follow.
+// The first line of every file. The second line is the SHA-256 of the code.
 // Increment the number when keys or files change their meaning.
 constexpr char kCodeHeader[] = "ios_tf code 1\n";
 
-// Whether the file is the user's, and nobody else may write to it.
+// Returns whether the file belongs to the user and nobody else may write to it.
 bool IsOwn(const struct stat& found) {
   return found.st_uid == geteuid() &&
          (found.st_mode & (S_IWGRP | S_IWOTH)) == 0;
@@ -28,7 +28,7 @@ bool IsOwn(const struct stat& found) {
 
 std::string FileName(const std::string& key) { return Sha256Hex(key) + ".bin"; }
 
-// Reads a whole file; nullopt unless it is the user's own and has at most
+// Reads a whole file. Returns nullopt unless the file IsOwn() and has at most
 // kMaxDocumentBytes.
 std::optional<std::string> ReadOwn(int directory, const std::string& name) {
   const OpenFile file(openat(directory, name.c_str(),

@@ -7,8 +7,8 @@
 namespace ios::cuda {
 namespace {
 
-// The oldest GPUs that cuDNN 9 supports for convolutions of channels-last
-// tensors with runtime fusion.
+// The compute capability (7.0, times 10) of the oldest GPUs for which cuDNN 9
+// supports runtime fusion of convolutions with channels last.
 constexpr int kMinComputeCapability = 70;
 
 }  // namespace
@@ -71,7 +71,7 @@ StatusOr<Device*> Device::Get(int ordinal, DeviceAllocator* allocator) {
                            CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, handle);
   IOS_CUDA_RETURN_IF_ERROR(device, cuDriverGetVersion,
                            &device->driver_version_);
-  // The primary context is the one TensorFlow and the CUDA runtime use.
+  // Uses the primary context, as TensorFlow and the CUDA runtime do.
   IOS_CUDA_RETURN_IF_ERROR(device, cuDevicePrimaryCtxRetain, &device->context_,
                            handle);
   const Scope scope(device.get());

@@ -1,4 +1,5 @@
-// A GPU, and owners that free the driver objects created on it.
+// A GPU, and classes that own objects of the CUDA driver (streams, events,
+// graphs).
 #ifndef IOS_TF_CC_ENGINE_CUDA_DRIVER_DEVICE_H_
 #define IOS_TF_CC_ENGINE_CUDA_DRIVER_DEVICE_H_
 
@@ -15,8 +16,9 @@
 
 namespace ios::cuda {
 
-// Returns the error of a call `what` that failed with `result`: "cuMemAlloc
-// failed: out of memory (…)". ResourceExhausted if memory ran out.
+// Returns the error of a driver call `what` that failed with `result`, for
+// example "cuMemAlloc failed: out of memory (…)". The code is ResourceExhausted
+// if memory ran out.
 Status ToStatus(const Driver& driver, CUresult result, const char* what);
 
 #define IOS_CUDA_RETURN_IF_ERROR(device, function, ...)                    \
@@ -30,12 +32,12 @@ Status ToStatus(const Driver& driver, CUresult result, const char* what);
 
 class Device {
  public:
-  // Returns GPU `ordinal` with its primary context. Memory comes from
-  // `allocator`, or from the driver if it is null. The process has one Device
-  // per pair of ordinal and allocator. Objects that live as long as the
-  // process, such as KernelCache, exist once per ordinal. NotFound if there are
-  // fewer GPUs; FailedPrecondition if libraries are missing or the GPU's
-  // compute capability is below 7.0.
+  // Returns GPU number `ordinal` with its primary context. Memory comes from
+  // `allocator`, or from the driver if `allocator` is null. The process has one
+  // Device per pair of ordinal and allocator. Objects that are never destroyed,
+  // such as KernelCache, exist once per ordinal. Returns NotFound if the
+  // machine has fewer GPUs, and FailedPrecondition if libraries are missing or
+  // the GPU's compute capability is below 7.0.
   static StatusOr<Device*> Get(int ordinal, DeviceAllocator* allocator);
 
   const Libraries& libraries() const { return *libraries_; }
@@ -65,12 +67,13 @@ class Device {
     const Device* const device_;
   };
 
-  // Allocates `bytes` of device memory, aligned to at least 256 bytes and freed
-  // with the last pointer. The ResourceExhausted error says how much was
-  // requested.
+  // Allocates `bytes` bytes of device memory, aligned to at least 256 bytes.
+  // The memory is freed with the last pointer to it. A ResourceExhausted error
+  // says how much was requested.
   StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) const;
 
-  // Copies from host memory. All streams see the result once the call returns.
+  // Copies from host memory to device memory. When the call returns, all
+  // streams see the result.
   Status Upload(const void* host, int64_t bytes, void* memory) const;
 
  private:
@@ -79,8 +82,9 @@ class Device {
   const Libraries* libraries_ = nullptr;
   DeviceAllocator* allocator_ = nullptr;
   CUcontext context_ = nullptr;
-  // The stream of Upload(). The default stream would wait for all blocking
-  // streams of the process, and disturb captures of other threads.
+  // The stream of Upload(). The default stream is not used, because it would
+  // wait for all blocking streams of the process and disturb captures of other
+  // threads.
   CUstream uploads_ = nullptr;
   int ordinal_ = 0;
   std::string name_;
@@ -122,13 +126,13 @@ using Module = Handle<CUmodule, &Driver::cuModuleUnload>;
 using Graph = Handle<CUgraph, &Driver::cuGraphDestroy>;
 using GraphExec = Handle<CUgraphExec, &Driver::cuGraphExecDestroy>;
 
-// A stream that does not wait for the default stream.
+// Makes a stream that does not wait for the default stream.
 StatusOr<Stream> MakeStream(const Device* device);
-// With `timing`, the event can be given to cuEventElapsedTime.
+// Makes an event. If `timing`, it can be used for cuEventElapsedTime.
 StatusOr<Event> MakeEvent(const Device* device, bool timing);
 
-// Synchronises with a stream on destruction. Even after a failure, memory must
-// not be in use when it is freed.
+// Waits for a stream in its destructor, so that memory is not in use when it is
+// freed, even after a failure.
 class FinishAtEnd {
  public:
   FinishAtEnd(const Device* device, CUstream stream)

@@ -1,4 +1,4 @@
-// CaptureGraph: a CUDA graph of work that is enqueued on a stream.
+// CaptureGraph: makes a CUDA graph of work that is enqueued on a stream.
 #ifndef IOS_TF_CC_ENGINE_CUDA_DRIVER_GRAPH_CAPTURE_H_
 #define IOS_TF_CC_ENGINE_CUDA_DRIVER_GRAPH_CAPTURE_H_
 
@@ -9,13 +9,13 @@
 
 namespace ios::cuda {
 
-// Captures the work of `enqueue` into a graph that is ready to launch.
-// `enqueue` may use the stream that it is given, and streams that fork from
-// this stream and join it again. Nobody else may use `stream`.
+// Calls enqueue(stream) and captures the work that it enqueues into a graph,
+// which is ready to launch. `enqueue` may also use streams that fork from
+// `stream` and join it again. Other code must not use `stream` during the call.
 template <typename Enqueue>
 StatusOr<GraphExec> CaptureGraph(const Device* device, CUstream stream,
                                  const Enqueue& enqueue) {
-  // Thread-local mode lets other threads allocate and synchronise during the
+  // In thread-local mode, other threads may allocate and synchronise during the
   // capture.
   IOS_CUDA_RETURN_IF_ERROR(device, cuStreamBeginCapture, stream,
                            CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);

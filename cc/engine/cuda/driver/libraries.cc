@@ -14,8 +14,8 @@
 namespace ios::cuda {
 namespace {
 
-// The cuDNN frontend looks these functions up when it needs them, and throws if
-// one is missing.
+// The functions of cuDNN that must exist. The frontend looks them up when it
+// needs them, and throws if a function is missing.
 constexpr const char* kCudnnFunctions[] = {
     "cudnnGetVersion",
     "cudnnCreate",
@@ -52,7 +52,7 @@ std::vector<std::string> Split(const std::string& list) {
   return parts;
 }
 
-// The arguments of one dlopen() call; the first attempt that works counts.
+// The arguments of one dlopen() call. The first attempt that works is used.
 struct Attempt {
   std::string path;
   int flags = RTLD_NOW | RTLD_LOCAL;
@@ -64,8 +64,8 @@ std::vector<Attempt> AttemptsFor(const std::vector<std::string>& names,
   const std::vector<std::string> only = Split(listed ? listed : "");
   std::vector<Attempt> attempts;
   if (only.empty()) {
-    // Prefer a library that is already loaded, for example TensorFlow's: two
-    // versions in one process would mix.
+    // A library that is already loaded (for example TensorFlow's) comes first,
+    // because two versions of it in one process would mix.
     for (const std::string& name : names) {
       attempts.push_back({name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD});
     }
@@ -89,9 +89,9 @@ StatusOr<void*> Open(const std::string& what,
     if (void* library = dlopen(attempt.path.c_str(), attempt.flags)) {
       return library;
     }
-    // An RTLD_NOLOAD error only says that the library is not loaded yet. The
-    // most useful error is that of a file that exists but cannot be loaded.
-    // Otherwise the first error is reported.
+    // Chooses the error to report: that of a file that exists but cannot be
+    // loaded, or else the first one. With RTLD_NOLOAD, an error only says that
+    // the library is not loaded yet.
     const char* const error = dlerror();
     if ((attempt.flags & RTLD_NOLOAD) || !error) continue;
     if (why.empty() || (access(attempt.path.c_str(), F_OK) == 0)) why = error;
@@ -109,8 +109,9 @@ Status Find(void* library, const char* library_name, const char* name,
                             name + ": the library is too old");
 }
 
-// Returns the names of NVRTC's library, the best first. A driver loads code
-// that was compiled by NVRTC of the driver's major version or an older one.
+// Returns the names of NVRTC's library, the best one first. A driver can load
+// code that was compiled by an NVRTC of the driver's major version or an older
+// one.
 std::vector<std::string> NvrtcNames(const Driver& driver) {
   int version = 0;
   const bool known = driver.cuDriverGetVersion(&version) == CUDA_SUCCESS;

@@ -1,5 +1,6 @@
-// Opens the NVIDIA libraries at run time. The build links none of them. On a
-// machine without them, the error names the missing library.
+// Opens NVIDIA's libraries at run time. The build links none of them, so that
+// the engine also loads on machines without them. An error names the missing
+// library.
 #ifndef IOS_TF_CC_ENGINE_CUDA_DRIVER_LIBRARIES_H_
 #define IOS_TF_CC_ENGINE_CUDA_DRIVER_LIBRARIES_H_
 
@@ -10,8 +11,8 @@
 
 #include "cc/core/status.h"
 
-// Macros of cuda.h rename some functions to their newest version
-// ("cuMemAlloc_v2"). The same macros rename the members and symbols below.
+// Macros of cuda.h rename some functions to their newest version (for example,
+// "cuMemAlloc_v2"), and thus also the members and symbols below.
 #define IOS_CUDA_DRIVER_FUNCTIONS(X) \
   X(cuInit)                          \
   X(cuDriverGetVersion)              \
@@ -83,12 +84,13 @@ struct Libraries {
   Nvrtc nvrtc;
   void* cudnn = nullptr;  // dlopen's handle, for the cuDNN frontend
 
-  // Returns the process's libraries, which are opened on the first call that
-  // finds all of them. The driver is the system's. The others are searched for
-  // only in the directories that $IOS_TF_CUDA_LIBRARIES lists, separated by
-  // colons. If this list is empty, the search order is: libraries that the
-  // process has loaded, directories that were added, the system's search path.
-  // FailedPrecondition names the library that is missing or too old.
+  // Returns the libraries, which are opened by the first call that finds all of
+  // them. The driver is the system's. The other libraries are searched in the
+  // directories that $IOS_TF_CUDA_LIBRARIES lists, separated by colons. If the
+  // variable is empty, a library is taken from the first of these places:
+  // libraries that the process has already loaded, directories that were added
+  // by AddDirectory(), the system's search path. If a library is missing or too
+  // old, returns FailedPrecondition with its name.
   static StatusOr<const Libraries*> Get();
 
   // Adds a directory to search, after those that were added before.

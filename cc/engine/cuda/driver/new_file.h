@@ -1,4 +1,4 @@
-// Creates directories and files for all file caches.
+// Creates directories and files for the caches on disk.
 #ifndef IOS_TF_CC_ENGINE_CUDA_DRIVER_NEW_FILE_H_
 #define IOS_TF_CC_ENGINE_CUDA_DRIVER_NEW_FILE_H_
 
@@ -22,17 +22,17 @@ class OpenFile {
   const int file_;
 };
 
-// Returns the directory for programs' caches: $XDG_CACHE_HOME, or ~/.cache.
-// Empty if the environment names neither.
+// Returns the user's directory for caches: $XDG_CACHE_HOME, or ~/.cache. Empty
+// if neither XDG_CACHE_HOME nor HOME is set.
 std::string UserCacheDirectory();
 
-// Makes the directory with `mode`, and its missing parent directories. Returns
-// false if that fails.
+// Makes a directory with the permissions `mode`, and its missing parent
+// directories. Returns false on failure.
 bool MakeDirectories(const std::string& path, mode_t mode);
 
-// Creates a file and returns whether all of `text` was written. Replaces an
-// existing file or link of that name, but never writes to it. `directory` is
-// that of openat().
+// Creates a file with the content `text`, and returns whether all of it was
+// written. An existing file or link of this name is removed first, not written
+// to. `directory` is the argument of openat().
 bool WriteNewFile(int directory, const std::string& name, mode_t mode,
                   const std::string& text);
 

@@ -64,7 +64,8 @@ StatusOr<std::string> Compile(const Device* device, const std::string& source,
       nvrtc.nvrtcGetProgramLogSize(program, &bytes) == NVRTC_SUCCESS) {
     log.resize(bytes);
     nvrtc.nvrtcGetProgramLog(program, &log[0]);
-    // Keep only the first message, because an error is one line.
+    // Keeps only the first line of NVRTC's log, because our errors are one
+    // line.
     log.resize(std::min({log.find('\0'), log.find('\n'), log.size()}));
   }
   return Internal("NVRTC cannot compile the kernel " + Describe(variant) +
@@ -74,7 +75,8 @@ StatusOr<std::string> Compile(const Device* device, const std::string& source,
                   (log.empty() ? "" : ": " + log));
 }
 
-// Returns a key that contains everything the code depends on.
+// Returns the key of a kernel's code in CodeCache. It contains everything on
+// which the code depends.
 std::string CodeKey(const Device* device, const std::string& source,
                     const KernelVariant& variant) {
   int major = 0, minor = 0;
@@ -133,7 +135,8 @@ StatusOr<KernelCache::Loaded> KernelCache::Load(
   CodeCache& cache = CodeCache::Get();
   const std::string key = CodeKey(device_, source, variant);
   if (const std::optional<std::string> known = cache.Find(key)) {
-    // Another driver may reject the cached code.
+    // If the driver was changed, it may reject the cached code, which is then
+    // compiled again.
     StatusOr<Loaded> loaded = load(*known);
     if (loaded.ok()) return loaded;
   }

@@ -26,10 +26,12 @@ struct Macro {
 };
 using Macros = std::vector<Macro>;
 
-// Adds the macros that specialise Activate() in the kernels' source.
+// Adds the macros with which the kernels' source compiles this activation (see
+// kernel_source_activations.cc).
 void AddActivation(const Activation& activation, Macros* macros);
 
-// A kernel of kernel_source.h and the macros that specialise its source.
+// A variant of a kernel: its name, its source (see kernel_source.h), and the
+// macros with which the source is compiled.
 struct KernelVariant {
   const char* name;
   const char* source;
@@ -38,11 +40,11 @@ struct KernelVariant {
 
 class KernelCache {
  public:
-  // Returns the device's cache, which lives as long as the process.
+  // Returns the cache of the device, which is never destroyed.
   static KernelCache* Of(const Device* device);
 
-  // Returns the kernel, loaded into the device's context, which must be
-  // current. Safe to call from many threads at once.
+  // Returns the kernel, and compiles it first if necessary. The device's
+  // context, into which the kernel is loaded, must be current. Thread-safe.
   StatusOr<CUfunction> Get(const KernelVariant& variant);
 
  private:
@@ -59,7 +61,8 @@ class KernelCache {
   std::map<std::string, Loaded> loaded_;  // by name and macros
 };
 
-// A kernel, its grid, and the arguments that all launches share.
+// A kernel with its grid and with the arguments that are the same in all
+// launches.
 template <typename Params>
 struct Launch {
   const Device* device = nullptr;
@@ -76,7 +79,7 @@ struct Launch {
     return Status();
   }
 
-  // For kernels with one input and one output; `params` has all other
+  // Launches a kernel with one input and one output; `params` has all other
   // arguments.
   Status Enqueue(const void* input, void* output, CUstream stream) const {
     Params complete = params;

@@ -1,5 +1,6 @@
-// The arguments of our own kernels. One definition serves the host, which fills
-// them in, and the kernels' source, which is compiled at run time.
+// The arguments of our own kernels. The same definition is used on the host,
+// which fills the arguments in, and in the kernels' source, which is compiled
+// at run time.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_PARAMS_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_PARAMS_H_
 
@@ -7,9 +8,9 @@
 #define IOS_CUDA_KERNEL_PARAMS_STRING(...) \
   IOS_CUDA_KERNEL_PARAMS_STRING_(__VA_ARGS__)
 
-// For Divisor, see MakeDivisor(). Pitches count elements, except in CopyPiece
-// and PadParams, where pitches count words. `vectors` is the number of vectors
-// in one pixel, and `count` is the number of all vectors.
+// For Divisor, see MakeDivisor(). A pitch is a number of elements, but in
+// CopyPiece and PadParams a number of words. `vectors` is the number of vectors
+// in one pixel, and `count` the number of vectors in all pixels.
 #define IOS_CUDA_KERNEL_PARAMS                                            \
   enum { kMaxTerms = 32, kMaxPieces = 8 };                                \
   struct Divisor {                                                        \

@@ -1,7 +1,8 @@
-// The CUDA C++ source of our own kernels. NVRTC compiles it on the machine that
-// has the GPU, so the build needs no CUDA compiler. Every program is
-// kKernelParamsText, then kCommonSource, kActivationsSource and one of the
-// other sources below. Each source says which macros specialise its kernels.
+// The CUDA C++ source of our own kernels. NVRTC compiles it on the machine with
+// the GPU, so that the build does not need a CUDA compiler. A program consists
+// of kKernelParamsText, kCommonSource, kActivationsSource, and one of the other
+// sources below. Each source lists the macros with which its kernels are
+// compiled.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_SOURCE_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNEL_SOURCE_H_
 

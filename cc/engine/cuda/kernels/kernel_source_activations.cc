@@ -4,8 +4,9 @@
 namespace ios::cuda {
 
 const char kActivationsSource[] = R"cuda(
-// IOS_ACTIVATION: a function of x, alpha and beta (core/ops/activation.def).
-// IOS_ALPHA, IOS_BETA: the bits of its parameters, 0 by default.
+// Macros: IOS_ACTIVATION is the activation, an expression of x, alpha and beta
+// (core/ops/activation.def). IOS_ALPHA and IOS_BETA are the bits of its
+// parameters, 0 by default.
 
 #ifndef IOS_ACTIVATION
 #define IOS_ACTIVATION x
@@ -17,7 +18,8 @@ const char kActivationsSource[] = R"cuda(
 #define IOS_BETA 0
 #endif
 
-// These keep NaN, as TensorFlow's do; fmaxf and fminf do not.
+// AtLeast and AtMost return NaN for NaN, as TensorFlow does. fmaxf and fminf do
+// not.
 __device__ __forceinline__ float AtLeast(float x, float low) {
   return x < low ? low : x;
 }
@@ -32,7 +34,7 @@ __device__ __forceinline__ float Sigmoid(float x) {
 __device__ __forceinline__ float Softplus(float x) {
   return Relu(x) + log1pf(expf(-fabsf(x)));
 }
-// x ** alpha.
+// Returns x to the power of alpha.
 __device__ __forceinline__ float Power(float x, float alpha) {
   const float exponent = fabsf(alpha);
   float power = x;

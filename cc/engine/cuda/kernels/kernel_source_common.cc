@@ -1,18 +1,19 @@
 // The source that all kernels share: element types, vectors, memory accesses.
-// It also compiles as C++ (IOS_HOST), so that tests can run the kernels on a
-// CPU and see every memory access.
+// With the macro IOS_HOST it compiles as C++, so that tests can run the kernels
+// on a CPU and check every memory access.
 #include "cc/engine/cuda/kernels/kernel_source.h"
 
 namespace ios::cuda {
 
 const char kCommonSource[] = R"cuda(
-// IOS_DTYPE: 0 float32, 1 float16, 2 bfloat16.
-// IOS_VECTOR: elements that a thread reads and writes at once.
-// IOS_BLOCKS: that must fit in a multiprocessor; 2 unless said.
+// Macros: IOS_DTYPE is 0 for float32, 1 for float16 and 2 for bfloat16.
+// IOS_VECTOR is the number of elements that a thread reads and writes at once.
+// IOS_BLOCKS is the number of blocks that must fit in a multiprocessor, 2 by
+// default.
 
-// Blocks have at most 256 threads. How many of them fit in a multiprocessor is said
-// for what it lets the assembler do: take the registers to have all loads in flight
-// before the first value is used, which small problems need most.
+// Blocks have at most 256 threads. If few blocks must fit in a multiprocessor,
+// the compiler may use enough registers for all loads to be in flight before
+// the first value is used. Small problems need this most.
 #ifndef IOS_BLOCKS
 #define IOS_BLOCKS 2
 #endif
@@ -46,13 +47,13 @@ __device__ __forceinline__ float FromBits(unsigned bits) {
 }
 #endif
 
-// n / d.value, for n below 2^31.
+// Returns n / d.value, rounded down, for n below 2^31.
 __device__ __forceinline__ unsigned CeilDiv(unsigned n, const Divisor& d) {
   const unsigned high =
       static_cast<unsigned>(static_cast<unsigned long long>(n) * d.multiplier >> 32);
   return (high + n) >> d.shift;
 }
-// Divides n in place; returns the remainder.
+// Divides n by d in place, and returns the remainder.
 __device__ __forceinline__ unsigned Split(unsigned& n, const Divisor& d) {
   const unsigned quotient = CeilDiv(n, d);
   const unsigned remainder = n - quotient * d.value;
@@ -60,7 +61,8 @@ __device__ __forceinline__ unsigned Split(unsigned& n, const Divisor& d) {
   return remainder;
 }
 
-// --- Memory. All of it is accessed by Load and Store: words of 2 to 16 bytes.
+// --- Memory. Kernels access it only by Load and Store, in words of 2 to 16
+// bytes.
 
 template <int kBytes>
 struct Words {
@@ -75,7 +77,7 @@ struct Words<2> {
 
 #ifdef IOS_HOST
 
-// `fill` in every word unless `enabled`.
+// Loads from `pointer`, or returns `fill` in every word if not `enabled`.
 template <int kBytes>
 __device__ __forceinline__ Words<kBytes> LoadIf(const void* pointer, bool enabled,
                                                 unsigned fill) {
@@ -127,7 +129,8 @@ __device__ __forceinline__ Words<16> Load<16>(const void* pointer) {
   return w;
 }
 
-// A predicated load instead of a branch, so that many are in flight at once.
+// Uses a predicated load instead of a branch, so that many loads are in flight
+// at once.
 template <int kBytes>
 __device__ __forceinline__ Words<kBytes> LoadIf(const void* pointer, bool enabled,
                                                 unsigned fill);
@@ -189,7 +192,7 @@ __device__ __forceinline__ void Store(void* pointer, const Words<16>& w) {
 
 #endif  // IOS_HOST
 
-// --- Elements: bits in memory, float in registers.
+// --- Elements. They are bits of the type in memory, and float in registers.
 
 #if IOS_DTYPE == 0
 
@@ -212,7 +215,8 @@ __device__ __forceinline__ float ToFloat(Element bits) {
   if (magnitude >= 0x7c00) {
     return FromBits(sign | 0x7f800000 | (magnitude & 0x3ff) << 13);
   }
-  // 2^112 moves the exponent's bias, of subnormals too.
+  // The multiplication by 2^112 corrects the bias of the exponent, also for
+  // subnormal numbers.
   const float value = FromBits(magnitude << 13) * FromBits(0x77800000);
   return FromBits(sign | Bits(value));
 }
@@ -222,7 +226,7 @@ __device__ __forceinline__ Element ToElement(float value) {
   if (magnitude > 0x7f800000) return sign | 0x7e00;
   if (magnitude >= 0x477ff000) return sign | 0x7c00;
   if (magnitude < 0x38800000) {
-    // A sum with 1/2 has 2^-24 as its last bit: the addition rounds.
+    // Adding 1/2 rounds the number, because the last bit of the sum is 2^-24.
     return sign | (Bits(FromBits(magnitude) + 0.5f) - 0x3f000000);
   }
   return sign | ((magnitude + 0xfff + (magnitude >> 13 & 1) - 0x38000000) >> 13);

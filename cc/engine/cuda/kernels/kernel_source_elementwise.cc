@@ -4,10 +4,12 @@
 namespace ios::cuda {
 
 const char kElementwiseSource[] = R"cuda(
-// IOS_TERMS: of a Sum. IOS_BIAS: whether Sum adds a bias. IOS_FUNCTION: of Binary, as
-// in ios::BinaryFunction.
+// Macros: IOS_TERMS is the number of terms of Sum. IOS_BIAS says whether Sum
+// adds a bias. IOS_FUNCTION is the function of Binary, a value of
+// ios::BinaryFunction.
 
-// Where vector i of a tensor lies: i becomes its pixel, the result its channel.
+// Finds vector number i of a tensor: changes i to its pixel, and returns its
+// first channel.
 __device__ __forceinline__ unsigned SplitVector(unsigned& i, const Divisor& vectors) {
   return Split(i, vectors) * kVector;
 }
@@ -56,7 +58,8 @@ __device__ __forceinline__ float Compute(float x, float y) {
 #endif
 }
 
-// An operand's vector of this pixel, or its only channel for all of them.
+// Loads the operand's vector at this pixel and channel. If the operand has only
+// one channel (kScalar), repeats its value.
 template <bool kScalar>
 __device__ __forceinline__ Vector LoadOperand(const void* tensor, unsigned pixel,
                                               unsigned channel) {
@@ -69,7 +72,8 @@ __device__ __forceinline__ Vector LoadOperand(const void* tensor, unsigned pixel
   return x;
 }
 
-// IOS_X_SCALAR, IOS_Y_SCALAR: whether the operand has one channel for all.
+// Macros: IOS_X_SCALAR and IOS_Y_SCALAR say whether the operand has a single
+// channel, which is used for all channels.
 IOS_KERNEL(Binary, BinaryParams) {
   unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= p.count) return;
@@ -104,8 +108,8 @@ IOS_KERNEL(Scale, ScaleParams) {
 )cuda";
 
 const char kCopySource[] = R"cuda(
-// Copies know nothing of elements: IOS_DTYPE is 0, IOS_WIDTH bytes move at once,
-// and pitches count such words.
+// Copies do not depend on the type of elements: IOS_DTYPE is 0, threads copy
+// words of IOS_WIDTH bytes, and pitches are numbers of words.
 
 typedef Words<IOS_WIDTH> Word;
 
@@ -127,7 +131,8 @@ IOS_KERNEL(Copy, CopyParams) {
         Load<IOS_WIDTH>(WordAt(piece.from, i * piece.from_pitch + word)));
 }
 
-// The cell of the image that is at `cell`; `mode`: as in ios::PadMode.
+// Returns the cell of the image (of `size` cells) whose value the padding puts
+// at position `cell`. `mode` is a value of ios::PadMode.
 __device__ __forceinline__ int PaddedCell(int cell, int size, int mode) {
   if (mode == 0) return cell;
   if (mode == 3) return cell >= 0 ? cell % size : size - 1 - (-1 - cell) % size;

@@ -4,8 +4,9 @@
 namespace ios::cuda {
 
 const char kNormalizationSource[] = R"cuda(
-// IOS_THREADS: of a block, a power of two. IOS_MAXIMUM: whether ReduceChannels takes
-// the maximum. IOS_VECTOR is 1.
+// Macros: IOS_THREADS is the number of threads of a block, a power of two.
+// IOS_MAXIMUM says whether ReduceChannels computes the maximum. IOS_VECTOR is
+// 1.
 
 __device__ __forceinline__ float LoadOne(const void* tensor, unsigned element) {
   return LoadVector(tensor, element).v[0];
@@ -16,12 +17,13 @@ __device__ __forceinline__ void StoreOne(void* tensor, unsigned element, float v
   StoreVector(tensor, element, x);
 }
 
-// Keeps a NaN of either.
+// Returns the larger number, or NaN if one of them is NaN.
 __device__ __forceinline__ float Larger(float a, float b) {
   return a > b || a != a ? a : b;
 }
 
-// `value` of all threads, combined; every thread gets the same.
+// Returns the sum (or maximum) of `value` over all threads of the block, to
+// every thread.
 template <bool kMaximum>
 __device__ __forceinline__ float OfBlock(float value, float* shared) {
   const unsigned thread = threadIdx.x;
@@ -39,7 +41,7 @@ __device__ __forceinline__ float OfBlock(float value, float* shared) {
   return shared[0];
 }
 
-// A block takes the p.count channels of one pixel.
+// Each block reduces the p.count channels of one pixel.
 IOS_KERNEL(ReduceChannels, NormalizationParams) {
   __shared__ float shared[IOS_THREADS];
   const unsigned input = blockIdx.x * p.input_pitch;
@@ -54,7 +56,8 @@ IOS_KERNEL(ReduceChannels, NormalizationParams) {
   }
 }
 
-// A block takes one group of p.channels channels of p.pixels pixels, p.count elements.
+// Each block normalizes one group: p.channels channels of p.pixels pixels,
+// which are p.count elements.
 IOS_KERNEL(Normalize, NormalizationParams) {
   __shared__ float shared[IOS_THREADS];
   unsigned first = blockIdx.x;
@@ -86,8 +89,8 @@ IOS_KERNEL(Normalize, NormalizationParams) {
   }
 }
 
-// A thread takes one element of the output: channel j of its pixel's p.channels groups
-// of p.groups channels.
+// Each thread computes one element of the output. A pixel of the output has
+// p.channels groups of p.groups channels.
 IOS_KERNEL(ShuffleChannels, NormalizationParams) {
   unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= p.count) return;

@@ -1,11 +1,12 @@
-// Kernels whose blocks reduce in shared memory and in a fixed order.
+// Kernels in which the threads of a block compute one result together, in
+// shared memory and in a fixed order, so that results do not vary.
 #include "cc/engine/cuda/kernels/kernel_source.h"
 
 namespace ios::cuda {
 
 const char kReductionSource[] = R"cuda(
-// IOS_THREADS: of a block, a power of two. IOS_MAXIMUM: whether GlobalPool takes
-// the maximum.
+// Macros: IOS_THREADS is the number of threads of a block, a power of two.
+// IOS_MAXIMUM says whether GlobalPool computes the maximum.
 
 #ifdef IOS_MAXIMUM
 
@@ -14,8 +15,8 @@ __device__ __forceinline__ float Combine(float a, float b) {
   return IOS_MAXIMUM ? (a > b || a != a ? a : b) : a + b;
 }
 
-// A block takes 1 << channel_bits vectors of an image's channels; its threads of one
-// vector share the pixels.
+// Each block pools 1 << channel_bits vectors of channels of one image. The
+// pixels are shared by the threads that have the same vector.
 IOS_KERNEL(GlobalPool, GlobalPoolParams) {
   __shared__ float shared[kVector][IOS_THREADS];
   unsigned image = blockIdx.x;
@@ -29,8 +30,8 @@ IOS_KERNEL(GlobalPool, GlobalPoolParams) {
   for (int e = 0; e < kVector; ++e) {
     result.v[e] = IOS_MAXIMUM ? FromBits(0xff800000) : 0.0f;
   }
-  // Four loads are in flight at once; past the last pixel they bring what changes
-  // nothing.
+  // Four loads are in flight at once. Loads after the last pixel return a value
+  // that does not change the result.
   constexpr int kBatch = 4;
   for (unsigned pixel = thread >> p.channel_bits; pixel < p.pixels;
        pixel += kBatch * threads) {
@@ -52,7 +53,8 @@ IOS_KERNEL(GlobalPool, GlobalPoolParams) {
   }
 #pragma unroll
   for (int e = 0; e < kVector; ++e) shared[e][thread] = result.v[e];
-  // Threads half a span apart have the same vector.
+  // Adds up the results of threads that have the same vector: thread i and
+  // thread i + half.
   for (unsigned half = IOS_THREADS / 2; half >= 1u << p.channel_bits; half /= 2) {
     __syncthreads();
     if (thread < half) {
@@ -62,7 +64,8 @@ IOS_KERNEL(GlobalPool, GlobalPoolParams) {
       }
     }
   }
-  // What a thread reads below it has written itself.
+  // No synchronization is needed here, because each thread reads only what it
+  // has written itself.
   if (thread < 1u << p.channel_bits && vector < p.vectors) {
 #pragma unroll
     for (int e = 0; e < kVector; ++e) result.v[e] = shared[e][thread] * p.scale;
@@ -72,7 +75,8 @@ IOS_KERNEL(GlobalPool, GlobalPoolParams) {
 
 #else
 
-// `value` of all threads, combined; every thread gets the same.
+// Returns the sum (or maximum) of `value` over all threads of the block, to
+// every thread.
 template <bool kMaximum>
 __device__ __forceinline__ float Reduce(float value, float* shared) {
   const unsigned thread = threadIdx.x;
@@ -90,7 +94,7 @@ __device__ __forceinline__ float Reduce(float value, float* shared) {
   return shared[0];
 }
 
-// A block takes one row.
+// Each block computes one row.
 IOS_KERNEL(Softmax, SoftmaxParams) {
   __shared__ float shared[IOS_THREADS];
   const unsigned input = blockIdx.x * p.input_pitch;

@@ -5,13 +5,15 @@
 namespace ios::cuda {
 
 const char kSpatialSource[] = R"cuda(
-// IOS_INTERPOLATION, IOS_COORDINATES: as in ios::Interpolation, ios::Coordinates; of
-// Resize. IOS_TO_DEPTH: whether MoveDepth goes there.
+// Macros: IOS_INTERPOLATION and IOS_COORDINATES are values of
+// ios::Interpolation and ios::Coordinates, for Resize. IOS_TO_DEPTH says
+// whether MoveDepth computes SpaceToDepth (else DepthToSpace).
 
 #if defined(IOS_INTERPOLATION)
 
-// Where a cell of the output lies in the input, but for half a cell. No product is
-// contracted with a sum: the same cells must be nearest as in TensorFlow.
+// Returns the position of a cell of the output in the input, except for half a
+// cell. Products and sums are rounded separately (no fused multiply-add), so
+// that the same cells are nearest as in TensorFlow.
 __device__ __forceinline__ float Scaled(unsigned cell, float scale) {
   const float center = IOS_COORDINATES == 1 ? cell + 0.5f : cell;
 #ifdef IOS_HOST
@@ -85,7 +87,7 @@ IOS_KERNEL(Resize, ResizeParams) {
 
 #elif defined(IOS_TO_DEPTH)
 
-// A thread moves a vector of the wide image.
+// Each thread moves one vector of the image with more cells.
 IOS_KERNEL(MoveDepth, MoveDepthParams) {
   unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= p.count) return;
@@ -107,7 +109,7 @@ IOS_KERNEL(MoveDepth, MoveDepthParams) {
 
 #else
 
-// A thread makes one element.
+// Each thread computes one element.
 IOS_KERNEL(Lrn, LrnParams) {
   unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= p.count) return;

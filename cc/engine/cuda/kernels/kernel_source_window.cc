@@ -5,18 +5,21 @@
 namespace ios::cuda {
 
 const char kWindowSource[] = R"cuda(
-// A thread makes IOS_STRIP neighbours along the width of one vector of channels
-// and reads every cell under them once; a block is a patch of
-// channels x strips x rows, so that what windows share is in the L1 cache.
-// IOS_WINDOW: 0 depthwise convolution, 1 maximum, 2 average.
-// IOS_KERNEL_HEIGHT, _WIDTH, IOS_STRIDE: known sizes; dilation is 1 then. Without
-// them any window, and IOS_STRIP is 1. IOS_UNROLL: rows of the window.
-// IOS_PADS_ZEROS: whether cells outside of the image are zeros to a maximum.
-// IOS_PRE_RELU: on the input. IOS_BIAS, IOS_RESIDUAL: what the output adds.
+// Each thread computes a strip of IOS_STRIP neighbouring pixels in a row, for
+// one vector of channels, and reads every cell of their windows once. A block
+// is a patch of channels x strips x rows, so that cells which several windows
+// share are in the L1 cache. Macros: IOS_WINDOW is 0 for depthwise convolution,
+// 1 for maximum and 2 for average. IOS_KERNEL_HEIGHT, IOS_KERNEL_WIDTH and
+// IOS_STRIDE are defined if the kernel is compiled for one window, without
+// dilation; otherwise any window is supported, and IOS_STRIP is 1. IOS_UNROLL
+// is the number of unrolled rows of the window. IOS_PADS_ZEROS says whether
+// cells outside of the image count as zeros in a maximum, and IOS_PRE_RELU
+// whether the input gets a relu. IOS_BIAS and IOS_RESIDUAL say what is added to
+// the output.
 
 constexpr bool kDepthwise = IOS_WINDOW == 0;
 constexpr int kStrip = IOS_STRIP;
-// TensorFlow's maximum of no number is this one.
+// The maximum of no numbers, as in TensorFlow: the lowest finite number.
 constexpr float kLowest = IOS_DTYPE == 0   ? -3.402823466e38f
                           : IOS_DTYPE == 1 ? -65504.0f
                                            : -3.3895314e38f;
@@ -33,7 +36,7 @@ __device__ __forceinline__ void Take(const Vector& x, const Vector& weight,
     if (kDepthwise) {
       sum.v[e] += x.v[e] * weight.v[e];
     } else if (IOS_WINDOW == 1) {
-      // As TensorFlow's and cuDNN's: NaN does not count.
+      // NaN is ignored, as in TensorFlow and cuDNN.
       sum.v[e] = fmaxf(sum.v[e], x.v[e]);
     } else {
       sum.v[e] += x.v[e];
@@ -50,7 +53,8 @@ __device__ __forceinline__ Vector Input(const Raw& raw) {
   return x;
 }
 
-// Cells of a window of `size` from `first` on that lie in [0, limit).
+// Returns how many cells of a window, which has `size` cells and begins at
+// `first`, are in [0, limit).
 __device__ __forceinline__ int CellsInside(int first, int size, int limit) {
   const int begin = first > 0 ? first : 0;
   const int end = first + size < limit ? first + size : limit;

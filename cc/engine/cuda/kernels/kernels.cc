@@ -9,7 +9,8 @@
 namespace ios::cuda {
 namespace {
 
-// Views that one kernel traverses together.
+// The views that one kernel reads and writes, and the vector width that suits
+// all of them.
 struct Walk {
   std::vector<TensorView> views;
   int64_t vector = 1;
@@ -18,7 +19,8 @@ struct Walk {
   int64_t count() const { return NumElements(views[0].shape) / vector; }
 };
 
-// `flatten` says that no result depends on which channel an element belongs to.
+// `flatten` says that results do not depend on the channel of an element, so
+// that dense views can be used as single pixels.
 StatusOr<Walk> MakeWalk(DataType dtype, std::vector<TensorView> views,
                         bool flatten) {
   Walk walk;
@@ -52,7 +54,8 @@ Status GetFunction(const Device* device, const char* name, const char* source,
   return Status();
 }
 
-// Copies move the widest possible words, whatever the elements are.
+// Returns the macros of a copy kernel. Copies use the widest possible words,
+// whatever the type of elements is.
 Macros CopyMacros(int64_t bytes) {
   return {{"IOS_DTYPE", 0},
           {"IOS_VECTOR", 1},
@@ -66,8 +69,8 @@ StatusOr<SumKernel> SumKernel::Create(const Device* device,
   const std::vector<TensorView>& terms = spec.terms;
   SumKernel kernel;
   for (size_t done = 0; done < terms.size();) {
-    // If there are more terms than one launch takes, the next launch adds them
-    // to the output.
+    // If the sum has more terms than one launch can add, the next launch adds
+    // more terms to the output.
     std::vector<TensorView> views;
     if (done > 0) views.push_back(spec.output);
     Step step;
@@ -122,8 +125,8 @@ StatusOr<BinaryKernel> BinaryKernel::Create(const Device* device,
   std::vector<TensorView> views = {output};
   for (const TensorView& view : {x, y}) {
     IOS_RETURN_IF_ERROR(CheckIndices(view));
-    // A scalar is combined with all elements of a vector, so it does not limit
-    // the vector's width.
+    // An operand with a single channel does not limit the width of vectors,
+    // because its value is used for all elements.
     if (!scalar(view)) views.push_back(view);
   }
   IOS_ASSIGN_OR_RETURN(const Walk walk, MakeWalk(spec.dtype, std::move(views),
@@ -143,9 +146,9 @@ StatusOr<BinaryKernel> BinaryKernel::Create(const Device* device,
   const bool images = output.shape.size() == 4;
   params.height = MakeDivisor(images && broadcasts ? output.shape[1] : 1);
   params.width = MakeDivisor(images && broadcasts ? output.shape[2] : 1);
-  // The strides are the numbers of elements from one image, row or pixel to the
-  // next. A stride is 0 if the view has only one image, row or pixel, which is
-  // then broadcast.
+  // Sets the distances, in elements, from one image, row and pixel to the next.
+  // A distance is 0 if the view has only one image, row or pixel, which is then
+  // broadcast.
   const auto set_strides = [&](const TensorView& view, unsigned* strides) {
     if (!broadcasts) {
       strides[0] = view.pitch;
@@ -276,7 +279,7 @@ StatusOr<PadKernel> PadKernel::Create(const Device* device,
   params.mode = static_cast<int>(spec.mode);
   params.first_word = spec.channels_before / vector;
   params.input_words = input.channels() / vector;
-  // `fill` is a word, which holds two elements of half precision.
+  // `fill` is a word of 4 bytes, which contains two elements of a 16-bit type.
   char fill[sizeof(params.fill)];
   for (size_t at = 0; at < sizeof(fill); at += SizeOf(dtype)) {
     ConvertFromFloat(&spec.value, 1, dtype, fill + at);

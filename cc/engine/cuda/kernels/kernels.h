@@ -1,5 +1,5 @@
-// Our own elementwise kernels: sums, binary functions, scales and copies of
-// views. Each kernel chooses its launch when it is created.
+// Our own elementwise kernels: sums, binary functions, scales and copies. Each
+// kernel chooses its grid and its variant when it is created.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNELS_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNELS_KERNELS_H_
 
@@ -23,8 +23,8 @@ namespace ios::cuda {
 // called by several threads at once and while its stream is captured. All
 // pointers are device pointers.
 
-// output = activation(sum of terms + bias). The terms have the output's shape,
-// and the output may be one of the terms.
+// The sum output = activation(sum of terms + bias). The terms have the output's
+// shape, and the output may be one of the terms.
 struct SumSpec {
   DataType dtype = DataType::kFloat32;
   std::vector<TensorView> terms;
@@ -36,8 +36,8 @@ struct SumSpec {
 class SumKernel {
  public:
   static StatusOr<SumKernel> Create(const Device* device, const SumSpec& spec);
-  // `bias` has one value per output channel; it is null if the spec has no
-  // bias.
+  // `bias` has one value per output channel, and is null if the spec does not
+  // have a bias.
   Status Enqueue(const void* const* terms, const void* bias, void* output,
                  CUstream stream) const;
 
@@ -49,7 +49,8 @@ class SumKernel {
   std::vector<Step> steps_;
 };
 
-// output = activation(function(x, y)); x and y broadcast to the output's shape.
+// The binary function output = activation(function(x, y)), where x and y
+// broadcast to the output's shape.
 struct BinarySpec {
   DataType dtype = DataType::kFloat32;
   BinaryFunction function = BinaryFunction::kMultiply;
@@ -69,7 +70,8 @@ class BinaryKernel {
   Launch<BinaryParams> launch_;
 };
 
-// output = activation(x * scale + shift), with a scale and a shift per channel.
+// Computes output = activation(x * scale + shift), with one scale and one shift
+// per channel.
 class ScaleKernel {
  public:
   static StatusOr<ScaleKernel> Create(const Device* device, DataType dtype,
@@ -108,8 +110,8 @@ struct PadSpec {
   DataType dtype = DataType::kFloat32;
   TensorView input, output;
   int64_t top = 0, left = 0;
-  // Values around the image; see Operator::pad_mode, pad_value and
-  // channel_padding.
+  // The values around the image. See pad_mode, pad_value and channel_padding of
+  // Operator.
   PadMode mode = PadMode::kConstant;
   float value = 0.0f;
   int64_t channels_before = 0;

@@ -8,8 +8,8 @@ namespace ios::cuda {
 
 Divisor MakeDivisor(int64_t value) {
   value = std::max<int64_t>(value, 1);
-  // Granlund and Montgomery, "Division by Invariant Integers using
-  // Multiplication": n / value = (mulhi(n, multiplier) + n) >> shift.
+  // n / value = (mulhi(n, multiplier) + n) >> shift; see Granlund and
+  // Montgomery, "Division by Invariant Integers using Multiplication".
   unsigned shift = 0;
   while ((int64_t{1} << shift) < value) ++shift;
   const uint64_t multiplier =
@@ -57,8 +57,8 @@ TensorView Flattened(const TensorView& view) {
 }
 
 unsigned BlockFor(const Device* device, int64_t threads) {
-  // With two blocks for each multiprocessor, one block computes while the other
-  // one ends.
+  // Each multiprocessor should get two blocks, so that one block computes while
+  // the other ends.
   const int64_t share = threads / (2 * device->multiprocessors());
   if (share >= 256) return 256;
   return share >= 128 ? 128 : 64;

@@ -1,4 +1,4 @@
-// Our own kernels that combine channels: reductions, normalisations, shuffles.
+// Our own kernels that combine channels: Reduce, Normalize and ChannelShuffle.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_NORMALIZATION_KERNELS_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNELS_NORMALIZATION_KERNELS_H_
 
@@ -22,8 +22,8 @@ class NormalizationKernel {
                                               const Operator& op,
                                               const TensorView& input,
                                               const TensorView& output);
-  // `scale` and `shift` are the weights of a Normalize; other operators have
-  // none.
+  // `scale` and `shift` are the weights of a Normalize, and null for other
+  // operators.
   Status Enqueue(const void* input, const void* scale, const void* shift,
                  void* output, CUstream stream) const;
 

@@ -30,8 +30,9 @@ StatusOr<GlobalPoolKernel> GlobalPoolKernel::Create(const Device* device,
   const int64_t vector =
       std::min(VectorOf(dtype, input), VectorOf(dtype, output));
   const int64_t vectors = input.channels() / vector;
-  // A block takes as many channels as possible while every multiprocessor still
-  // gets a block. Blocks read at least whole sectors of 32 bytes.
+  // A block gets as many channels as possible, but so few that every
+  // multiprocessor gets a block, and at least 32 bytes, the sector that a GPU
+  // reads.
   int least_bits = 0;
   while ((vector * SizeOf(dtype) << least_bits) < 32) ++least_bits;
   int bits = 5;
@@ -49,7 +50,7 @@ StatusOr<GlobalPoolKernel> GlobalPoolKernel::Create(const Device* device,
   variant.macros.push_back({"IOS_MAXIMUM", kind == PoolKind::kMax});
   IOS_ASSIGN_OR_RETURN(launch.function, KernelCache::Of(device)->Get(variant));
   launch.params.input_pitch = input.pitch;
-  // In an output [N,C] or [N,1,1,C], each image is one pixel.
+  // The output, [N,C] or [N,1,1,C], has one pixel per image.
   launch.params.output_pitch = output.pitch;
   launch.params.pixels = pixels;
   launch.params.vectors = vectors;

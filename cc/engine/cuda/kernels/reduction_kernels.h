@@ -1,4 +1,5 @@
-// Our own kernels whose blocks reduce: global pooling and softmax.
+// Our own kernels in which the threads of a block compute one result together:
+// global pooling and softmax.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_REDUCTION_KERNELS_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNELS_REDUCTION_KERNELS_H_
 

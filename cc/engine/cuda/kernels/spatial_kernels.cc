@@ -10,7 +10,7 @@
 namespace ios::cuda {
 namespace {
 
-// Returns the kernel for vectors of `vector` elements.
+// Returns the kernel `name`, compiled for vectors of `vector` elements.
 StatusOr<CUfunction> GetFunction(const Device* device, const char* name,
                                  DataType dtype, int64_t vector,
                                  Macros macros) {

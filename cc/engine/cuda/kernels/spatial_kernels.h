@@ -1,4 +1,4 @@
-// Our own kernels for resizing, depth to space and back, and LRN.
+// Our own kernels for Resize, DepthToSpace, SpaceToDepth and Lrn.
 #ifndef IOS_TF_CC_ENGINE_CUDA_KERNELS_SPATIAL_KERNELS_H_
 #define IOS_TF_CC_ENGINE_CUDA_KERNELS_SPATIAL_KERNELS_H_
 

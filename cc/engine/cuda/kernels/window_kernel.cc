@@ -13,44 +13,46 @@ namespace {
 // constants.
 constexpr int64_t kLargestKnown = 7;
 
-// A thread's share of the output: `strip` neighbouring pixels with `vector`
-// channels each.
+// The part of the output that one thread computes: `strip` neighbouring pixels
+// with `vector` channels each.
 struct Share {
   int64_t vector = 1, strip = 1;
 };
 
-// A block's threads: 1 << bits each along channels, width (in strips) and
-// height.
+// The part of the output that one block computes: 1 << channel_bits threads
+// along the channels, 1 << column_bits along the width (in strips), and 1 <<
+// row_bits along the height.
 struct Patch {
   int channel_bits = 0, column_bits = 0, row_bits = 0;
 };
 
-// Whether the kernel is compiled for exactly this window.
+// Returns whether a kernel is compiled for exactly this window.
 bool IsKnown(const WindowSpec& spec) {
   return spec.kernel[0] <= kLargestKnown && spec.kernel[1] <= kLargestKnown &&
          spec.strides[0] == spec.strides[1] && spec.strides[0] <= 2 &&
          spec.dilations[0] == 1 && spec.dilations[1] == 1;
 }
 
-// The numbers of threads per multiprocessor that must remain for ChooseShare()
-// to use strips, and to keep wide vectors. Narrower vectors mean more
-// instructions in total, which slow down other lanes. Narrower vectors are
-// worth it only if most of the device would be idle otherwise.
+// ChooseShare() uses strips only if at least kThreadsForStrips threads per
+// multiprocessor remain, and wide vectors only if at least kThreadsForVectors
+// remain. The second number is smaller, because narrow vectors need more
+// instructions in total, which slows other lanes down. They are worth it only
+// if most of the device would be idle otherwise.
 constexpr int64_t kThreadsForStrips = 256;
 constexpr int64_t kThreadsForVectors = 64;
 
-// Returns the largest share that still gives every multiprocessor work. In a
-// long strip, a cell that several windows share is read only once. A small
-// problem needs more threads: shorter strips and, if those are not enough,
-// fewer channels per thread.
+// Returns the largest share for which every multiprocessor still has work. Long
+// strips are better, because a cell that several windows share is read only
+// once. If there are too few threads, strips become shorter, and then vectors
+// narrower.
 Share ChooseShare(const Device* device, const WindowSpec& spec) {
   int64_t vector = std::min(VectorOf(spec.dtype, spec.input),
                             VectorOf(spec.dtype, spec.output));
   if (spec.residual) {
     vector = std::min(vector, VectorOf(spec.dtype, *spec.residual));
   }
-  // With a multiplier, neighbouring output channels read the same input
-  // channel.
+  // With a multiplier, a vector would not be contiguous, because neighbouring
+  // output channels read the same input channel.
   if (spec.multiplier > 1) vector = 1;
   const Shape& out = spec.output.shape;
   const auto leaves = [&](const Share& share, int64_t threads) {
@@ -60,8 +62,8 @@ Share ChooseShare(const Device* device, const WindowSpec& spec) {
   };
   Share share{vector, 1};
   if (IsKnown(spec)) {
-    // With stride 2, windows share fewer cells, and a strip of 4 needs more
-    // registers than are available.
+    // With stride 2, the longest strip is 2, because windows share fewer cells
+    // and a strip of 4 needs more registers than a thread has.
     for (share.strip = 4 / spec.strides[1]; share.strip > 1; share.strip /= 2) {
       if (leaves(share, kThreadsForStrips)) return share;
     }
@@ -73,13 +75,13 @@ Share ChooseShare(const Device* device, const WindowSpec& spec) {
   return share;
 }
 
-// Returns the patch that wastes the fewest threads at the tensor's edges and
-// reads the fewest cells from outside of the patch.
+// Returns the patch with the lowest cost: few threads beyond the edges of the
+// tensor, and few cells that are read from outside of the patch.
 Patch ChoosePatch(const WindowSpec& spec, const Share& share, int block_bits) {
   const int64_t vectors = spec.output.channels() / share.vector;
   const int64_t strips = CeilDiv(spec.output.shape[2], share.strip);
   const int64_t rows = spec.output.shape[1];
-  // The GPU reads at least a sector of 32 bytes.
+  // A patch has at least 32 bytes of channels, the sector that a GPU reads.
   int least_bits = 0;
   while ((share.vector * SizeOf(spec.dtype) << least_bits) < 32) ++least_bits;
   Patch best;
@@ -121,8 +123,9 @@ KernelVariant VariantOf(const WindowSpec& spec, const Share& share) {
   AddActivation(spec.activation, &variant.macros);
   if (IsKnown(spec)) {
     const int height = spec.kernel[0], width = spec.kernel[1];
-    // Without strips there are few threads. Each thread should then have all of
-    // its loads in flight at once, if there are enough registers.
+    // A kernel without strips is used if there are few threads. Each thread
+    // should then have all of its loads in flight at once, if it has enough
+    // registers.
     const int64_t words = share.vector * SizeOf(spec.dtype) / 4;
     const bool unroll = share.strip == 1
                             ? height * width * words <= 110

@@ -27,8 +27,8 @@ struct WindowSpec {
   std::array<int64_t, 2> kernel = {1, 1}, strides = {1, 1}, dilations = {1, 1};
   int64_t top = 0, left = 0;  // cells of padding above and left
   bool pads_zeros = false;    // kMaximum: padding counts as zeros
-  // kDepthwise only: output = activation(conv(x) + residual + bias), where x is
-  // the input, or relu(input) if `pre_relu`. Output channel c reads input
+  // For kDepthwise only: output = activation(conv(x) + residual + bias), where
+  // x is the input, or relu(input) if `pre_relu`. Output channel c reads input
   // channel c / multiplier.
   int64_t multiplier = 1;
   bool pre_relu = false;
@@ -37,8 +37,8 @@ struct WindowSpec {
   Activation activation = Activation::kNone;
 };
 
-// Device pointers of one execution; null for tensors that the spec does not
-// have.
+// The device pointers of one execution. They are null for tensors that the spec
+// does not have.
 struct WindowPointers {
   const void* input = nullptr;
   const void* weights = nullptr;  // [kernel height, width, output channels]

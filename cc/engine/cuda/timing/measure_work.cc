@@ -18,27 +18,29 @@
 namespace ios::cuda {
 namespace {
 
-// Minimum duration of a sample.
+// The shortest duration of a sample.
 constexpr double kSampleMilliseconds = 0.3;
-// Maximum number of runs in one graph. Many short runs in one graph make the
-// time of its launch negligible. More runs are not needed: graphs of whole
-// networks already have thousands of nodes.
+// The largest number of runs in one graph. A graph contains many runs of short
+// work, so that the time of its launch is negligible. It does not contain more,
+// because graphs of whole networks already have thousands of nodes.
 constexpr int kMaxRunsInGraph = 32;
-// Number of baseline samples; their median is used.
+// The number of samples of the baseline (the same launches without the work),
+// of which the median is used.
 constexpr int kBaselineSamples = 3;
-// Minimum number of runs in a sample of MeasureCold().
+// The smallest number of runs in a sample of MeasureCold().
 constexpr int kRunsOfWays = 3;
-// MeasureCold() does not sample work that takes this many times as long as the
-// fastest: its first runs are enough evidence.
+// MeasureCold() does not sample work whose first runs take this many times as
+// long as the fastest work.
 constexpr double kFarSlower = 2;
 
-// A GPU that was idle for this long runs slowly. Work for kWarmupMilliseconds
-// raises its clocks.
+// If a GPU was idle for kIdle, its clocks are low. Work for kWarmupMilliseconds
+// raises them.
 constexpr std::chrono::milliseconds kIdle{100};
 constexpr int kWarmupMilliseconds = 50;
 constexpr int kWarmupLaunchMilliseconds = 5;
 
-// Bounds of the time for which the GPU is kept busy while a sample is enqueued.
+// The shortest and the longest time for which the GPU is kept busy while a
+// sample is enqueued.
 constexpr double kLeastSpinMilliseconds = 0.05;
 constexpr double kMostSpinMilliseconds = 2;
 
@@ -107,11 +109,12 @@ class Sampler {
     IOS_RETURN_IF_ERROR(prepared.run(stream_.get()));
     IOS_RETURN_IF_ERROR(Synchronize());
     IOS_RETURN_IF_ERROR(MakeGraphs(1, &prepared));
-    // The first launch uploads the graph, so its time says little.
+    // The graph is launched twice, and the first time is ignored, because the
+    // first launch also uploads the graph.
     IOS_ASSIGN_OR_RETURN(double once, Elapsed(&prepared, prepared.graph, 1));
     IOS_ASSIGN_OR_RETURN(once, Elapsed(&prepared, prepared.graph, 1));
     if (measurement.give_up > 0 && once > measurement.give_up * *fastest) {
-      // Measure again: something else may have delayed the run.
+      // Measures again, because something else may have delayed the run.
       IOS_ASSIGN_OR_RETURN(once, Elapsed(&prepared, prepared.graph, 1));
       prepared.given_up = once > measurement.give_up * *fastest;
       if (prepared.given_up) return prepared;
@@ -150,7 +153,8 @@ class Sampler {
         const double elapsed,
         Elapsed(prepared, prepared->graph, prepared->launches));
     const double net = elapsed - prepared->baseline_milliseconds;
-    // Work that is shorter than the clock's resolution still takes time.
+    // The result is above 0 even if the work is shorter than the clock's
+    // resolution.
     return std::max(net, 1e-6) / (prepared->launches * prepared->runs_in_graph);
   }
 
@@ -178,8 +182,8 @@ class Sampler {
     return spin_.Enqueue(params, stream_.get());
   }
 
-  // Makes no graphs if capturing fails. The work then runs eagerly, as in
-  // Execution.
+  // Makes the graphs of the work and its baseline. If capturing fails, makes
+  // none; the kernels are then enqueued one by one, as in Execution.
   Status MakeGraphs(int runs, Prepared* prepared) const {
     const auto make = [&](const Enqueuer& once) {
       return CaptureGraph(device_, stream_.get(),
@@ -203,8 +207,8 @@ class Sampler {
     return Status();
   }
 
-  // Returns the milliseconds of `launches` launches. The GPU spins until all of
-  // them are enqueued.
+  // Returns the time of `launches` launches in milliseconds. The GPU is kept
+  // busy until all of them are enqueued.
   StatusOr<double> Elapsed(Prepared* prepared, const GraphExec& graph,
                            int launches) {
     IOS_RETURN_IF_ERROR(Spin(prepared->spin));
@@ -245,8 +249,8 @@ class Sampler {
 StatusOr<std::vector<std::vector<double>>> SampleWork(
     const Device* device, const std::vector<Enqueuer>& works,
     const WorkMeasurement& measurement) {
-  // Measure one set of works at a time: concurrent measurements would disturb
-  // each other.
+  // Only one measurement runs at a time, because concurrent measurements would
+  // disturb each other.
   static std::mutex mutex;
   std::lock_guard<std::mutex> lock(mutex);
   IOS_ASSIGN_OR_RETURN(const std::unique_ptr<Sampler> sampler,
@@ -276,7 +280,7 @@ StatusOr<std::vector<double>> MeasureCold(const Device* device,
   WorkMeasurement measurement;
   measurement.least_runs = kRunsOfWays;
   measurement.give_up = kFarSlower;
-  // Writing twice the size of the cache evicts all other data.
+  // Writing twice the size of the cache removes all other data from it.
   const int64_t bytes = 2 * device->l2_cache_bytes();
   const StatusOr<std::shared_ptr<void>> other = device->Allocate(bytes);
   if (other.ok()) {

@@ -1,5 +1,5 @@
-// Measures how long work takes on the GPU: stages for the search, and
-// alternative implementations to choose the fastest from.
+// Measures how long work takes on the GPU: stages of schedules, and several
+// implementations of a convolution, of which the fastest is chosen.
 #ifndef IOS_TF_CC_ENGINE_CUDA_TIMING_MEASURE_WORK_H_
 #define IOS_TF_CC_ENGINE_CUDA_TIMING_MEASURE_WORK_H_
 
@@ -20,26 +20,29 @@ struct WorkMeasurement {
   int samples = 7;     // per work
   int least_runs = 1;  // per sample; more if the sample would be too short
   int warmup = 1;      // runs before the first sample, at least one
-  // Work to enqueue before each run; its time does not count. May be empty.
+  // Work that is enqueued before each run. Its time is not measured. May be
+  // empty.
   Enqueuer before;
-  // Work is not sampled if one of its runs, including `before`, takes more than
-  // this many times as long as the fastest work before it. 0 means that all
-  // work is sampled.
+  // If a first run of some work (including `before`) takes more than this many
+  // times as long as the fastest work so far, the work is not sampled. 0 means
+  // that all work is sampled.
   double give_up = 0;
 };
 
-// Samples the works in turn. Each sample is the milliseconds of one run. The
-// host's time to enqueue and the time to launch a CUDA graph do not count. The
-// GPU's clocks are raised first. Work that cannot be captured is enqueued for
-// each run. Waits for all of the work.
+// Takes samples of all works in turn. A sample is the time of one run in
+// milliseconds, without the host's time to enqueue it and without the time to
+// launch a CUDA graph. Work that cannot be captured into a graph is enqueued
+// for each run. The GPU's clocks are raised first. Returns when all of the work
+// is done.
 StatusOr<std::vector<std::vector<double>>> SampleWork(
     const Device* device, const std::vector<Enqueuer>& works,
     const WorkMeasurement& measurement);
 
-// Returns the median milliseconds of each work. Each run finds only the data
-// that `warm` reads in the GPU's cache. Weights are not cached in practice: a
-// network has more of them than the cache holds. The result is infinity if a
-// run takes far longer than the fastest work's run.
+// Returns the median time of each work in milliseconds. Before each run, the
+// GPU's cache contains only the data that `warm` reads: weights are not in the
+// cache in practice, because a network has more of them than the cache can
+// store. The result is infinity for work that takes far longer than the fastest
+// work.
 StatusOr<std::vector<double>> MeasureCold(const Device* device,
                                           const std::vector<Enqueuer>& works,
                                           const Enqueuer& warm);
