@@ -37,7 +37,7 @@ std::vector<T> ValuesOf(const OperatorGraph& ops,
   return Evaluate(ops, composition, samples, weight_of);
 }
 
-// Returns the numbers that the composition computes with.
+// Returns all constants that occur in the composition.
 std::vector<float> Constants(const OperatorGraph& ops,
                              const Composition& composition) {
   std::vector<float> constants;
@@ -60,8 +60,9 @@ std::vector<float> Constants(const OperatorGraph& ops,
   return constants;
 }
 
-// A value of a composition: its linear pieces, if it is piecewise linear, and
-// the inputs where it may turn into another function.
+// A value inside a composition, as a function of the composition's input: its
+// linear pieces, if it is piecewise linear, and its turns, the inputs at which
+// it may change from one formula to another.
 struct Tracked {
   std::optional<Piecewise> lines;
   std::vector<double> turns;
@@ -92,7 +93,7 @@ Tracked Activated(const Activation& activation, const Tracked& x) {
   if (!x.lines) return result;
   result.lines = x.lines->Activate(activation);
   if (result.lines) return result;
-  // The slope of an activation changes most at these values.
+  // Adds turns where the slope of an activation changes most.
   for (double value : {-20.0, -6.0, -3.0, -1.0, 0.0, 1.0, 3.0, 6.0, 20.0}) {
     result.Turn(x.lines->Where(value));
   }
@@ -120,8 +121,8 @@ Tracked TrackedSelection(const ImportedOperator& op,
   return result;
 }
 
-// Returns the inputs where the composition may turn from one function into
-// another one.
+// Returns the inputs at which the composition may change from one formula to
+// another.
 std::vector<double> Turns(const OperatorGraph& ops,
                           const Composition& composition) {
   std::map<TensorRef, Tracked> values = {
@@ -163,8 +164,8 @@ std::vector<double> Turns(const OperatorGraph& ops,
   return values.at(ops[composition.operators[0]].output).turns;
 }
 
-// Returns whether many more samples confirm the activation that the
-// composition's samples matched.
+// Returns whether the composition equals `activation` at many more samples than
+// those by which the activation was found.
 bool Proves(const OperatorGraph& ops, const Composition& composition,
             const Activation& activation) {
   const std::vector<double> samples = ProvingSamples(Turns(ops, composition));

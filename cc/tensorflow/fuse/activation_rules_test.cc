@@ -1,5 +1,5 @@
-// Tests, one at a time, the rules that find activations and fold them into the
-// operators before or after them.
+// Tests each rule that finds activations or folds them into neighboring
+// operators.
 #include "tests/cc/graphs.h"
 #include "tests/cc/testing.h"
 

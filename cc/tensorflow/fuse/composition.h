@@ -1,4 +1,5 @@
-// Compositions: operators that together compute one function of one tensor.
+// Compositions: sets of operators that together compute a function of one
+// tensor, such as x * sigmoid(x).
 #ifndef IOS_TF_CC_TENSORFLOW_FUSE_COMPOSITION_H_
 #define IOS_TF_CC_TENSORFLOW_FUSE_COMPOSITION_H_
 
@@ -10,14 +11,16 @@
 
 namespace ios::tf {
 
-// Operators of which only the last one's result is read elsewhere.
+// The operators of a composition. Only the last operator's output is read by
+// other operators.
 struct Composition {
   TensorRef input;
   std::vector<int> operators;  // the last one first
 };
 
-// Returns whether operator `i` computes each element by itself, from constants
-// and from tensors of its output's shape.
+// Returns whether operator `i` computes each output element from constants and
+// from the elements at the same position of its inputs, which have the shape of
+// the output.
 bool IsElementwise(const OperatorGraph& ops, int i);
 
 // Replaces the whole composition by operator `by`, which gets the name of the
@@ -25,8 +28,10 @@ bool IsElementwise(const OperatorGraph& ops, int i);
 void ReplaceComposition(OperatorGraph& ops, const Composition& composition,
                         Operator by, std::vector<Weight> weights);
 
-// `next` is the last operator that can join a composition, or -1. `read` are
-// the tensors that the composition reads.
+// The surroundings of a composition that grows towards the graph's inputs.
+// `read` has the tensors that it reads, and `next` the operator to add next:
+// the last of the operators that compute these tensors, or -1 if none can be
+// added.
 struct Frontier {
   int next;
   std::vector<TensorRef> read;
@@ -54,10 +59,10 @@ Frontier FrontierOf(OperatorGraph& ops, const std::vector<int>& members,
   return {next, {read.begin(), read.end()}};
 }
 
-// Returns the largest composition that ends with operator `i`, whose operators
-// satisfy joins(k), and that satisfies matches(composition). Returns a
-// composition without operators if there is none. Calls matches() for larger
-// and larger compositions.
+// Returns the largest composition that ends with operator `i` and satisfies
+// matches(composition), and whose operators k all satisfy joins(k). Returns a
+// composition without operators if none exists. Calls matches() for larger and
+// larger compositions.
 template <typename Joins, typename Matches>
 Composition LargestComposition(OperatorGraph& ops, int i, Joins joins,
                                Matches matches) {

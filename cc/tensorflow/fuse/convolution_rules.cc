@@ -29,8 +29,8 @@ bool IsAncestor(const OperatorGraph& ops, TensorRef tensor, int i) {
 
 }  // namespace
 
-// Returns whether scaling by the product equals scaling by one factor after the
-// other. It does not if the product overflows to infinity or underflows to 0.
+// Returns whether a scale by a * b equals a scale by `a` and then by `b`. This
+// is not so if the product overflows to infinity or underflows to 0.
 bool Multiply(float a, float b) {
   const float product = a * b;
   return std::isnormal(product) ||
@@ -38,7 +38,8 @@ bool Multiply(float a, float b) {
 }
 
 bool ComposeScales(OperatorGraph& ops, int i) {
-  // Values far from 0 lose digits if they are scaled before they are shifted.
+  // Scales are not joined if the shift is larger than this, because adding
+  // numbers far from 0 loses digits.
   constexpr double kLargestShift = 100.0;
   const bool scales =
       ops.Is(i, OperatorType::kScale) || ops.Is(i, OperatorType::kNormalize);

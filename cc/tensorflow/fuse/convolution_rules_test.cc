@@ -1,5 +1,4 @@
-// Tests, one at a time, the rules that fold other operators into convolutions
-// and sums.
+// Tests each rule that folds other operators into convolutions or sums.
 #include "tests/cc/graphs.h"
 #include "tests/cc/testing.h"
 
@@ -79,7 +78,8 @@ TEST(ScaleGoesIntoTheWeights) {
   EXPECT(imported.Types() == Types{OperatorType::kConv2D});
   const ImportedOperator& op = imported.At(0);
   EXPECT(op.op.bias && op.weights.size() == 2);
-  // All weights were 0.5. The last dimension counts the filters.
+  // All weights were 0.5 before the scale was folded. The last dimension is
+  // that of the filters.
   EXPECT(op.weights[0].values == (std::vector<float>{1, 2, 1, 2, 1, 2}));
   EXPECT(op.weights[1].values == (std::vector<float>{7, -1}));
 }

@@ -1,4 +1,4 @@
-// Evaluates compositions.
+// Computes the values of compositions.
 #ifndef IOS_TF_CC_TENSORFLOW_FUSE_EVALUATE_H_
 #define IOS_TF_CC_TENSORFLOW_FUSE_EVALUATE_H_
 
@@ -15,8 +15,8 @@
 
 namespace ios::tf {
 
-// Apply a function to each number of a row, in place: in float32 with the
-// engine's kernels, or in float64.
+// Both functions apply an activation to each number of a row, in place: in
+// float32 with the engine's kernels, or in float64.
 inline void Activate(const Activation& activation, std::vector<float>* row) {
   cpu::ActivateRow(row->data(), row->size(), activation, row->data());
 }
@@ -55,8 +55,9 @@ std::vector<T> Selected(const ImportedOperator& op, const Rows<T>& values) {
   return result;
 }
 
-// Returns the composition's values at `samples` of its input. weight_of(op, k)
-// returns weight k of an operator, with one number for each sample.
+// Returns the composition's values if its input has the values `samples`.
+// weight_of(op, k) returns weight k of an operator, with one number for each
+// sample.
 template <typename T, typename WeightOf>
 std::vector<T> Evaluate(const OperatorGraph& ops,
                         const Composition& composition,

@@ -37,8 +37,8 @@ std::vector<ImportedOperator> Fuse(const AnalyzedGraph& analyzed,
     result.push_back(std::move(op));
   }
   const GraphView& graph = analyzed.graph();
-  // Sorts by output nodes: the output node of an operator comes after its
-  // inputs' producers.
+  // Sorts the operators by the positions of their output nodes, which is a
+  // topological order.
   std::vector<int> position(graph.size());
   for (int k = 0; k < graph.size(); ++k) position[graph.order()[k]] = k;
   std::stable_sort(result.begin(), result.end(),

@@ -1,6 +1,6 @@
-// Fusion: turns imported operators, one per node, into the operators of a
-// schedule. A convolution absorbs its batch norm, bias, padding, residual and
-// activation.
+// Fusion: combines imported operators (one per TensorFlow node) into the larger
+// operators that are scheduled. A convolution absorbs its batch norm, bias,
+// padding, residual and activation.
 #ifndef IOS_TF_CC_TENSORFLOW_FUSE_FUSION_H_
 #define IOS_TF_CC_TENSORFLOW_FUSE_FUSION_H_
 
@@ -11,8 +11,8 @@
 
 namespace ios::tf {
 
-// Takes and returns operators in a topological order. A tensor disappears
-// inside an operator only if nothing else reads it.
+// Takes and returns operators in a topological order. Two operators are fused
+// only if nothing else reads the tensor between them.
 std::vector<ImportedOperator> Fuse(const AnalyzedGraph& analyzed,
                                    std::vector<ImportedOperator> operators);
 

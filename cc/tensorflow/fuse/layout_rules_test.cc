@@ -1,5 +1,4 @@
-// Tests, one at a time, the rules in layout_rules.cc, which move or drop
-// operators.
+// Tests each rule of layout_rules.cc.
 #include "tests/cc/graphs.h"
 #include "tests/cc/testing.h"
 
@@ -27,7 +26,7 @@ TEST(OperatorsReadWhatWasTransposed) {
     ImportedGraph imported(graph);
     EXPECT(imported.size() == 2 && imported.At(0).kind == Kind::kLayout);
     EXPECT(imported.Apply(AbsorbLayout) == 1);
-    // The Transpose stays TensorFlow's node if it is fetched.
+    // If the Transpose is fetched, it stays a TensorFlow node.
     EXPECT(imported.Types() == Types{OperatorType::kConv2D});
     EXPECT(imported.graph().Name(imported.At(0).inputs[0]) == "image");
     const std::vector<int>& nodes = imported.At(0).nodes;
@@ -47,7 +46,8 @@ TEST(LastOfTheTransposesInARowDecides) {
   EXPECT(imported.Apply(AbsorbLayout) == 1);
   EXPECT(imported.Apply(AbsorbLayout) == 1);
   EXPECT(imported.Types() == Types{OperatorType::kConv2D});
-  // The second Transpose is fetched and needs the node of the first.
+  // The second Transpose is fetched, so that both Transposes stay TensorFlow
+  // nodes.
   const int conv = imported.graph().Find("conv");
   EXPECT(imported.At(0).nodes == std::vector<int>{conv});
 }

@@ -15,8 +15,8 @@ OperatorGraph::OperatorGraph(const AnalyzedGraph& analyzed,
     recognised.insert(ops_[i].nodes.begin(), ops_[i].nodes.end());
     for (const TensorRef& t : ops_[i].inputs) users_[t].push_back(i);
   }
-  // Finds results that are read by nodes that are not operators, or from
-  // outside of the graph.
+  // Finds the operators' outputs that are read by nodes that are not operators,
+  // or from outside of the graph.
   for (const ImportedOperator& op : ops_) {
     const std::vector<int>& readers = graph().Consumers(op.output);
     if (graph().preserved(op.output.node) ||

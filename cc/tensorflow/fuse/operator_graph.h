@@ -13,7 +13,8 @@
 
 namespace ios::tf {
 
-// Operators keep their numbers. Removed operators are not alive.
+// The graph. Operators keep their numbers when others are removed; a removed
+// operator is not `alive`.
 class OperatorGraph {
  public:
   // Takes operators in a topological order.
@@ -27,8 +28,8 @@ class OperatorGraph {
   ImportedOperator& operator[](int i) { return ops_[i]; }
   const ImportedOperator& operator[](int i) const { return ops_[i]; }
   bool IsAlive(int i) const { return alive_[i]; }
-  // Returns whether nodes that are not operators read the tensor, or something
-  // outside the graph does.
+  // Returns whether the tensor is read by nodes that are not operators, or from
+  // outside of the graph.
   bool IsReadElsewhere(TensorRef t) const { return external_.count(t) > 0; }
   void SetReadElsewhere(TensorRef t) { external_.insert(t); }
 
@@ -57,12 +58,12 @@ class OperatorGraph {
   const std::vector<int>& Users(TensorRef t) { return users_[t]; }
   const std::vector<int>& Users(int i) { return users_[ops_[i].output]; }
   const std::string& Device(int i) const;
-  // Returns the operator that is the only reader of i's output and reads it
-  // once, or -1. Operators stay where they are placed, so that operator must be
-  // on i's device.
+  // Returns the only reader of the output of operator `i`. Returns -1 if the
+  // output has no reader or several, if the operator reads it twice, or if the
+  // reader is on another device.
   int OnlyUser(int i);
-  // Returns whether i's output has readers, and all of them are operators on
-  // i's device with folds(user).
+  // Returns whether the output of operator `i` has readers, and all of them are
+  // operators on the same device for which folds(reader) is true.
   template <typename Predicate>
   bool AllUsers(int i, Predicate folds) {
     const std::vector<int>& users = Users(i);
@@ -77,9 +78,11 @@ class OperatorGraph {
   void SetInputs(int i, std::vector<TensorRef> inputs);
   void Cover(int i, int other);
   void Remove(int i);
-  // Operator `i` also does what its reader `next` did, and `next` is removed.
+  // Makes operator `i` also compute what its reader `next` computed, and
+  // removes `next`.
   void TakeOver(int i, int next);
-  // Removes `i`: its users read its first input instead and do what it did.
+  // Removes operator `i`. The operators that read its output now read its first
+  // input, and also compute what `i` computed.
   void PushIntoUsers(int i);
 
  private:

@@ -1,5 +1,6 @@
-// Recognises PReLU as graphs compose it. PReLU multiplies each number below 0
-// by a constant of its channel or pixel, and keeps other numbers.
+// Recognises a PReLU that a graph writes as several operations. PReLU
+// multiplies each number below 0 by a constant of its channel or pixel, and
+// keeps other numbers.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -25,9 +26,9 @@ Values Numbers(const Weight& weight) {
   return Values(weight.values.begin(), weight.values.end());
 }
 
-// Returns whether f(t * x) = t * f(x) for every t > 0. This is then true for
-// any composition of such functions, so the values at 1 and -1 determine a
-// composition for all numbers.
+// Returns whether the operator's function f is homogeneous: f(t * x) = t * f(x)
+// for every t > 0. A composition of homogeneous functions is homogeneous, too,
+// so its values at 1 and -1 determine it for all numbers.
 bool IsHomogeneous(const ImportedOperator& op) {
   if (op.kind == Kind::kSelect) {
     return op.selection.than == 0 && op.selection.first.value_or(0) == 0 &&
@@ -75,14 +76,14 @@ Shape ConstantShape(const ImportedOperator& op) {
   return {static_cast<int64_t>(op.weights[0].values.size())};
 }
 
-// Returns the shape with leading dimensions of 1 that give it rank `rank`.
+// Returns `shape` with leading dimensions of 1, so that its rank is `rank`.
 Shape OfRank(size_t rank, Shape shape) {
   shape.insert(shape.begin(), rank - shape.size(), 1);
   return shape;
 }
 
-// Returns the shape of rank `rank` that the composition's constants broadcast
-// to; empty if they do not.
+// Returns the shape of rank `rank` to which the composition's constants
+// broadcast, or an empty shape if they do not broadcast.
 Shape ConstantsShape(const OperatorGraph& ops, const Composition& composition,
                      size_t rank) {
   Shape result(rank, 1);
@@ -110,8 +111,8 @@ Values Spread(const Values& values, Shape from, const Shape& to) {
   return result;
 }
 
-// Returns the factor that each element has if it is below 0. Returns nullopt if
-// the composition is not a PReLU.
+// Returns the factor by which a PReLU multiplies each element that is below 0,
+// or nullopt if the composition is not a PReLU.
 std::optional<Values> Slopes(const OperatorGraph& ops,
                              const Composition& composition,
                              const Shape& shape) {
@@ -157,7 +158,8 @@ bool FusePRelu(OperatorGraph& ops, int i) {
         // features).
         const Shape shape =
             ConstantsShape(ops, larger, output->size() == 2 ? 2 : 4);
-        // With one factor for all elements, the composition is a leaky Relu.
+        // With a single factor for all elements, the composition is a leaky
+        // Relu, which another rule finds.
         if (shape.empty() || NumElements(shape) == 1) return false;
         const std::optional<Values> found = Slopes(ops, larger, shape);
         if (!found) return false;

@@ -1,4 +1,4 @@
-// Tests which compositions the PReLU rule recognises and which it leaves.
+// Tests which compositions the PReLU rule replaces.
 #include "tests/cc/graphs.h"
 #include "tests/cc/testing.h"
 
@@ -7,7 +7,8 @@ namespace {
 
 const std::vector<float> kSlopes = {0.25f, -0.5f, 2.0f};
 
-// relu(x) - slopes * relu(-x), as Keras writes it.
+// Adds nodes that compute PReLU as Keras writes it: relu(x) - slopes *
+// relu(-x).
 std::string KerasPRelu(TestGraph* graph, const std::vector<int64_t>& shape,
                        const std::vector<float>& slopes,
                        const std::string& x = "image") {

@@ -8,7 +8,7 @@ namespace {
 
 using Kind = ImportedOperator::Kind;
 
-// Returns whether a Reshape makes [N,C] of [N,1,1,C].
+// Returns whether operator `i` is a Reshape from [N,1,1,C] to [N,C].
 bool IsSqueeze(const OperatorGraph& ops, int i) {
   const TensorRef from = ops[i].inputs[0], to = ops[i].output;
   const Shape *x = ops.shapes().shape(from), *y = ops.shapes().shape(to);
@@ -44,7 +44,8 @@ bool KeepMaps(OperatorGraph& ops, int i) {
   const Shape *x = ops.shapes().shape(from),
               *rows = ops.shapes().shape(ops[i].output);
   if (!x || !rows || x->size() != 4) return false;
-  // If the rows are not pixels, each number may still be computed by itself.
+  // If the rows are not pixels (their length is not C), only operators that
+  // compute each number by itself are allowed.
   const bool has_cells = x->back() == rows->back();
   std::vector<int> chain;
   int back = ops.OnlyUser(i);
@@ -86,7 +87,8 @@ bool KeepDims(OperatorGraph& ops, int i) {
       !ops.shapes().same_dimensions(ops[i].inputs[0], ops[i].output, 0, 1)) {
     return false;
   }
-  // The operators that compute the reshaped tensor, the last one first.
+  // Finds the operators that compute the reshaped tensor, beginning with the
+  // last one.
   const int last = ops.Producer(ops[i].inputs[0]);
   std::vector<int> found = {last};
   for (size_t n = 0; n < found.size(); ++n) {
@@ -150,8 +152,8 @@ bool FlattenIntoMatMul(OperatorGraph& ops, int i) {
   for (int user : ops.Users(i)) {
     ops[user].op.kernel = {(*x)[1], (*x)[2]};
     if (ops[i].from != Layout::kChannelsFirst || cells == 1) continue;
-    // The graph flattened maps with channels first: all pixels of one channel,
-    // then those of the next channel.
+    // The graph flattened maps with channels first, [N,C,H,W]. The rows of the
+    // weight matrix are reordered for channels last.
     ops[user].weights[0].Swap({1, channels, cells, ops[user].op.filters});
   }
   ops.PushIntoUsers(i);

@@ -1,5 +1,4 @@
-// Tests, one at a time, the rules for Reshapes between feature maps and rows of
-// a matrix.
+// Tests each rule of reshape_rules.cc.
 #include "tests/cc/graphs.h"
 #include "tests/cc/testing.h"
 

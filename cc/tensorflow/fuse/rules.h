@@ -1,5 +1,5 @@
 // Fusion rules. Each rule looks at operator `i` and returns whether it changed
-// the graph. The rules are in the order of kRules.
+// the graph. This file declares the rules in the order of kRules.
 #ifndef IOS_TF_CC_TENSORFLOW_FUSE_RULES_H_
 #define IOS_TF_CC_TENSORFLOW_FUSE_RULES_H_
 
@@ -13,73 +13,79 @@ namespace ios::tf {
 // Strides of 1, or a 1x1 kernel.
 inline constexpr std::array<int64_t, 2> kOne = {1, 1};
 
-// Makes the operators behind a change of layout read the tensor before the
-// change, because layouts only matter outside of regions. A Transpose that
-// other nodes read as well stays a node of the graph. Of several changes in a
-// row, the last one is absorbed first, because it decides whether those before
-// it stay.
+// Makes the operators after a change of layout (a Transpose) read the tensor
+// before it, because layouts only matter outside of regions. A Transpose that
+// other nodes read as well stays a node of the graph. If several Transposes
+// follow each other, the last one is absorbed first, because it decides whether
+// the graph still needs the earlier ones.
 bool AbsorbLayout(OperatorGraph& ops, int i);
-// Makes an operator that reads a tensor only for its size read an earlier
-// tensor of the same size. Otherwise that read would keep a convolution from
-// absorbing its bias.
+// Some operators read a tensor only for its size. Makes such an operator read
+// an earlier tensor of the same size. Otherwise a convolution could not absorb
+// its bias, because two operators read the convolution's output.
 bool MoveReference(OperatorGraph& ops, int i);
-// Joins two operators in a row that repeat pixels, such as one for each
-// dimension.
+// Joins two consecutive operators that repeat pixels, for example one that
+// repeats rows and one that repeats columns.
 bool ComposeRepeats(OperatorGraph& ops, int i);
-// Drops an operator that spreads a pixel over an image, or a channel over
-// several, if its readers can broadcast that pixel or channel.
+// Drops an operator that repeats one pixel over an image, or one channel over
+// several channels, if all of its readers can broadcast that pixel or channel.
 bool DropSpread(OperatorGraph& ops, int i);
-// Drops an operator whose output only nodes inside other operators read.
+// Drops an operator if only nodes that have become parts of other operators
+// read its output.
 bool DropUnread(OperatorGraph& ops, int i);
 bool DropIdentityScale(OperatorGraph& ops, int i);
-// Replaces the largest composition that ends here and is an activation. Graphs
-// write gelu, swish, mish, hard_sigmoid and others as several operators.
+// Replaces the largest composition that ends with operator `i` and computes an
+// activation. Graphs write gelu, swish, mish, hard_sigmoid and others as
+// several operators.
 bool FuseActivation(OperatorGraph& ops, int i);
 // Replaces a composition that is a PReLU with a constant per channel or per
 // pixel.
 bool FusePRelu(OperatorGraph& ops, int i);
-// Joins two scales in a row, or a norm and the scale after it.
+// Joins two consecutive scales, or a norm and the scale after it.
 bool ComposeScales(OperatorGraph& ops, int i);
 // Drops the Casts around batch norms and means of half-precision tensors. Keras
 // computes these in float32, but the engine computes in float32 inside of every
 // operator anyway.
 bool AbsorbCasts(OperatorGraph& ops, int i);
-// Drops two Reshapes, from [N,H,W,C] to a list of pixels and back, around
-// operators that compute each pixel by itself. Keras computes Dense of
-// [N,H,W,C] this way: the MatMul becomes a 1x1 convolution.
+// Drops a Reshape from [N,H,W,C] to a list of pixels and the Reshape back to
+// [N,H,W,C], if the operators between them compute each pixel by itself. Keras
+// applies Dense to [N,H,W,C] in this form. The MatMul becomes a 1x1
+// convolution.
 bool KeepMaps(OperatorGraph& ops, int i);
-// Drops a Reshape from [N,C] to [N,1,1,C] if all operators from the global
-// poolings to the Reshape can compute [N,1,1,C]. An example is
-// squeeze-and-excite with Dense, which reads one pooling or the sum of several
-// poolings.
+// Drops a Reshape from [N,C] to [N,1,1,C] if all operators between it and the
+// preceding global poolings can also compute with [N,1,1,C]. An example is
+// squeeze-and-excite with Dense layers, which read one pooling or the sum of
+// several poolings.
 bool KeepDims(OperatorGraph& ops, int i);
-// Makes a MatMul of flattened feature maps read the maps themselves.
+// Makes a MatMul that reads flattened feature maps read the maps themselves.
 bool FlattenIntoMatMul(OperatorGraph& ops, int i);
-// Joins two operators in a row that add zeros or cut pixels off.
+// Joins two consecutive operators that add zeros around an image or cut pixels
+// off.
 bool ComposePads(OperatorGraph& ops, int i);
-// Folds an average pooling with a 1x1 window, which only skips pixels. The
-// convolution or padding before the pooling, or the 1x1 convolutions after it,
-// can skip these pixels by their strides.
+// Folds an average pooling with a 1x1 window, which only skips pixels, into the
+// convolution or padding before it, or into the 1x1 convolutions after it.
+// These then skip the pixels by their strides.
 bool FoldSubsampling(OperatorGraph& ops, int i);
 // Joins a depthwise convolution and the 1x1 convolution that is its only
 // reader.
 bool FuseSepConv(OperatorGraph& ops, int i);
 // Folds batch norm and bias into the weights.
 bool FoldScale(OperatorGraph& ops, int i);
-// Folds an addition into a convolution if the convolution depends on the other
-// operand anyway. Such a fusion does not keep anything from running in
+// Folds an addition into the convolution that computes one operand, as its
+// residual, if the convolution depends on the other operand anyway. Then the
+// fusion adds no new dependency that would prevent operators from running in
 // parallel.
 bool FoldResidual(OperatorGraph& ops, int i);
 bool FoldActivation(OperatorGraph& ops, int i);
-// Turns zeros around the input into the readers' own padding.
+// Folds a Pad that adds zeros into the padding of the operators that read its
+// output.
 bool FoldPad(OperatorGraph& ops, int i);
 // Folds a Relu into the SepConvs that read it, if it has no other readers.
 bool FoldPreActivation(OperatorGraph& ops, int i);
-// Joins a concat of concats, or a sum of sums.
+// Turns a concat of concats into one concat, and a sum of sums into one sum.
 bool Flatten(OperatorGraph& ops, int i);
-// Turns a Reshape from [N,1,1,C] to [N,C] between operators into a pooling of
-// one pixel. Elsewhere TensorFlow's Reshape stays, because it does not copy
-// anything.
+// Turns a Reshape from [N,1,1,C] to [N,C] between two operators into a global
+// pooling of one pixel. Other Reshapes stay TensorFlow's, which does not copy
+// the tensor.
 bool FinishReshape(OperatorGraph& ops, int i);
 // Gives paddings of the same effect the same form, so that equal blocks have
 // equal signatures and convolutions that may merge are recognised. For example,
@@ -89,16 +95,17 @@ bool NormalisePadding(OperatorGraph& ops, int i);
 
 using Rule = bool (*)(OperatorGraph&, int);
 
-// Each rule is applied to all operators, in order, until it applies nowhere.
+// The rules in the order in which they are applied. Each rule is applied to all
+// operators until it changes nothing.
 inline constexpr Rule kRules[] = {
-    // This rule is first because no other rule looks through a change of
+    // AbsorbLayout is first because other rules do not look past a change of
     // layout.
     AbsorbLayout,
     MoveReference,
     ComposeRepeats,
     DropSpread,
-    // Composite activations first: their additions and multiplications would
-    // otherwise fold into convolutions.
+    // FuseActivation comes before the rules for convolutions, which would
+    // otherwise absorb the additions and multiplications of activations.
     DropUnread,
     DropIdentityScale,
     FuseActivation,
@@ -118,7 +125,7 @@ inline constexpr Rule kRules[] = {
     FoldPreActivation,
     Flatten,
     FinishReshape,
-    // This rule is last because FoldPad still changes paddings.
+    // NormalisePadding is last because FoldPad changes paddings.
     NormalisePadding,
 };
 

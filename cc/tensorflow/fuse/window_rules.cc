@@ -8,9 +8,9 @@
 namespace ios::tf {
 namespace {
 
-// Turns a Pad into a depthwise 1x1 convolution; returns false if the Pad cuts
-// pixels off. A larger window could cut pixels too, but it would multiply
-// infinite neighbours by zero.
+// Turns a Pad into a depthwise 1x1 convolution, and returns false if the Pad
+// cuts pixels off. (A convolution with a larger window could also cut pixels
+// off, but it would multiply infinite neighbors by zero, which gives NaN.)
 bool PadToConvolution(OperatorGraph& ops, int i) {
   const Shape* x = ops.shapes().shape(ops[i].inputs[0]);
   Operator& op = ops[i].op;
@@ -22,9 +22,10 @@ bool PadToConvolution(OperatorGraph& ops, int i) {
   return true;
 }
 
-// Returns whether the operator's window fits into images of all sizes. If it
-// does not, small images are an error. With the pool's strides, the operator
-// would give an image without pixels instead of that error.
+// Returns whether the operator's window fits into images of all sizes.
+// Otherwise images that are too small are an error, and the strides must not be
+// folded: with them, the operator would return an image without pixels instead
+// of the error.
 bool TakesAllSizes(const OperatorGraph& ops, int i) {
   const Operator& op = ops[i].op;
   const Padding& p = op.padding;
@@ -61,7 +62,8 @@ bool IsNonNegative(const OperatorGraph& ops, int i) {
   }
 }
 
-// Returns whether a resize repeats one pixel over an image.
+// Returns whether operator `i` is a resize that repeats one pixel over an
+// image.
 bool IsSpreadCell(const OperatorGraph& ops, int i) {
   if (!ops.Is(i, OperatorType::kResize) ||
       ops[i].op.interpolation != Interpolation::kNearest) {
@@ -73,7 +75,8 @@ bool IsSpreadCell(const OperatorGraph& ops, int i) {
          ops.shapes().fixed(x, 1) && ops.shapes().fixed(x, 2);
 }
 
-// Returns whether a product with ones repeats one channel over several.
+// Returns whether operator `i` is a product with ones that repeats one channel
+// over several channels.
 bool IsSpreadChannel(const OperatorGraph& ops, int i) {
   if (!ops.Is(i, OperatorType::kBinary) ||
       ops[i].op.function != BinaryFunction::kMultiply ||
@@ -88,8 +91,8 @@ bool IsSpreadChannel(const OperatorGraph& ops, int i) {
              static_cast<int64_t>(factors.size());
 }
 
-// Writes the padding that a transposed convolution cuts off as SAME or VALID,
-// if that cuts the same for every size.
+// Changes the padding of a transposed convolution to SAME or VALID, if this
+// cuts off the same number of pixels for every size.
 void NormaliseCut(Operator* op) {
   Padding& p = op->padding;
   if (p.type != PaddingType::kExplicit) return;
@@ -151,7 +154,8 @@ bool ComposePads(OperatorGraph& ops, int i) {
   if (!ops.IsZeroPad(next)) return false;
   Padding& a = ops[i].op.padding;
   const Padding& b = ops[next].op.padding;
-  // Padding does not bring back pixels that were cut off.
+  // If the first operator cuts pixels off and the second pads with zeros, they
+  // cannot be joined, because padding does not restore the pixels.
   const auto loses = [](int64_t first, int64_t second) {
     return first < 0 && second > 0;
   };
@@ -166,7 +170,8 @@ bool ComposePads(OperatorGraph& ops, int i) {
 }
 
 bool FoldSubsampling(OperatorGraph& ops, int i) {
-  // A max pool turns NaN and negative infinity into the lowest number.
+  // Only average pools: a max pool changes NaN and negative infinity to the
+  // lowest float.
   if (!ops.Is(i, OperatorType::kPool) || ops[i].op.pool != PoolKind::kAvg ||
       ops[i].op.kernel != kOne ||
       ops[i].op.padding.type == PaddingType::kExplicit) {
@@ -204,7 +209,7 @@ bool FoldPad(OperatorGraph& ops, int i) {
   const auto folds = [&](int user) {
     const Operator& op = ops[user].op;
     if (op.residual && ops[user].inputs[1] == ops[i].output) return false;
-    // SAME with stride 1 pads by the same number of pixels for all sizes.
+    // SAME pads a fixed number of pixels only if the stride is 1.
     const bool fixed =
         op.padding.type != PaddingType::kSame || op.strides == kOne;
     if (ops.IsConvolution(user) && !ops.IsTransposed(user)) return fixed;
@@ -222,8 +227,8 @@ bool FoldPad(OperatorGraph& ops, int i) {
     const std::array<int64_t, 4> own = ExplicitPadding(op, *x);
     op.padding = {PaddingType::kExplicit, pad.top + own[0], pad.bottom + own[1],
                   pad.left + own[2], pad.right + own[3]};
-    // The max pool ignores NaN. A window may contain only NaN and padding
-    // zeros, so the zeros must count.
+    // The zeros must count in a max pool, which ignores NaN: if a window
+    // contains only NaN and zeros of the padding, the result is 0.
     op.pads_zeros = op.type == OperatorType::kPool;
   }
   ops.PushIntoUsers(i);

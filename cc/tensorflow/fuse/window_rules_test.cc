@@ -1,4 +1,4 @@
-// Tests, one at a time, the rules for windows and the padding around them.
+// Tests each rule of window_rules.cc.
 #include "tests/cc/graphs.h"
 #include "tests/cc/testing.h"
 
@@ -145,7 +145,8 @@ TEST(RepeatsInARowAreOne) {
   EXPECT(imported.At(1).op.factors == (Pair{2, 3}));
 }
 
-// Adds the image's mean, repeated in every pixel of a feature map.
+// Adds nodes that compute the mean of the image and repeat it in every pixel of
+// a feature map.
 std::string SpreadMean(TestGraph* graph) {
   graph->Mean("mean", "image", /*keep_dims=*/true);
   const std::string size = graph->Integers("size", {2}, {8, 8});

@@ -57,8 +57,8 @@ std::vector<StagePlace> Annotations(const tensorflow::NodeDef& node) {
   if (algorithms.size() != size) algorithms.assign(size, "direct");
   std::vector<StagePlace> places;
   for (size_t i = 0; i < size; ++i) {
-    // Other software has written these values, so the operator counts as
-    // unscheduled.
+    // This library does not write such values. The operator counts as one
+    // without a schedule.
     if (batches[i] < 1 || micro_batches[i] < 1 ||
         std::max(batches[i], micro_batches[i]) > kMaxDimension) {
       return {};

@@ -1,5 +1,4 @@
-// Annotations: the schedules that ordinary TensorFlow nodes carry as
-// attributes.
+// Annotations: attributes of ordinary TensorFlow nodes that contain schedules.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_ANNOTATIONS_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_ANNOTATIONS_H_
 
@@ -13,7 +12,7 @@
 
 namespace ios::tf {
 
-// The place of a node's operator in one of its schedules.
+// The place of a node's operator in the schedule for one batch size.
 struct StagePlace {
   int64_t batch = 1;  // the batch size of the schedule, as the operator sees it
   int64_t stage = 0;  // counted over the whole graph
@@ -34,11 +33,13 @@ void Annotate(const std::vector<StagePlace>& places, tensorflow::NodeDef* node);
 // there are none or if they are not valid.
 std::vector<StagePlace> Annotations(const tensorflow::NodeDef& node);
 
-// Returns true if the node, or any node of the graph, carries a schedule.
+// Returns true if the node (or any node of the graph) has the attributes of a
+// schedule.
 bool IsAnnotated(const tensorflow::NodeDef& node);
 bool IsAnnotated(const tensorflow::GraphDef& graph);
 
-// Returns true if the node has a valid kShapeOfWeight.
+// Returns true if the node has a valid attribute kShapeOfWeight, so that it
+// gives a weight.
 bool IsWeight(const tensorflow::NodeDef& node);
 
 }  // namespace ios::tf

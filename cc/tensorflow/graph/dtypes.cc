@@ -66,7 +66,7 @@ std::vector<float> Floats(const tensorflow::Tensor& tensor) {
 }
 
 std::optional<std::vector<int64_t>> Integers(const tensorflow::Tensor* tensor) {
-  // Longer tensors do not hold dimensions.
+  // Tensors with more elements are not lists of dimensions.
   constexpr int64_t kLongest = 1024;
   if (!tensor || tensor->NumElements() > kLongest) return std::nullopt;
   switch (tensor->dtype()) {

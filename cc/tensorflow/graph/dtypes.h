@@ -13,18 +13,19 @@
 
 namespace ios::tf {
 
-// Returns none for types that the engine does not support.
+// ToDataType() returns nullopt for types that the engine does not support.
 std::optional<DataType> ToDataType(tensorflow::DataType dtype);
 tensorflow::DataType ToTensorFlow(DataType dtype);
 
-// Returns the type of a node's first output, or none if its op is not
+// Returns the type of a node's first output, or nullopt if its operation is not
 // registered.
 std::optional<tensorflow::DataType> OutputType(const tensorflow::NodeDef& node);
 
 // Returns the values of a tensor of a type that the engine supports.
 std::vector<float> Floats(const tensorflow::Tensor& tensor);
-// Returns the values of an int32 or int64 tensor. Returns none for null, for
-// other types, and for tensors too long to hold dimensions.
+// Returns the values of an int32 or int64 tensor. Returns nullopt for null, for
+// other types, and for tensors with too many elements to be a list of
+// dimensions.
 std::optional<std::vector<int64_t>> Integers(const tensorflow::Tensor* tensor);
 // Returns a tensor with these values, rounded to `dtype`.
 tensorflow::Tensor MakeTensor(const std::vector<float>& values,

@@ -1,6 +1,6 @@
-// TensorFlow's elementwise operations that the engine computes. The search for
-// layouts, which these operations keep, and the import handlers share this
-// list.
+// Lists TensorFlow's elementwise operations that the engine computes. The
+// search for layouts uses the lists, because these operations keep the layout,
+// and so do the import handlers.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_ELEMENTWISE_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_ELEMENTWISE_H_
 
@@ -11,10 +11,10 @@
 
 namespace ios::tf {
 
-// Operations of one tensor. LeakyRelu's slope is an attribute of its node.
+// Operations with one input. (The slope of LeakyRelu is read from the node.)
 const std::unordered_map<std::string, Activation>& UnaryOperations();
 
-// Operations of two tensors, which may broadcast.
+// Operations with two inputs, which may broadcast.
 const std::unordered_map<std::string, BinaryFunction>& BinaryOperations();
 
 }  // namespace ios::tf

@@ -122,8 +122,8 @@ std::string GraphEditor::Input(TensorRef tensor) const {
 }
 
 std::string GraphEditor::ControlInput(int node) const {
-  // Waiting for a node that passes a tensor on means waiting for the node that
-  // computes the tensor.
+  // A control input from a node that only passes a tensor on becomes one from
+  // the node that computes the tensor.
   const int source =
       view_.passthrough(node) ? view_.Resolve({node, 0}).node : node;
   const auto it = controls_.find(source);
@@ -169,8 +169,9 @@ void GraphEditor::Finish() {
         continue;
       }
       const int c = view_.controls(i)[control++];
-      // Control inputs without effect would only keep their nodes alive. Frozen
-      // graphs have such inputs for nodes that once read variables.
+      // Control inputs from nodes without an effect are left out, because they
+      // would only keep these nodes in the graph. Frozen graphs have them for
+      // nodes that once read variables.
       if (!view_.has_effect(c)) continue;
       waits.insert(ControlInput(c));
     }

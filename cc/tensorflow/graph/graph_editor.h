@@ -20,8 +20,8 @@ class GraphEditor {
   GraphEditor(const GraphView& view, tensorflow::GraphDef* graph)
       : view_(view), graph_(*graph) {}
 
-  // Returns an unused node name that starts with `wish`. New nodes may also use
-  // it as a prefix.
+  // Returns a node name that starts with `wish` and that neither a node nor a
+  // prefix of a node's name uses.
   std::string UniqueName(const std::string& wish);
   // Adds a node. `name` comes from UniqueName().
   tensorflow::NodeDef* AddNode(const std::string& name, const std::string& op,
@@ -29,24 +29,27 @@ class GraphEditor {
   std::string AddConst(const std::string& name, const tensorflow::Tensor& value,
                        const std::string& device);
 
-  // Returns `input`, of type `dtype`, with its dimensions in the order `to`:
-  // `input` itself, or the output of a new node `name`.
+  // Returns the tensor `input` (of type `dtype`, in layout `from`) in layout
+  // `to`: `input` itself, or the output of a new node `name`.
   std::string InLayout(const std::string& name, const std::string& input,
                        Layout from, Layout to, tensorflow::DataType dtype,
                        const std::string& device);
 
-  // Makes readers of `tensor` read `replacement` ("name" or "name:port"). A
-  // preserved node becomes an Identity and keeps its name.
+  // Makes readers of `tensor` read `replacement` ("name" or "name:port"). If
+  // the node of `tensor` is preserved, it becomes an Identity of `replacement`,
+  // so that its name still exists.
   void Replace(TensorRef tensor, const std::string& replacement);
-  // Makes nodes that wait for `node` wait for node `replacement`.
+  // Makes nodes with a control input from `node` wait for node `replacement`
+  // instead.
   void ReplaceControl(int node, const std::string& replacement);
-  // Returns the NodeDef::input that reads `tensor`. Call it after all calls of
-  // Replace().
+  // Returns the text for NodeDef::input that reads `tensor` or its replacement.
+  // Call this after all calls of Replace().
   std::string Input(TensorRef tensor) const;
-  // Returns control inputs ("^name") equivalent to those of `nodes` together.
+  // Returns the control inputs ("^name") that a node needs if it replaces
+  // `nodes`.
   std::set<std::string> ControlInputs(const std::vector<int>& nodes) const;
 
-  // Applies the replacements, then removes nodes that became useless.
+  // Applies the replacements, and then removes nodes that are no longer read.
   void Finish();
 
  private:

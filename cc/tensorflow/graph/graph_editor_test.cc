@@ -52,7 +52,8 @@ TEST(ReadersReadTheReplacement) {
   EXPECT(edited.editor.Input(edited.Tensor("conv")) == "conv");
   const std::map<std::string, NodeDef> nodes = edited.Finish();
   EXPECT(nodes.at("end").input(0) == "new");
-  // The replaced nodes are removed with the weights that only they read.
+  // The replaced nodes are removed, and so are the weights that only these
+  // nodes read.
   for (const char* name : {"conv", "conv/filter", "relu"}) {
     EXPECT(nodes.count(name) == 0);
   }

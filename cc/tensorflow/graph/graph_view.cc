@@ -25,8 +25,9 @@ bool IsLoopMerge(const NodeDef& node, const std::string& input_op) {
                {"Enter", "RefEnter", "NextIteration", "RefNextIteration"});
 }
 
-// Returns whether a tensor is far larger than its proto, which then repeats one
-// number. Models do not have such tensors.
+// Returns whether a tensor is far larger than its proto, because the proto
+// stores one number for all elements. Trained models do not contain such
+// tensors.
 bool IsInflated(const tensorflow::TensorProto& proto) {
   constexpr int64_t kMany = int64_t{1} << 27;
   const int64_t most =
@@ -142,8 +143,9 @@ void GraphView::ClassifyNodes() {
   for (int i : order_) {
     Node& node = nodes_[i];
     const std::string& op = node.def->op();
-    // The depth in conditionals and loops. TensorFlow has lowered If and While
-    // to the operations Switch, Merge, Enter and Exit.
+    // Computes how deeply the node is nested in conditionals and loops, whose
+    // operations are Switch, Merge, Enter and Exit after TensorFlow has lowered
+    // If and While.
     int deepest = 0, shallowest = node.inputs.empty() ? 0 : INT32_MAX;
     bool loop_merge = false;
     for (const TensorRef& t : node.inputs) {
@@ -201,7 +203,8 @@ std::set<int> GraphView::WaitsFor(int i) const {
     }
     for (const TensorRef& t : node.inputs) {
       const Node& read = nodes_[t.node];
-      // A node without an effect does not wait for nodes that have one.
+      // Only nodes with an effect are followed: a node without an effect does
+      // not wait for a node with an effect.
       if (read.effect && (read.constant || variable(t.node) || !read.live) &&
           seen.insert(t.node).second) {
         open.push_back(t.node);
@@ -227,7 +230,8 @@ void GraphView::FindConsumers() {
     read(*it, [&](TensorRef t) { nodes_[t.node].live = true; });
     for (int c : nodes_[*it].controls) nodes_[c].live = true;
   }
-  // Loops are not analysed: in a graph with a loop, all nodes are live.
+  // In a graph with a loop, all nodes count as live, because loops are not
+  // analysed.
   for (Node& node : nodes_) {
     if (OneOf(node.def->op(), {"NextIteration", "RefNextIteration"})) {
       for (Node& any : nodes_) any.live = true;

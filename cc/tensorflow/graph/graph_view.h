@@ -38,65 +38,74 @@ class GraphView {
 
   int size() const { return nodes_.size(); }
   const tensorflow::NodeDef& node(int i) const { return *nodes_[i].def; }
-  // Returns -1 if the graph has no such node.
+  // Returns the number of the node `name`, or -1 if the graph does not have it.
   int Find(const std::string& name) const;
-  // "name" or "name:port", as in NodeDef::input.
+  // Returns "name" or "name:port", as in NodeDef::input.
   std::string Name(TensorRef tensor) const;
-  // Data inputs as in the graph, and control inputs.
+  // Return the data inputs of node `i`, without looking through other nodes,
+  // and its control inputs.
   const std::vector<TensorRef>& inputs(int i) const { return nodes_[i].inputs; }
   const std::vector<int>& controls(int i) const { return nodes_[i].controls; }
-  // Data input k, looking through nodes that pass it on.
+  // Input() returns data input k of node `i`; if nodes only pass a tensor on,
+  // it returns the tensor that they read. Resolve() does this for any tensor.
   TensorRef Input(int i, int k) const { return Resolve(nodes_[i].inputs[k]); }
   TensorRef Resolve(TensorRef tensor) const;
-  // All nodes, producers first, ignoring the back edges of loops.
+  // Returns all nodes in a topological order. The back edges of loops are
+  // ignored.
   const std::vector<int>& order() const { return order_; }
 
-  // The node's name must be kept. The node is fed, fetched or listed to be
-  // kept, or it has no consumers, so it may be read from outside the graph.
+  // Returns whether the node must keep its name, because it may be read from
+  // outside of the graph: it is fed, fetched, listed as a node to keep, or has
+  // no consumers.
   bool preserved(int i) const { return nodes_[i].preserved; }
-  // The caller provides the node's outputs.
+  // Returns whether the caller feeds the node, that is, provides its outputs.
   bool fed(int i) const { return nodes_[i].fed; }
-  // The node only passes tensors on. The node's consumers count as consumers of
-  // its inputs.
+  // Returns whether the node only passes tensors on. Its consumers count as
+  // consumers of its inputs.
   bool passthrough(int i) const { return !nodes_[i].forward.empty(); }
-  // The node computes a constant, or is a NoOp that waits for nothing.
+  // Returns whether the node computes a constant, or is a NoOp without control
+  // inputs.
   bool constant(int i) const { return nodes_[i].constant; }
-  // The node reads a weight from a variable or computes one from variables; see
-  // IsWeight().
+  // Returns whether the node reads a weight from a variable or computes it from
+  // variables; see IsWeight().
   bool variable(int i) const;
-  // The node is in a branch of a conditional or in a loop, so it may not run.
+  // Returns whether the node is in a branch of a conditional or in a loop, so
+  // that it may not run at all.
   bool conditional(int i) const { return nodes_[i].depth > 0; }
 
-  // Returns whether running the node matters even if its outputs are not read:
-  // the node, or a node that it waits for, may fail or change state. Arguments
-  // do not count, because TensorFlow makes all nodes of a function wait for
-  // them.
+  // Returns whether the node must run even if its outputs are not read, because
+  // it, or a node that it waits for, may fail or change state. Waiting for a
+  // function's arguments does not count, because TensorFlow makes all nodes of
+  // a function wait for them.
   bool has_effect(int i) const { return nodes_[i].effect; }
-  // Returns whether the node has a control input with an effect.
+  // Returns whether the node has a control input from a node with an effect.
   bool waits(int i) const;
-  // Returns the nodes with an effect that the node waits for. This includes
-  // those that its weights and shapes wait for, because weights and shapes
+  // Returns the nodes with an effect that the node waits for. These include
+  // nodes that its weights and shapes wait for, because weights and shapes
   // become parts of the operator.
   std::set<int> WaitsFor(int i) const;
 
-  // Something consumes the node, apart from the shape inputs of the nodes given
-  // to IgnoreShapeInputs().
+  // Returns whether a node reads the outputs of this node. Readers that were
+  // given to IgnoreShapeInputs() do not count.
   bool live(int i) const { return nodes_[i].live; }
-  // Live nodes that read the tensor, directly or through nodes that pass it on.
+  // Returns the live nodes that read the tensor, directly or through nodes that
+  // only pass it on.
   const std::vector<int>& Consumers(TensorRef tensor) const;
-  // Returns the only node that reads the tensor. Returns -1 if others read it
-  // or if the tensor's node is preserved.
+  // Returns the only node that reads the tensor. Returns -1 if there is no
+  // reader or several, or if the tensor's node is preserved.
   int OnlyConsumer(TensorRef tensor) const;
-  // Makes `node`, whose output 0 equals `original`, pass `original` on.
+  // Makes `node` an alias of the tensor `original`, which equals output 0 of
+  // `node`: it then counts as a node that only passes `original` on.
   void Alias(int node, TensorRef original);
-  // The nodes that Alias() made pass on an output of node `original`.
+  // Returns the nodes that Alias() made aliases of an output of node
+  // `original`.
   const std::vector<int>& aliases(int original) const {
     return nodes_[original].aliases;
   }
   // Returns the data input that determines the shape of the node's output, or
   // -1.
   int ShapeInput(int i) const;
-  // These nodes no longer count as consumers of their ShapeInput().
+  // Makes these nodes no longer count as consumers of their ShapeInput().
   void IgnoreShapeInputs(const std::set<int>& nodes);
 
   // Returns the value of a constant tensor, evaluated by TensorFlow, or null

@@ -9,9 +9,9 @@
 
 namespace ios::tf {
 
-// Inlines calls that XLA must compile if their functions only convolve. Returns
-// the number of inlined calls. The call's node becomes an Identity of the
-// result.
+// Inlines a call that XLA must compile if its function only computes a
+// convolution. The call's node becomes an Identity of the result. Returns the
+// number of inlined calls.
 absl::StatusOr<int> InlineConvolutionCalls(
     tensorflow::grappler::GrapplerItem* item);
 

@@ -12,10 +12,10 @@ inline constexpr char kCpu[] = "cpu";
 inline constexpr char kGpu[] = "gpu";
 
 struct DevicePlacement {
-  // The device of nodes that do not name one.
+  // The type of device for nodes that do not name a device.
   std::string unplaced = kCpu;
-  // The only device whose nodes are taken. If empty, nodes of the CPU and of
-  // GPUs are taken.
+  // The only type of device whose nodes become operators. If empty, nodes of
+  // the CPU and of GPUs become operators.
   std::string only;
 
   // Returns kCpu, kGpu, or another type of device in lower case.

@@ -1,4 +1,4 @@
-// Tells which nodes are pure functions of their inputs.
+// Finds out which nodes are pure functions of their inputs.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_PURE_NODES_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_PURE_NODES_H_
 
@@ -10,8 +10,8 @@ namespace ios::tf {
 // its operation.
 bool IsPure(const tensorflow::NodeDef& node);
 
-// Returns whether the node is a function of its inputs alone that TensorFlow
-// can evaluate outside the graph.
+// Returns whether the node's outputs depend on its inputs only, and TensorFlow
+// can evaluate the node outside of the graph.
 bool IsEvaluable(const tensorflow::NodeDef& node);
 
 }  // namespace ios::tf

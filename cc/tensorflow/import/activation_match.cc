@@ -9,26 +9,29 @@
 namespace ios::tf {
 namespace {
 
-// The first of RoundedSamples() and of ExactSamples(). MatchActivation()
-// derives parameters from the function's values at these samples.
+// RoundedSamples() and ExactSamples() begin with these numbers.
+// MatchActivation() computes the parameters of activations from the function's
+// values at them.
 constexpr float kReadOff[] = {0.0f, 1.0f, -1.0f, 0.25f, -20.0f, 1e4f, -1e4f};
 constexpr float kLarge[] = {10.0f, 30.0f, 70.0f, 300.0f, 1e6f};
 
 // Tolerance for float32 values: relative if the value is above 1 in magnitude.
 constexpr float kTolerance = 1e-5f;
-// Tolerances for float64 values. A graph's constants are rounded to float32.
-// Functions of these constants magnify this error, and so do small differences
-// between the input and a constant. At inputs of at least kBounded in
-// magnitude, a bounded function equals its bound.
+// Tolerances for float64 values: kExactTolerance for the value, and
+// kToleranceOfInput for the input. They are needed because a graph's constants
+// are rounded to float32, and the function may magnify the rounding error. At
+// inputs of at least kBounded in magnitude, a bounded function must equal its
+// bound up to kToleranceOfBounds.
 constexpr double kExactTolerance = 1e-5, kToleranceOfInput = 1e-7;
 constexpr double kBounded = 1e4, kToleranceOfBounds = 5e-8;
-// The absolute error of exp(x) - 1 and 1 + erf(x), which lose digits where the
-// result is small.
+// The absolute error that is allowed for small results: exp(x) - 1 and 1 +
+// erf(x) lose digits there.
 constexpr double kLostDigits = 1e-14;
 // Numbers below this one are 0 in float32.
 constexpr double kNothing = 1e-46;
 
-// Rounds to six digits, because most constants are written with few digits.
+// Rounds a parameter to six digits, because people write most constants with
+// few digits.
 float Rounded(double parameter) {
   char digits[32];
   std::snprintf(digits, sizeof(digits), "%.6g", parameter);
@@ -41,8 +44,8 @@ bool Alike(float a, float b) {
   return std::abs(a - b) <= kTolerance * std::max(1.0f, std::abs(b));
 }
 
-// Returns true if `value`, the function's value at `sample`, is an activation's
-// value `wanted`, up to rounding.
+// Returns true if the function's value at `sample`, `value`, equals the
+// activation's value `wanted` up to rounding.
 bool Equal(double sample, double value, double wanted) {
   if (std::isnan(value) || std::isnan(wanted)) {
     return std::isnan(value) && std::isnan(wanted);

@@ -32,8 +32,9 @@ Result Clip(ImportContext& in, int i) {
   return Unary(in, i, {Activation::kClip, *low, *high});
 }
 
-// Returns the number that operand k selects: a constant, or 0 if the operand is
-// a ZerosLike of the result's shape. Appends that ZerosLike to `nodes`.
+// Returns the number that operand k of a selection is: a constant, or 0 if the
+// operand is a ZerosLike of the result's shape. Appends the ZerosLike node to
+// `nodes`.
 std::optional<float> SelectedNumber(ImportContext& in, int i, int k,
                                     std::vector<int>* nodes) {
   const TensorRef value = in.Input(i, k);
@@ -47,7 +48,7 @@ std::optional<float> SelectedNumber(ImportContext& in, int i, int k,
   return Scalar(in.Constant(i, k));
 }
 
-// Emits x where x > number, else 0: a Relu with a threshold.
+// Emits a Relu with a threshold: x where x > number, else 0.
 Result Threshold(ImportContext& in, int i) {
   const TensorRef condition = in.Input(i, 0), x = in.Input(i, 1);
   const int greater = condition.node;
@@ -71,9 +72,9 @@ Result Threshold(ImportContext& in, int i) {
   return in.Emit(std::move(op));
 }
 
-// Emits a selection between two operands. Each operand is a number, or a tensor
-// of the compared tensor's shape. The rules in rules.h find the activation that
-// contains the selection.
+// Emits a selection between two operands, each of which is a number or a tensor
+// of the compared tensor's shape. The rule FuseActivation later finds the
+// activation that contains the selection.
 Result Select(ImportContext& in, int i) {
   GraphView& graph = in.graph();
   const ShapeTable& shapes = in.shapes();
@@ -81,7 +82,8 @@ Result Select(ImportContext& in, int i) {
   const int compares = in.Input(i, 0).node;
   Selection selection;
   selection.compares = graph.node(compares).op();
-  // The node may be an input or a constant, which has no inputs.
+  // The condition may be an input of the graph or a constant, which has no
+  // inputs.
   if (!selection.IsKnown() || graph.inputs(compares).size() != 2) {
     return Refuse("the condition does not compare a tensor with a number");
   }
@@ -122,8 +124,8 @@ std::optional<Activation> ActivationOf(const std::string& op,
 
 Result Unary(ImportContext& in, int i, const Activation& activation, size_t k) {
   if (!in.InputShape(i, k, {2, 4})) return Refuse("unknown shape");
-  // Computes the same activation of the same tensor only once. NASNet has five
-  // equal activations of a tensor.
+  // Equal activations of the same tensor are computed only once. NASNet has
+  // five equal activations of a tensor.
   const int first = in.FirstOf(i, activation, in.Input(i, k));
   if (first != i && !in.graph().preserved(i) && !in.graph().waits(i) &&
       in.graph().node(first).device() == in.graph().node(i).device()) {

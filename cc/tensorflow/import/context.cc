@@ -28,10 +28,11 @@ Result ImportContext::Enter(int i) {
   dtype_ = *dtype;
   TF_RETURN_IF_ERROR(CheckDtype(dtype_));
   const std::string& op = node.op();
-  // Casts and transposes connect tensors of different types or layouts.
+  // Casts and transposes have no type or layout of their own: they connect
+  // tensors of two types or layouts.
   if (op == "Cast" || op == "Transpose") return absl::OkStatus();
   std::optional<Layout> layout;
-  // A mean over rows turns an image into a sequence of columns.
+  // A mean over rows turns an image, [N,H,W,C], into a sequence, [N,W,C].
   const Shape* result = shapes_.shape({i, 0});
   const bool removes_rows = op == "Mean" && result && result->size() == 4 &&
                             !Attr<bool>(node, "keep_dims", false);
@@ -77,8 +78,9 @@ const Shape* ImportContext::InputShape(
   if (!shape || std::count(ranks.begin(), ranks.end(), shape->size()) == 0) {
     return nullptr;
   }
-  // A tensor that is empty for some sizes cannot be measured at those sizes. An
-  // example is the tensor of all images but the first.
+  // A tensor that is empty for some required sample is refused, because a
+  // region cannot be measured with it. An example is a slice with all images
+  // except the first.
   for (int sample = 0; sample < shapes_.required_samples(); ++sample) {
     if (NumElements(*shapes_.shape(t, sample)) == 0) return nullptr;
   }

@@ -1,6 +1,7 @@
 // ImportContext: gives handlers access to the node that is imported, and
-// collects the operators that they emit. The functions below the class read
-// attributes and constants whose dimensions are in the order of a Layout.
+// collects the operators that handlers emit. The functions below the class read
+// attributes and constants that have one entry per dimension, in the order of a
+// Layout.
 #ifndef IOS_TF_CC_TENSORFLOW_IMPORT_CONTEXT_H_
 #define IOS_TF_CC_TENSORFLOW_IMPORT_CONTEXT_H_
 
@@ -22,7 +23,8 @@
 
 namespace ios::tf {
 
-// OK if a handler has emitted the node's operators, else the reason why not.
+// The result of a handler: OK if it has emitted the node's operators, else the
+// reason why it has not.
 using Result = absl::Status;
 
 inline Result Refuse(std::string reason) {
@@ -38,8 +40,8 @@ class ImportContext {
         layouts_(analyzed->layouts()),
         placement_(placement) {}
 
-  // Moves on to node `i`. Refuses the node if its device, data type or layout
-  // rules out an operator.
+  // Makes `i` the current node. Refuses the node if its device, data type or
+  // layout does not allow an operator.
   Result Enter(int i);
   // Returns and clears the operators that handlers have emitted.
   std::vector<ImportedOperator> TakeEmitted() {
@@ -56,20 +58,20 @@ class ImportContext {
   // Refuses a data type that the node's device does not compute.
   Result CheckDtype(DataType dtype) const;
 
-  // Input() returns data input k of any node. InputShape() returns its shape,
-  // or null unless the input has the node's data type, one of these ranks, and
-  // at least one element for all required samples. Constant() returns the
-  // input's value, or null if the input is not constant.
+  // Input() returns data input k of node `i`. InputShape() returns its shape,
+  // but null unless the input has the current node's data type, one of `ranks`,
+  // and at least one element in all required shape samples. Constant() returns
+  // the input's value, or null if the input is not constant.
   TensorRef Input(int i, size_t k) const { return graph_.Input(i, k); }
   const Shape* InputShape(int i, size_t k,
                           std::initializer_list<size_t> ranks) const;
   const tensorflow::Tensor* Constant(int i, size_t k) const;
-  // Returns the first node that computes this activation of `x`. If there is
-  // none yet, remembers `i` as the first node.
+  // Returns the first node that computes this activation of `x`, which is `i`
+  // itself if no earlier call had the same activation and tensor.
   int FirstOf(int i, const Activation& activation, TensorRef x);
 
-  // Return an operator, or a node of another kind, that computes output 0 of
-  // node `i`.
+  // Return a new ImportedOperator for output 0 of node `i`: an operator of type
+  // `type`, or a node of another kind.
   ImportedOperator Make(int i, OperatorType type,
                         std::vector<TensorRef> inputs) const;
   ImportedOperator Make(int i, ImportedOperator::Kind kind,
@@ -95,17 +97,20 @@ bool ChangesRank(const tensorflow::NodeDef& node);
 bool Reshapes(const tensorflow::NodeDef& node);
 
 // Reorders a list with `each` numbers per dimension from `layout` to [N,H,W,C].
-// The list of a sequence lacks the height, for which `missing` is inserted.
+// In the layout of sequences, [N,W,C], the height is missing: `missing` is
+// inserted for it.
 std::vector<int64_t> Logical(const std::vector<int64_t>& list, Layout layout,
                              size_t each = 1, int64_t missing = 0);
-// Returns the rank that a tensor of this shape has in the graph.
+// Returns the rank that a tensor of this shape, [N,H,W,C] or [N,C], has in the
+// graph.
 size_t RankOf(const Shape& shape, Layout layout);
 // Returns the index in [N,H,W,C] of the graph's dimension `axis`, which may be
 // negative. `shape` is the shape of the tensor as [N,H,W,C].
 int64_t LogicalAxis(int64_t axis, const Shape& shape, Layout layout);
 
-// Reads height and width from a list of four, [1, h, w, 1]. Returns false for
-// other lists, and if a number is below 1 or above kMaxDimension.
+// Reads height and width from a list of four numbers, such as [1, h, w, 1], in
+// the order of `layout`. Returns false for other lists, and if a number is
+// below 1 or above kMaxDimension.
 bool Spatial(const std::vector<int64_t>& of_dimensions, Layout layout,
              std::array<int64_t, 2>* result);
 // Reads the padding of a convolution or pooling. Returns false if the node pads
@@ -113,15 +118,16 @@ bool Spatial(const std::vector<int64_t>& of_dimensions, Layout layout,
 bool ReadPadding(const tensorflow::NodeDef& node, Layout layout,
                  Padding* padding);
 
-// Returns the number in a floating-point tensor of one element.
+// Returns the value of a floating-point tensor with one element, or nullopt for
+// other tensors.
 std::optional<float> Scalar(const tensorflow::Tensor* tensor);
-// Returns one value per channel. A tensor with one element gives the value for
-// all channels.
+// Returns one value per channel from a vector, or from a tensor with one
+// element, which is used for all channels.
 std::optional<std::vector<float>> Repeated(const tensorflow::Tensor& tensor,
                                            int64_t channels);
-// Returns one value per channel from a tensor that is added to `x` or
-// multiplied with `x`. The tensor may be broadcast, but may vary along the
-// channels only.
+// Returns one value per channel from a constant tensor that is added to `x` or
+// multiplied with `x`. Returns nullopt if the tensor also varies along other
+// dimensions.
 std::optional<std::vector<float>> PerChannel(const tensorflow::Tensor* tensor,
                                              const Shape& x, Layout layout);
 

@@ -56,8 +56,9 @@ Result ReadWindow(const ImportContext& in, const NodeDef& node, Operator* op) {
   return absl::OkStatus();
 }
 
-// Reads the epilogue that the remapper has fused into a _FusedConv2D or
-// _FusedMatMul. The epilogue's arguments start at data input 2.
+// Reads the operations (bias, batch norm, activation) that TensorFlow's
+// remapper has fused into a _FusedConv2D or _FusedMatMul. Their arguments start
+// at data input 2.
 Result ReadFusedOps(ImportContext& in, int i, ImportedOperator* op) {
   const NodeDef& node = in.graph().node(i);
   auto fused = Attr<std::vector<std::string>>(node, "fused_ops", {});
@@ -83,10 +84,10 @@ Result ReadFusedOps(ImportContext& in, int i, ImportedOperator* op) {
   return absl::OkStatus();
 }
 
-// Returns the padding that SpaceToBatchND adds around an image, less the cells
-// that BatchToSpaceND cuts off again. Returns nullopt unless the difference is
-// the same for every size, because the padding to whole blocks depends on the
-// size. TensorFlow refuses sizes that are not multiples of the block.
+// Returns the padding that SpaceToBatchND adds around an image, minus the cells
+// that BatchToSpaceND cuts off again. Both depend on the image's size, because
+// they pad it to a multiple of the block. Returns nullopt unless the difference
+// is the same for every size.
 std::optional<std::array<int64_t, 4>> PaddingAround(
     ImportContext& in, int before, int after,
     const std::vector<int64_t>& block) {
@@ -119,16 +120,16 @@ std::optional<std::array<int64_t, 4>> PaddingAround(
   return padding;
 }
 
-// tf.nn.convolution writes a dilated convolution as a plain one between
-// SpaceToBatchND and BatchToSpaceND. If this is the case, turns all three nodes
-// into `op`.
+// tf.nn.convolution writes a dilated convolution as a convolution without
+// dilation between SpaceToBatchND and BatchToSpaceND. If `op` is such a
+// convolution, makes it replace all three nodes.
 void ReadSpaceToBatch(ImportContext& in, ImportedOperator* op) {
   GraphView& graph = in.graph();
   const ShapeTable& shapes = in.shapes();
   const int conv = op->output.node;
   TensorRef from = op->inputs[0], to = op->output;
   std::vector<int> nodes = {conv};
-  // For a sequence, the graph adds a dimension before the plain convolution and
+  // For a sequence, the graph adds a dimension before the convolution and
   // removes it afterwards.
   const int expands = from.node, squeezes = graph.OnlyConsumer(to);
   if (graph.node(expands).op() == "ExpandDims" && squeezes >= 0 &&
@@ -227,9 +228,9 @@ Result ReadReference(ImportContext& in, const SizeExpressions& sizes,
   return absl::OkStatus();
 }
 
-// Sets the padding that gives the output the size in `sizes`, for every size of
-// the input. If no padding does, adds an input: the tensor whose size the
-// output takes.
+// Sets the padding of a transposed convolution such that the output has the
+// size in `sizes`, for every size of the input. If no padding does this, adds
+// another input: the tensor whose size the output must have.
 Result ReadTransposedSize(ImportContext& in, int i,
                           const SizeExpressions& sizes,
                           ImportedOperator* imported) {
@@ -261,8 +262,8 @@ Result ReadTransposedSize(ImportContext& in, int i,
       cut[2 * k] = k == 0 ? given.top : given.left;
       most = k == 0 ? given.top + given.bottom : given.left + given.right;
     }
-    // Otherwise, a convolution of the output would not have the input's size.
-    // TensorFlow reports this error when it runs the node.
+    // The forward convolution must map the output's size to the input's size.
+    // TensorFlow checks this only when it runs the node.
     if (total > most || total <= most - op.strides[k]) {
       return Refuse(
           "the input does not have the size that follows from the output size, "
@@ -291,8 +292,8 @@ Result TransposedConvolution(ImportContext& in, int i) {
   op.op.kernel = {shape[0], shape[1]};
   op.op.filters = shape[2];
   TF_RETURN_IF_ERROR(ReadWindow(in, node, &op.op));
-  // The operand lists all four dimensions of the output, or only height and
-  // width.
+  // The operand with the output size has all four dimensions, or only height
+  // and width.
   SizeExpressions sizes = ReadSizes(&in.analyzed(), in.Input(i, 0));
   if (sizes.size() == 4) {
     // A constant output size fixes the batch size. TensorFlow compares it with
@@ -313,8 +314,8 @@ Result TransposedConvolution(ImportContext& in, int i) {
   return in.Emit(std::move(op));
 }
 
-// Emits the product of input k and the weight matrix in the other input. Input
-// k is [N,C], or maps with channels last.
+// Emits the product of data input k, [N,C] or [N,H,W,C], and the weight matrix
+// in the other data input.
 Result EmitProduct(ImportContext& in, int i, size_t k,
                    std::initializer_list<size_t> ranks, bool transposed) {
   const Shape* x = in.InputShape(i, k, ranks);
@@ -365,8 +366,8 @@ Result Einsum(ImportContext& in, int i) {
   }
   const size_t k =
       in.Constant(i, 0) || in.graph().variable(in.Input(i, 0).node);
-  // Only sums over the last dimension of x are products. In the result, the
-  // matrix's other dimension must take the place of that dimension.
+  // An einsum is a product only if it sums over the last dimension of x, and if
+  // the result has the matrix's other dimension in its place.
   const std::string &x = operands[k], &matrix = operands[1 - k], &y = sides[1];
   if (matrix.size() != 2 || x.empty() || y.size() != x.size() ||
       x.compare(0, x.size() - 1, y, 0, y.size() - 1) != 0 ||

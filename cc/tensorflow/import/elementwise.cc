@@ -13,13 +13,13 @@ namespace {
 using ::tensorflow::NodeDef;
 using ::tensorflow::Tensor;
 
-// A shift that does not change any value. A shift of 0.0 would turn a product
-// of -0.0 into 0.0.
+// The shift of a scale that only multiplies. Adding -0.0 does not change any
+// value, whereas adding 0.0 would turn -0.0 into 0.0.
 constexpr float kNoShift = -0.0f;
 
-// Emits a scale of input k. Factors must be finite: fusion multiplies factors
-// with each other, and infinity or NaN would then change the other factors
-// instead of x.
+// Emits a scale of data input k. Factors must be finite, because fusion
+// multiplies factors with each other, and an infinity or NaN would give other
+// results there than when it is multiplied with x.
 Result EmitScale(ImportContext& in, int i, size_t k, std::vector<float> scale,
                  std::vector<float> shift) {
   if (!std::all_of(scale.begin(), scale.end(),
@@ -102,7 +102,7 @@ Result AddN(ImportContext& in, int i) {
   return in.Emit(in.Make(i, OperatorType::kAdd, std::move(tensors)));
 }
 
-// Emits the node as a scale if its constant operand `k` has a number for each
+// Emits a scale if the node's constant operand `k` has one number, or one per
 // channel of x. Otherwise returns false.
 bool ScaleOf(ImportContext& in, int i, int k, const Shape& x,
              BinaryFunction function) {
@@ -116,7 +116,7 @@ bool ScaleOf(ImportContext& in, int i, int k, const Shape& x,
         scale[c] = value;
         break;
       case BinaryFunction::kDivide:
-        // x / 2 is x * 0.5, but 2 / x is not a scale.
+        // x / 2 is the scale x * 0.5, but 2 / x is not a scale.
         if (k == 0) return false;
         scale[c] = 1.0f / value;
         break;

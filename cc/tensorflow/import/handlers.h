@@ -13,7 +13,7 @@
 namespace ios::tf {
 
 using Handler = Result (*)(ImportContext& in, int i);
-// Handlers by TensorFlow's name of the operation.
+// Handlers, keyed by the name of TensorFlow's operation.
 using HandlerTable = std::unordered_map<std::string, Handler>;
 
 HandlerTable ActivationHandlers();
@@ -30,22 +30,24 @@ HandlerTable ResizeHandlers();
 // (activations.cc).
 std::optional<Activation> ActivationOf(const std::string& op,
                                        const tensorflow::NodeDef& node);
-// Emits an activation of input k.
+// Emits an operator that applies an activation to data input k.
 Result Unary(ImportContext& in, int i, const Activation& activation,
              size_t k = 0);
 
-// Graphs write norms as arithmetic, which may end with a Reshape (norms.cc).
+// The following functions recognise norms, which graphs write as arithmetic
+// that may end with a Reshape (norms.cc).
 
-// Emits a norm with the mean and variance of each pixel, each image, or each
-// channel of an image.
+// Emits a norm whose mean and variance are those of each pixel, each image, or
+// each channel of an image.
 Result Norm(ImportContext& in, int i);
-// Emits a group norm of [N,H,W,C]. The graph computes the norm of
-// [N,H,W,groups,C/groups] or [N,H*W,groups,C/groups], with the mean and
-// variance of each image's groups. Reshape `i` restores the shape.
+// Emits a group norm of [N,H,W,C]. The graph reshapes to
+// [N,H,W,groups,C/groups] or [N,H*W,groups,C/groups], and computes a norm with
+// the mean and variance of each group of an image. Node `i` is the Reshape back
+// to [N,H,W,C].
 Result GroupNorm(ImportContext& in, int i);
 // Emits a channel shuffle of [N,H,W,C]. The graph reshapes to
-// [N,H,W,groups,C/groups] and exchanges the last two dimensions. Reshape `i`
-// restores the shape.
+// [N,H,W,groups,C/groups] and exchanges the last two dimensions. Node `i` is
+// the Reshape back to [N,H,W,C].
 Result ChannelShuffle(ImportContext& in, int i);
 
 }  // namespace ios::tf

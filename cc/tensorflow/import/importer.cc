@@ -38,16 +38,17 @@ bool AcceptsInvalidSizes(AnalyzedGraph* analyzed, int i,
   for (const ImportedOperator& op : emitted) {
     const Shape* y = shapes.shape(op.output);
     if (!y) continue;
-    // The output has a constant number of images, but the inputs may have
-    // fewer.
+    // The output has a constant number of images, but the number of images of
+    // the inputs varies. TensorFlow refuses other numbers.
     if (shapes.known(op.output, 0) &&
         std::all_of(op.inputs.begin(), op.inputs.end(), [&](TensorRef t) {
           return shapes.fixed(t, 0) && !shapes.known(t, 0);
         })) {
       return true;
     }
-    // The same applies to rows and columns. TensorFlow only checks the number
-    // of cells of a reshape, so there both rows and columns must be constant.
+    // The same applies to rows and columns. For a reshape, TensorFlow only
+    // checks the number of cells, so that both rows and columns must be
+    // constant.
     for (const TensorRef& t : op.inputs) {
       const Shape* x = shapes.shape(t);
       if (!x || x->size() != 4) continue;

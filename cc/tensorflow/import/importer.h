@@ -1,5 +1,6 @@
-// Importer: turns TensorFlow nodes into operators, which fusion.h and regions.h
-// process further. Nodes that it does not recognise are left to TensorFlow.
+// Importer: turns TensorFlow nodes into operators, which fusion.h then combines
+// and regions.h groups into regions. Nodes that the importer does not recognise
+// are left to TensorFlow.
 #ifndef IOS_TF_CC_TENSORFLOW_IMPORT_IMPORTER_H_
 #define IOS_TF_CC_TENSORFLOW_IMPORT_IMPORTER_H_
 
@@ -16,8 +17,9 @@
 
 namespace ios::tf {
 
-// Computes (input 0 `compares` to `than`) ? first : second. If `first` or
-// `second` is not a number, the next input takes its place.
+// A choice between two values by a comparison, for example (input 0 > than) ?
+// first : second; `compares` is the comparison. If `first` or `second` is
+// nullopt, it is the next input of the operator.
 struct Selection {
   std::string compares;  // "Greater", "GreaterEqual", "Less" or "LessEqual"
   float than = 0.0f;
@@ -27,10 +29,10 @@ struct Selection {
   bool Holds(double x) const;
 };
 
-// An operator and the nodes that it stands for.
+// An operator and the TensorFlow nodes that it replaces.
 struct ImportedOperator {
-  // Nodes of the other kinds guide the fusion of operators. They do not become
-  // operators of a block.
+  // Only kOperator becomes an operator of a block. Nodes of the other kinds are
+  // kept during fusion, because they connect operators.
   enum class Kind {
     kOperator,
     kReshape,  // between [N,H,W,C] and [..., C]
@@ -39,26 +41,28 @@ struct ImportedOperator {
     kSelect,   // one of two values by a comparison: a part of an activation
   };
   Kind kind = Kind::kOperator;
-  // The operator's own `inputs` are empty: the field `inputs` below has the
-  // tensors. For other kinds than kOperator, only the name is set.
+  // The operator. Its member Operator::inputs is empty, because the member
+  // `inputs` below has the tensors. For other kinds than kOperator, only the
+  // name is set.
   Operator op;
   DataType dtype = DataType::kFloat32;  // of inputs and output
   std::vector<TensorRef> inputs;
   Layout from = Layout::kChannelsLast;  // kReshape: layout of its input
   Selection selection;                  // kSelect
   TensorRef output;
-  // True if the graph has the output in another shape with the same number of
-  // elements. Then only operators read the output.
+  // True if the tensor in the graph has another shape than the operator's
+  // output, with the same number of elements. Then only operators may read the
+  // output.
   bool reshaped = false;
   std::vector<int> nodes;
   std::vector<Weight> weights;  // WeightShapes() order
 };
 
 // Returns the name of this node's operator. This is the node's name or, for a
-// convolution that constant folding has renamed, its earlier name. (Folding
-// multiplies the factors of a batch norm into the weights. It names the weights
-// "CONVOLUTION/merged_input", and gives the convolution the multiplication's
-// name.)
+// convolution that constant folding has renamed, its earlier name. (When
+// TensorFlow folds a batch norm into a convolution, the convolution gets the
+// name of the multiplication, and the new weights are named
+// "CONVOLUTION/merged_input".)
 std::string OperatorName(const GraphView& graph, int node);
 
 // The reason why a node of a recognised type is left to TensorFlow.
@@ -67,9 +71,9 @@ struct Refusal {
   std::string reason;
 };
 
-// Returns the operators of all nodes of known type in a topological order,
-// without fusion. A node gives one operator, and a split gives one per output.
-// Adds convolutions that it cannot import to `refusals`.
+// Returns the operators of all nodes that have a handler, in a topological
+// order, before fusion. A node becomes one operator, but a split becomes one
+// slice per output. Adds convolutions that cannot be imported to `refusals`.
 std::vector<ImportedOperator> ImportNodes(AnalyzedGraph* analyzed,
                                           const DevicePlacement& placement,
                                           std::vector<Refusal>* refusals);

@@ -1,5 +1,6 @@
-// Tests the operators of single nodes, one family of handlers after the other.
-// tests/integration checks that the operators compute the same as the nodes.
+// Tests which operators the importer makes of single nodes, one family of
+// handlers after the other. tests/integration checks that these operators
+// compute the same as the nodes.
 #include "cc/tensorflow/import/importer.h"
 
 #include "tests/cc/graphs.h"
@@ -70,7 +71,8 @@ TEST(ConvolutionsThatMakeNoSteps) {
                 .Attr("padding", "SAME"));
   graph.Fetch("conv");
   auto analyzed = AnalyzedGraph::Create(graph.item(), 1, kUsualImageSize);
-  // TensorFlow may refuse the graph, or leave the node without a shape.
+  // TensorFlow either refuses the invalid graph, or leaves the node without a
+  // shape.
   EXPECT(!analyzed.ok() ||
          !(*analyzed)->shapes().shape({(*analyzed)->graph().Find("conv"), 0}));
 }
@@ -170,7 +172,8 @@ TEST(FunctionsOfOneTensorAreActivations) {
 
 // Norms.
 
-// (x - mean) * scale / sqrt(variance + 0.5) + shift, as Keras writes it.
+// Adds nodes that compute a norm as Keras writes it: (x - mean) * scale /
+// sqrt(variance + 0.5) + shift.
 std::string Norm(TestGraph* graph, const std::string& x,
                  const std::vector<int32_t>& axes, const std::string& scale,
                  const std::string& shift) {
@@ -192,8 +195,9 @@ std::string Norm(TestGraph* graph, const std::string& x,
   return graph->Op("y", "AddV2", {"product", "rest"});
 }
 
-// Returns the operator that computes the output of this node. Until DropUnread
-// removes them, other operators compute parts of that node's computation.
+// Returns the operator that computes the output of this node. (Before
+// DropUnread removes them, other operators exist that compute intermediate
+// values.)
 ImportedOperator Of(const TestGraph& graph, const std::string& name) {
   const ImportedGraph imported(graph);
   for (int k = 0; k < imported.size(); ++k) {

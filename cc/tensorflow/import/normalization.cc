@@ -50,7 +50,8 @@ class Matcher {
     }
   }
 
-  // A node's operands: the constant operand, or null, and the other operand.
+  // The two operands of a node: `constant` is the value of the constant operand
+  // (null if neither is constant), and `other` is the other operand.
   struct Operands {
     TensorRef other;
     const Tensor* constant = nullptr;
@@ -152,7 +153,8 @@ class Matcher {
     return false;
   }
 
-  // Returns true if `t` is the mean, or computes the mean again.
+  // Returns true if `t` is the mean of the norm, or another node that computes
+  // the same mean.
   bool IsMean(TensorRef t) {
     if (t == mean_) return true;
     if (!Is(t, "Mean") || graph_.Input(t.node, 0) != found_.x ||
@@ -163,8 +165,8 @@ class Matcher {
     return true;
   }
 
-  // Returns the axes of a Mean that keeps its dimensions, sorted and not
-  // negative. Returns an empty list for any other Mean.
+  // Returns the axes of a Mean with keep_dims, sorted and as non-negative
+  // numbers. Returns an empty list if keep_dims is false.
   std::vector<int64_t> Axes(int mean) {
     bool keeps = false;
     auto axes = Integers(graph_.Constant(graph_.Input(mean, 1)));

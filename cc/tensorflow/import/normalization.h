@@ -1,5 +1,5 @@
-// Finds layer and group norms: arithmetic on means and variances that one
-// operator can compute.
+// Finds layer and group norms, which graphs write as arithmetic on means and
+// variances.
 #ifndef IOS_TF_CC_TENSORFLOW_IMPORT_NORMALIZATION_H_
 #define IOS_TF_CC_TENSORFLOW_IMPORT_NORMALIZATION_H_
 
@@ -12,10 +12,10 @@
 
 namespace ios::tf {
 
-// (x - mean) / sqrt(variance + epsilon) * scale + shift, as Keras and
-// tf.nn.batch_normalization write it. Hand-written norms match, too. In most of
-// these norms, separate operators apply the scale and shift, so both are null
-// here.
+// A norm (x - mean) / sqrt(variance + epsilon) * scale + shift, in the form
+// that Keras and tf.nn.batch_normalization write. Most norms that users write
+// themselves match, too, but without scale and shift (null here), which
+// separate operators apply.
 struct MatchedNorm {
   TensorRef x;
   std::vector<int64_t> axes;  // of the moments, in the graph's layout, sorted

@@ -1,5 +1,5 @@
-// Handlers of channel shuffles, and of norms of pixels, images and groups of
-// channels in the form that Keras writes.
+// Handlers of channel shuffles, and of norms (over a pixel, an image or a group
+// of channels) in the form that Keras writes.
 #include <algorithm>
 #include <numeric>
 
@@ -12,9 +12,9 @@ namespace {
 
 using ::tensorflow::Tensor;
 
-// Returns true if a tensor has one number for each channel. Its shape is
-// [groups, C / groups], or [C] for one group; leading dimensions of 1 do not
-// matter.
+// Returns true if a tensor has one number for each channel: its shape is
+// [groups, C / groups], or [C] if there is one group, after leading dimensions
+// of 1.
 bool IsOfChannels(const Tensor& values, int64_t groups, int64_t channels) {
   Shape shape, wanted = {groups, channels / groups};
   for (const auto& dim : values.shape()) shape.push_back(dim.size);
@@ -25,7 +25,8 @@ bool IsOfChannels(const Tensor& values, int64_t groups, int64_t channels) {
   return shape == wanted;
 }
 
-// Returns the norm that ends with `node`, if the node's output has this rank.
+// Returns the norm whose last operation is `node`, or nullopt if the node's
+// output does not have this rank.
 std::optional<MatchedNorm> NormOf(ImportContext& in, int node, size_t rank) {
   const Shape* shape = in.shapes().shape({node, 0});
   const std::string& op = in.graph().node(node).op();
@@ -37,8 +38,8 @@ std::optional<MatchedNorm> NormOf(ImportContext& in, int node, size_t rank) {
 }
 
 // Emits `op` with the epsilon, scale and shift of `norm`. Scale and shift must
-// be per channel. If the norm reads x in groups, the shape of scale and shift
-// must have the same groups.
+// have one number per channel; for a group norm, their shape must have the
+// norm's groups.
 Result EmitNorm(ImportContext& in, TensorRef x, const MatchedNorm& norm,
                 ImportedOperator op) {
   const Shape& shape = *in.shapes().shape(x);
@@ -77,7 +78,8 @@ Result Norm(ImportContext& in, int i) {
     std::sort(norm->axes.begin(), norm->axes.end());
   }
   ImportedOperator op = in.Make(i, OperatorType::kNormalize, {norm->x});
-  // The norm is of pixels, of images, or of each channel of images.
+  // The norm's axes are those of a pixel, of an image, or of one channel of an
+  // image.
   std::vector<int64_t> image(rank - 1);
   std::iota(image.begin(), image.end(), 1);
   if (norm->axes != std::vector<int64_t>{rank - 1}) {

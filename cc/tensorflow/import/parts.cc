@@ -58,7 +58,8 @@ Result Pad(ImportContext& in, int i) {
   return in.Emit(std::move(op));
 }
 
-// A roll is a padding at one end that repeats what is cut off at the other end.
+// Imports a Roll as a Pad that wraps around: it adds cells at one end that
+// equal the cells that it cuts off at the other end.
 Result Roll(ImportContext& in, int i) {
   const auto shifts = Integers(in.Constant(i, 1));
   const auto axes = Integers(in.Constant(i, 2));
@@ -123,8 +124,9 @@ Result Split(ImportContext& in, int i) {
   return absl::OkStatus();
 }
 
-// Returns integer operand k if it is the same for every size of the graph's
-// inputs. The operand may be a constant, or computed from fixed sizes.
+// Returns the values of integer operand k if they are the same for every size
+// of the graph's inputs. The operand may be a constant, or computed from fixed
+// sizes.
 std::optional<std::vector<int64_t>> FixedIntegers(const ImportContext& in,
                                                   int i, size_t k) {
   GraphView& graph = in.graph();
@@ -144,9 +146,9 @@ std::optional<std::vector<int64_t>> FixedIntegers(const ImportContext& in,
 
 // Emits a slice of data input 0 that starts at `begin` and has the size of the
 // node's output. `begin` is in the graph's order of dimensions; a negative
-// number counts from the end. The slice is a range of channels, or cuts cells
-// from the borders of height and width. The number of cells that it cuts must
-// be the same for every size of the graph's inputs.
+// number counts from the end. The slice must be a range of channels, or cut
+// cells off the borders of height and width. The number of these cells must be
+// the same for every size of the graph's inputs.
 Result EmitRange(ImportContext& in, int i, const std::vector<int64_t>& begin) {
   const ShapeTable& shapes = in.shapes();
   const TensorRef input = in.Input(i, 0), output = {i, 0};
@@ -156,8 +158,8 @@ Result EmitRange(ImportContext& in, int i, const std::vector<int64_t>& begin) {
                 *y = shapes.shape(output, sample);
     if ((!x || !y) && sample >= shapes.required_samples()) continue;
     if (!x || !y || x->size() != y->size()) return Refuse("unknown shape");
-    // The output may be empty at small sizes, where fewer cells can be cut.
-    // Even then its size must be the input's size less the cut, and at least 0.
+    // At small sizes, the output may be empty. Even then its size must be the
+    // input's size minus the cells that are cut off, or 0 if that is negative.
     if (sample >= shapes.required_samples() && NumElements(*y) == 0) {
       for (size_t d = 0; d < x->size(); ++d) {
         const int64_t left = (*x)[d] - cut[d][0] - cut[d][1];
@@ -202,8 +204,8 @@ Result Slice(ImportContext& in, int i) {
   if (!x || !begin || begin->size() != RankOf(*x, in.layout())) {
     return Refuse("unknown shape");
   }
-  // Unlike StridedSlice, Slice fails for images that are smaller than its
-  // range.
+  // Unlike StridedSlice, Slice reports an error if the image is smaller than
+  // the range.
   const TensorRef input = in.Input(i, 0);
   const auto size = Integers(in.Constant(i, 2));
   const auto from = Logical(*begin, in.layout());
@@ -224,7 +226,8 @@ Result Transpose(ImportContext& in, int i) {
   const TensorRef x = in.Input(i, 0), y = {i, 0};
   const Layout from = layouts.layout(x), to = layouts.layout(y);
   const Permutation permutation = PermutationOf(&graph, i);
-  // Keras puts a Transpose that changes nothing before every Dense of maps.
+  // Keras adds a Transpose that changes nothing before each Dense layer that
+  // reads feature maps.
   if (permutation == Permutation::kNone && from == to && !graph.preserved(i) &&
       !graph.waits(i)) {
     graph.Alias(i, x);

@@ -1,6 +1,6 @@
 // Piecewise linear functions of one number, such as activations that a graph
-// writes with comparisons. The ends of their pieces reveal changes that samples
-// could miss.
+// writes with comparisons. A function changes only at the ends of its pieces,
+// so that samples near these ends miss nothing.
 #ifndef IOS_TF_CC_TENSORFLOW_IMPORT_PIECEWISE_H_
 #define IOS_TF_CC_TENSORFLOW_IMPORT_PIECEWISE_H_
 
@@ -23,12 +23,13 @@ class Piecewise {
 
   double At(double x) const;
   const std::vector<double>& ends() const { return ends_; }
-  // Returns the points where the function equals `value`. Ignores constant
+  // Returns the inputs at which the function equals `value`. Ignores constant
   // pieces.
   std::vector<double> Where(double value) const;
 
-  // Returns `first` where `holds` is true for this function's value, and
-  // `second` elsewhere. The result of `holds` may change only at `values`.
+  // Returns the function that equals `first` at inputs where holds(value of
+  // this function) is true, and `second` at other inputs. The result of holds()
+  // may change only at `values`.
   Piecewise Select(const std::vector<double>& values,
                    const std::function<bool(double)>& holds,
                    const Piecewise& first, const Piecewise& second) const;

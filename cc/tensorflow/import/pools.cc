@@ -29,7 +29,7 @@ Result Pool(ImportContext& in, int i) {
   return in.Emit(std::move(op));
 }
 
-// Emits a sum over the dimension that a Pack has added, as an addition of the
+// Emits a sum over the dimension that a Pack has added, as the sum of the
 // packed tensors.
 Result SumOfPack(ImportContext& in, int i) {
   GraphView& graph = in.graph();
@@ -63,8 +63,9 @@ Result SumOfPack(ImportContext& in, int i) {
   return in.Emit(std::move(op));
 }
 
-// Emits the mean of all rows, or of all columns, as an average pooling with a
-// window of that size. The images must have a fixed height or width.
+// Emits the mean over all rows, or over all columns, as an average pooling
+// whose window is as high (or wide) as the image. This height (or width) must
+// be fixed.
 Result MeanOfRows(ImportContext& in, int i, const std::vector<int64_t>& axes) {
   GraphView& graph = in.graph();
   const ShapeTable& shapes = in.shapes();
@@ -77,8 +78,8 @@ Result MeanOfRows(ImportContext& in, int i, const std::vector<int64_t>& axes) {
     return Refuse("the node is not the mean of rows or columns");
   }
   const int axis = static_cast<int>(axes[0]);
-  // Only a mean can be a pooling here: a maximum must keep NaN, and a max
-  // pooling does not.
+  // Only means are imported in this way. A reduction to the maximum returns NaN
+  // if a number is NaN, but a max pooling ignores NaN.
   const bool keeps = Attr<bool>(node, "keep_dims", false);
   if (!shapes.fixed(x, axis) || layouts.layout(x) != Layout::kChannelsLast ||
       !(keeps ? layouts.layout(y) == Layout::kChannelsLast
@@ -102,7 +103,8 @@ Result Reduce(ImportContext& in, int i) {
   const Shape* x = in.InputShape(i, 0, {2, 4});
   if (!x || !axes) return Refuse("unknown shape");
   for (int64_t& axis : *axes) axis = LogicalAxis(axis, *x, in.layout());
-  // A sequence has height 1, so a reduction of its width includes its height.
+  // A sequence is an image of height 1, so that a reduction over its width may
+  // include its height.
   if (in.layout() == Layout::kSequence && *axes == std::vector<int64_t>{2}) {
     axes->push_back(1);
   }

@@ -12,11 +12,11 @@
 namespace ios::tf {
 
 struct Recipe {
-  // Each entry [a,b,c,d] transposes values of this shape to [a,c,b,d]. The
-  // entries apply one after the other.
+  // Transpositions, which are applied one after the other. An entry {a,b,c,d}
+  // transposes values of the shape [a,b,c,d] to [a,c,b,d].
   std::vector<std::array<int64_t, 4>> swaps;
-  // Afterwards, value k is multiplied by scale[k % scale.size()]. Empty: no
-  // scale.
+  // After the transpositions, value k is multiplied by scale[k % scale.size()].
+  // If `scale` is empty, nothing is multiplied.
   std::vector<float> scale;
 
   bool empty() const { return swaps.empty() && scale.empty(); }

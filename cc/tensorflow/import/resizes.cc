@@ -1,5 +1,5 @@
-// Handlers of resizes, of repeated cells, and of cells that move to channels or
-// back.
+// Handlers of resizes, of operations that repeat cells, and of SpaceToDepth and
+// DepthToSpace.
 #include "cc/tensorflow/graph/dtypes.h"
 #include "cc/tensorflow/import/handlers.h"
 #include "cc/tensorflow/shapes/shape_arithmetic.h"
@@ -9,8 +9,8 @@ namespace {
 
 using ::tensorflow::NodeDef;
 
-// Sets the output's height and width from `sizes`, the shape operand. The
-// result holds for every size of the first input of `op`.
+// Sets the output's height and width in `op` from the shape operand `sizes`,
+// such that they are correct for every size of the first input of `op`.
 Result ReadOutputSize(ImportContext& in, int i, const SizeExpressions& sizes,
                       ImportedOperator* op) {
   const ShapeTable& shapes = in.shapes();
@@ -54,7 +54,8 @@ Result Resize(ImportContext& in, int i) {
   const Shape* shape = shapes.shape(in.Input(i, 0));
   if (!shape || shape->size() != 4) return Refuse("unknown shape");
   ImportedOperator op = in.Make(i, OperatorType::kResize, {in.Input(i, 0)});
-  // TensorFlow returns float32 for any type; Keras casts the result back.
+  // TensorFlow's resize returns float32 for every input type, and Keras casts
+  // the result back.
   const auto type = ToDataType(shapes.dtype(op.inputs[0]));
   if (type != in.dtype()) {
     const int cast = graph.OnlyConsumer(op.output);
@@ -81,8 +82,9 @@ Result Resize(ImportContext& in, int i) {
 
 Result MoveDepth(ImportContext& in, int i) {
   const NodeDef& node = in.graph().node(i);
-  // In both layouts, the outer part of the channel index is the cell's position
-  // in its block.
+  // In both layouts, the channel index with more channels is (position of the
+  // cell in its block) * C + c, where c is the channel index with fewer
+  // channels, C.
   if (!in.InputShape(i, 0, {4}) ||
       Attr<std::string>(node, "data_format", "NHWC") == "NCHW_VECT_C") {
     return Refuse("unknown shape");
@@ -96,8 +98,8 @@ Result MoveDepth(ImportContext& in, int i) {
   return in.Emit(std::move(op));
 }
 
-// Emits a Tile or BroadcastTo that spreads one cell over an image, or one
-// channel over several channels.
+// Emits an operator for a Tile or BroadcastTo that repeats one cell over an
+// image, or one channel over several channels.
 Result Spread(ImportContext& in, int i) {
   GraphView& graph = in.graph();
   const ShapeTable& shapes = in.shapes();
@@ -128,7 +130,7 @@ Result Spread(ImportContext& in, int i) {
   }
   for (int d : {1, 2}) {
     if (same(d)) {
-      // This dimension keeps its size, whatever that is.
+      // This dimension keeps its size, which may vary.
       sizes[d] = SizeExpression{SizesFrom(in.analyzed(), x), d, 1, 0};
     } else if (!one(d)) {
       return Refuse("the node repeats more than one pixel");
@@ -144,9 +146,9 @@ Result Spread(ImportContext& in, int i) {
   return in.Emit(std::move(op));
 }
 
-// Emits tf.repeat along height or width, which Keras uses for UpSampling2D. The
-// graph writes it as an ExpandDims behind that dimension, a Tile along the new
-// dimension, and a Reshape to an image again.
+// Emits a resize for tf.repeat along height or width, which Keras uses for
+// UpSampling2D. The graph writes tf.repeat as an ExpandDims after the
+// dimension, a Tile along the new dimension, and a Reshape back to an image.
 Result Repeat(ImportContext& in, int i) {
   GraphView& graph = in.graph();
   const ShapeTable& shapes = in.shapes();
@@ -206,8 +208,8 @@ Result Repeat(ImportContext& in, int i) {
 }
 
 Result Tile(ImportContext& in, int i) {
-  // Tries Repeat() first: the Tile that repeats the cells of a sequence looks
-  // like one that spreads images of one column.
+  // Repeat() comes first, because a Tile that repeats the cells of a sequence
+  // looks like a Tile that repeats the only column of an image.
   if (Repeat(in, i).ok()) return absl::OkStatus();
   return Spread(in, i);
 }

@@ -17,13 +17,14 @@ struct Weight {
   explicit Weight(TensorRef variable) : variable(variable) {}
 
   bool constant() const { return variable.node < 0; }
-  // Swap() and Scale() change the values of a constant, or the recipe for a
-  // variable; see Recipe. Factors apply to the last dimension, and later swaps
-  // must keep that dimension last.
+  // Swap() transposes the weight, and Scale() multiplies its last dimension by
+  // factors. For a constant, they change the values; for a variable, the recipe
+  // (see Recipe). After Scale(), Swap() must keep the last dimension last.
   void Swap(const std::array<int64_t, 4>& dimensions);
   void Scale(const std::vector<float>& factors);
-  // Returns true if Scale() keeps all finite values finite. The values of a
-  // variable are unknown and are not checked.
+  // Returns true if Scale() with these factors keeps all finite values finite.
+  // The values of a variable are unknown, so that the result is true for a
+  // variable.
   bool StaysFinite(const std::vector<float>& factors) const;
 
   std::vector<float> values;     // of a constant
