@@ -1,5 +1,5 @@
-// Headers that most sources in this directory include. setup.py compiles them
-// once. No source includes this file.
+// Headers that most sources in this directory include. setup.py precompiles
+// this file; sources do not include it themselves.
 #include <nlohmann/json.hpp>
 
 #include "absl/status/statusor.h"

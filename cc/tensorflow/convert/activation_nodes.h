@@ -9,8 +9,8 @@
 
 namespace ios::tf {
 
-// Applies an activation to `x` by nodes whose names begin with `name`. Returns
-// the name of the result.
+// Adds nodes that apply an activation to the tensor `x`. Their names begin with
+// `name`. Returns the name of the resulting tensor.
 std::string WriteActivation(const std::string& name,
                             const Activation& activation, const std::string& x,
                             NodeWriter* writer);

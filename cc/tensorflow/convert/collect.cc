@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// Counts the nodes of each type that no region computes. Constants and nodes
+// Counts the nodes outside of regions by their operation. Constants and nodes
 // that only pass tensors on do not count.
 std::map<std::string, int> LeftToTensorFlow(const Partition& partition,
                                             const std::set<int>& covered) {
@@ -95,7 +95,7 @@ absl::StatusOr<std::string> Collect(const Partition& partition) {
         {"bound_sizes", bounds},
         {"left_to_tensorflow", LeftToTensorFlow(partition, covered)},
         {"refused", std::move(refused)}}}};
-  // TensorFlow's node names are bytes, and not necessarily UTF-8.
+  // Node names may be invalid UTF-8, which dump() replaces instead of throwing.
   return result.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

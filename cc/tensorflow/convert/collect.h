@@ -17,10 +17,10 @@ namespace ios::tf {
 //             "image_size": [height, width] or null,
 //             "bound_sizes": [[batch, height, width]],
 //             "refused": [{"node", "op", "reason"}]}}
-// image_size: the size used instead of the requested size if the graph does not
-// accept the requested size. bound_sizes: sizes around each size at which a
-// node starts to behave differently. The result should be compared at these
-// sizes.
+// "image_size" is the image size that is used if the graph does not accept the
+// requested size. "bound_sizes" lists input sizes on both sides of each size at
+// which a node starts to compute something else: the converted model should be
+// compared with the original at these sizes.
 absl::StatusOr<std::string> Collect(const Partition& partition);
 
 }  // namespace ios::tf

@@ -44,7 +44,7 @@ bool Succeeds(char** error, F&& function) noexcept {
 
 absl::StatusOr<tensorflow::GraphDef> Rewritten(OpenGraph* graph,
                                                const char* text) {
-  // An invalid request throws an exception.
+  // An invalid request throws an exception, which Succeeds() reports.
   const json request = json::parse(text);
   ios::tf::RewriteOptions options;
   for (int64_t region : request.at("left")) options.left.insert(region);

@@ -8,15 +8,16 @@
 extern "C" {
 #endif
 
-// An open graph. Only one thread may use it at a time.
+// A handle of an OpenGraph. Only one thread may use it at a time.
 typedef struct ios_tf_graph ios_tf_graph;
 
 // The caller frees returned strings with ios_tf_free_string(). A function that
-// fails returns null and sets `error` to JSON:
-// {"code": TensorFlow's, "message": string, "payloads": names}.
+// fails returns null and sets `error` to JSON: {"code": TensorFlow's status
+// code, "message": string, "payloads": [names]}.
 
-// `meta_graph` is a MetaGraphDef of `bytes` bytes. `height` and `width` replace
-// unknown heights and widths of its images.
+// Opens a graph. `meta_graph` is a serialized MetaGraphDef of `bytes` bytes.
+// `height` and `width` replace heights and widths of images that the graph
+// leaves unknown.
 ios_tf_graph* ios_tf_open_graph(const void* meta_graph, int64_t bytes,
                                 int64_t height, int64_t width, char** error);
 void ios_tf_close_graph(ios_tf_graph* graph);
@@ -25,14 +26,15 @@ void ios_tf_close_graph(ios_tf_graph* graph);
 char* ios_tf_graph_blocks(ios_tf_graph* graph, int64_t batch_size,
                           const char* device, char** error);
 
-// Returns the graph with schedules, as a GraphDef of `*bytes` bytes. `request`
-// is JSON:
-// {"batch_sizes": [int], "device": string, "left": [int],
-//  "materialise_merges": bool, "schedules": {block signature: JSON as text}}
+// Returns the graph with schedules, as a serialized GraphDef of `*bytes` bytes.
+// The regions in "left" get no schedules. `request` is JSON: {"batch_sizes":
+// [int], "device": string, "left": [int], "materialise_merges": bool,
+// "schedules": {block signature: JSON as text}}
 char* ios_tf_rewritten_graph(ios_tf_graph* graph, const char* request,
                              int64_t* bytes, char** error);
 
-// Returns the graph as it runs, as a GraphDef of `*bytes` bytes.
+// Returns the graph as the plugin runs it (see OpenGraph::Lower), as a
+// serialized GraphDef of `*bytes` bytes.
 char* ios_tf_lowered_graph(ios_tf_graph* graph, int64_t batch_size,
                            const char* device, int64_t* bytes, char** error);
 

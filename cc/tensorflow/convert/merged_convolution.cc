@@ -38,7 +38,8 @@ class MergeWriter {
     const std::vector<MergePlan::Part>& parts = merge_.plan.parts;
     for (size_t i = 0; i < parts.size(); ++i) {
       const ImportedOperator& part = Imported(parts[i]);
-      // Readers of a part expect its own layout, not the merge's.
+      // The readers of a part expect the layout that the part had, which may
+      // differ from that of the merged convolution.
       editor_.Replace(
           part.output,
           editor_.InLayout(absl::StrCat(name_, "/output_", i), PartName(i),
@@ -87,15 +88,15 @@ class MergeWriter {
   }
 
  private:
-  // Returns the name of the tensor that has the result of part `i`.
+  // Returns the name of the new tensor that has the output of part `i`.
   std::string PartName(size_t i) const {
     if (BatchIsOpen()) return absl::StrCat(name_, "/slice_", i);
     return i == 0 ? name_ + "/split" : absl::StrCat(name_, "/split:", i);
   }
 
-  // Returns true if the number of images follows the batch of the graph's
-  // inputs, so that it may be 0. The second and third samples have 3 and 5
-  // images.
+  // Returns true if the number of images depends on the batch size of the
+  // graph's inputs, so that it may be 0. Compares the shape samples 1 and 2,
+  // whose batch sizes are 3 and 5.
   bool BatchIsOpen() const {
     if (shapes_.samples() < 3) return false;
     const Shape* three = shapes_.shape(first_.inputs[0], 1);
@@ -126,9 +127,9 @@ class MergeWriter {
     AddNodeAttr("Tlen", tensorflow::DT_INT32, split);
   }
 
-  // Slices the parts' channels out of the merged result. A Split would fail for
-  // empty batches: TensorFlow's oneDNN convolution gives an empty result as
-  // many channels as its input has.
+  // Adds a slice of the merged result for each part. A Split would fail for
+  // empty batches, because TensorFlow's oneDNN convolution then returns a
+  // tensor with the number of channels of its input.
   void WriteSlices(const std::string& merged) {
     const int axis = channels_first_ ? 1 : 3;
     const auto position = [&](const std::string& name, int channel,
@@ -162,9 +163,10 @@ class MergeWriter {
     return partition_.operators[merge_.made->operators[part.op]];
   }
 
-  // A merged convolution is NCHW only if all its parts are. Not every
-  // TensorFlow supports NCHW convolutions on a CPU, and the merged convolution
-  // must run where the parts ran. It never has the layout of sequences.
+  // The merged convolution has the layout NCHW only if all its parts have it.
+  // Not every build of TensorFlow supports NCHW convolutions on a CPU, and the
+  // merged convolution must run wherever the parts ran. The merged convolution
+  // never has the layout of sequences, [N,W,C].
   bool AllHaveChannelsFirst() const {
     return std::all_of(merge_.plan.parts.begin(), merge_.plan.parts.end(),
                        [&](const MergePlan::Part& part) {
@@ -201,8 +203,8 @@ class MergeWriter {
                 conv);
   }
 
-  // Returns the name of the stacked filters: a constant or, if some filters are
-  // variables, a node that stacks them.
+  // Returns the name of the merged filter: a constant or, if some filters are
+  // variables, a node that concatenates them.
   std::string Filter() {
     const std::vector<MergePlan::Part>& parts = merge_.plan.parts;
     const Operator& op = merge_.plan.merged;
@@ -296,8 +298,8 @@ void WriteMerges(const Partition& partition, const std::vector<Merge>& merges,
                  GraphEditor* editor) {
   std::vector<MergeWriter> writers;
   writers.reserve(merges.size());
-  // Registers all replacements before the first new node reads a tensor,
-  // because merged convolutions read each other's results.
+  // All replacements are registered before the first new node is added, because
+  // a merged convolution may read the result of another one.
   for (const Merge& merge : merges) {
     writers.emplace_back(partition, merge, editor).ReplaceParts();
   }

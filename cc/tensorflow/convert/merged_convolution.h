@@ -13,7 +13,7 @@
 
 namespace ios::tf {
 
-// Operators of a block that become one convolution.
+// A merge stage: operators of a block that become one convolution.
 struct Merge {
   MergePlan plan;
   const PartitionBlock* made = nullptr;

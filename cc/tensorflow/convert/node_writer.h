@@ -18,7 +18,7 @@ namespace ios::tf {
 
 class NodeWriter {
  public:
-  // Nodes are annotated with `places`, which must outlive the writer.
+  // All nodes get the annotation `places`, which must outlive the writer.
   NodeWriter(GraphEditor* editor, std::string device, DataType dtype,
              const std::vector<StagePlace>& places)
       : editor_(*editor),

@@ -18,12 +18,13 @@
 
 namespace ios::tf {
 
-// Keeps the graph, and its partition for each batch size and device that was
+// Stores the graph, and its partition for each batch size and device that was
 // requested. Not thread-safe.
 class OpenGraph {
  public:
-  // The signatures of `meta_graph` name the inputs and outputs. `image_size`
-  // replaces heights and widths that the graph leaves unknown.
+  // Opens the graph of `meta_graph`, whose signatures name the inputs and
+  // outputs. `image_size` replaces heights and widths that the graph leaves
+  // unknown.
   static absl::StatusOr<std::unique_ptr<OpenGraph>> Open(
       const tensorflow::MetaGraphDef& meta_graph, const ImageSize& image_size);
 
@@ -38,8 +39,9 @@ class OpenGraph {
       const std::vector<int64_t>& batch_sizes, const std::string& device,
       const RewriteOptions& options);
 
-  // Returns the graph as it runs: regions that carry schedules are IosRegion
-  // nodes. If that fails, logs a warning and returns the graph unchanged.
+  // Returns the graph as the plugin runs it: each region that has schedules is
+  // one IosRegion node. If lowering fails, logs a warning and returns the graph
+  // unchanged.
   absl::StatusOr<tensorflow::GraphDef> Lower(int64_t batch_size,
                                              const std::string& device);
 

@@ -28,15 +28,16 @@ StatusOr<Schedule> ReadSchedule(
   return schedule;
 }
 
-// A block of a graph, at each of its batch sizes.
+// A block of the graph. Its shapes differ between the batch sizes of the
+// request.
 struct SizedBlock {
   PartitionBlock made;           // at the first batch size
   std::vector<Block> blocks;     // at each batch size
   std::vector<int64_t> batches;  // of the region, at each batch size
 };
 
-// Returns the blocks at one batch size, in the order in which they run. Skips
-// the regions in `left`.
+// Returns the blocks of `partition`, in the order in which they run, except
+// those in the regions `left`.
 std::vector<SizedBlock> BlocksOf(const Partition& partition,
                                  const std::set<int64_t>& left) {
   std::vector<SizedBlock> blocks;
@@ -54,8 +55,8 @@ std::vector<SizedBlock> BlocksOf(const Partition& partition,
   return blocks;
 }
 
-// Returns the same signature for blocks that differ only in sizes that may
-// depend on the batch.
+// Returns a signature that is equal for blocks which differ only in dimensions
+// that may depend on the batch size.
 std::string SignatureOfAnyBatch(Block block) {
   for (Shape& shape : block.inputs) {
     std::fill(shape.begin(), shape.end() - 1, 0);
@@ -63,7 +64,8 @@ std::string SignatureOfAnyBatch(Block block) {
   return Signature(block);
 }
 
-// Adds the blocks of the same graph at another batch size.
+// Adds another batch size to `blocks`: the blocks of `partition`, which is the
+// same graph at that size.
 absl::Status AddSize(const Partition& first, const Partition& partition,
                      const std::set<int64_t>& left,
                      std::vector<SizedBlock>* blocks) {
@@ -187,8 +189,8 @@ class Rewriter {
     return result;
   }
 
-  // Records the place of a stage's operators at one batch size. The operators
-  // of `computed` have the schedule's algorithms.
+  // Records the place of a stage's operators at one batch size. `computed` is
+  // the block with the algorithms of this schedule.
   void Apply(const Block& computed, const Stage& stage, StagePlace place,
              Scheduled* block) {
     place.merge = stage.strategy == Strategy::kMerge;
@@ -216,9 +218,10 @@ class Rewriter {
       }
     }
   }
-  // Adds a place unless there is already one for its batch. A node may belong
-  // to operators of several stages, of which the first stage needs the node. A
-  // region may also have the same batch at all batch sizes of the graph.
+  // Adds a place unless `places` already has one for its batch size. There are
+  // two causes of duplicates: a node may belong to operators of several stages,
+  // of which the first counts; and a region may have the same batch size for
+  // all batch sizes of the graph.
   static void AddPlace(const StagePlace& place,
                        std::vector<StagePlace>* places) {
     if (std::none_of(places->begin(), places->end(), [&](const StagePlace& p) {

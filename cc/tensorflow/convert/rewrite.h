@@ -16,22 +16,24 @@
 namespace ios::tf {
 
 struct RewriteOptions {
-  // Schedules as JSON, keyed by the signatures of their blocks. Chains of
-  // operators need no schedule. Other blocks stay unchanged if they lack a
-  // valid schedule for some batch size; one warning is logged for all of them.
+  // Schedules as JSON, keyed by the signatures of their blocks. A block that is
+  // a chain of operators needs no schedule. Another block stays unchanged if it
+  // has no valid schedule for some batch size; a single warning lists these
+  // blocks.
   std::map<std::string, std::string> schedules;
-  // Regions to leave to TensorFlow: values of "region" in Collect()'s blocks.
+  // The regions that stay in TensorFlow, by their number "region" in
+  // Collect()'s blocks.
   std::set<int64_t> left;
-  // True: a merge that is in all schedules becomes one convolution of the
-  // graph. False: the engine merges the operators.
+  // If true, a merge that all schedules contain becomes one convolution of the
+  // graph. If false, the graph keeps the separate convolutions, and the engine
+  // merges them when it runs.
   bool materialise_merges = true;
 };
 
-// Annotates the nodes of all operators that belong to regions; see
-// annotations.h. Materialises the merges that the schedules for all batch sizes
-// have in common. `partitions` has one partition for each batch size, and at
-// least one. `graph` is a copy of the partitioned graph, and stays unchanged if
-// it has no regions.
+// Annotates the nodes of all operators that belong to regions (see
+// annotations.h), and writes merged convolutions. `partitions` has one
+// partition for each batch size, and at least one. `graph` is a copy of the
+// partitioned graph; it stays unchanged if it has no regions.
 absl::Status Rewrite(const std::vector<const Partition*>& partitions,
                      const RewriteOptions& options,
                      tensorflow::GraphDef* graph);

@@ -68,8 +68,8 @@ bool NothingAnnotated(const Nodes& nodes) {
   return true;
 }
 
-// Returns a schedule that runs the convolutions by this strategy, and then the
-// concat.
+// Returns a schedule with a stage for the convolutions, which has this
+// strategy, and a stage for the concat.
 Schedule JoinedAfter(Strategy strategy) {
   if (strategy == Strategy::kConcurrent) {
     return {{{strategy, {{0}, {1}}}, {Strategy::kConcurrent, {{2}}}}};

@@ -23,14 +23,14 @@ class TensorFlowMemory : public DeviceAllocator {
       : allocator_(allocator), stream_(stream) {}
 
   void* Allocate(int64_t bytes) override {
-    // Unlike TensorFlow's kernels, does not retry a failed allocation: the
-    // engine may manage with less memory.
+    // A failed allocation is not retried (unlike in TensorFlow's kernels),
+    // because the engine can often continue with less memory.
     const tensorflow::AllocationAttributes once(
         /*retry_on_failure=*/false, /*allocation_will_be_logged=*/false,
         /*freed_by_func=*/nullptr);
     void* const memory = allocator_->AllocateRaw(kAlignment, bytes, once);
-    // Freed memory may still be in use by work on TensorFlow's stream, for
-    // which the engine's streams do not wait.
+    // Waits for TensorFlow's stream: its work may still use the memory, which
+    // TensorFlow has freed early, and the engine's streams do not wait for it.
     if (memory && !stream_->BlockHostUntilDone().ok()) {
       allocator_->DeallocateRaw(memory);
       return nullptr;
@@ -89,8 +89,8 @@ DeviceAllocator* EngineAllocator(tensorflow::OpKernelConstruction* context) {
       context->device()->GetAllocator(tensorflow::AllocatorAttributes());
   Stream* const stream =
       context->device()->tensorflow_accelerator_device_info()->stream;
-  // TensorFlow has one allocator and one stream for a GPU. Both live as long as
-  // the process.
+  // The key is the GPU's allocator and stream in TensorFlow, which both live as
+  // long as the process.
   static std::mutex mutex;
   static auto* const all =
       new std::map<std::pair<Allocator*, Stream*>, TensorFlowMemory*>;

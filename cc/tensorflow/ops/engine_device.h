@@ -10,19 +10,20 @@
 
 namespace ios::tf {
 
-// Returns the engine's name for TensorFlow's GPU:0; see below.
+// Returns the engine's name for TensorFlow's GPU:0, in the form of
+// EngineDevice().
 std::string FirstGpu();
 
-// Returns "cpu", or a name such as "gpu:1" with CUDA's number for the GPU in
-// this process. ",tf32=off" follows if TensorFlow's own switch for TF32 is off
-// now. The node's attribute `device` must be kCpu or kGpu and match the type of
-// the kernel's device.
+// Returns "cpu", or a name such as "gpu:1" with the number that CUDA has for
+// the GPU in this process. If TensorFlow's switch for TF32 is off now,
+// ",tf32=off" is appended. The node's attribute `device` must be kCpu or kGpu
+// and match the type of the kernel's device.
 absl::StatusOr<std::string> EngineDevice(
     tensorflow::OpKernelConstruction* context);
 
-// Returns an allocator of TensorFlow's memory on that device; null on the CPU.
-// TensorFlow has reserved nearly all of a GPU's memory, so the engine allocates
-// from it.
+// Returns TensorFlow's allocator for the kernel's GPU, or null on the CPU. The
+// engine must use it, because TensorFlow has reserved nearly all memory of the
+// GPU.
 DeviceAllocator* EngineAllocator(tensorflow::OpKernelConstruction* context);
 
 }  // namespace ios::tf

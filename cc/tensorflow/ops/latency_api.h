@@ -6,8 +6,9 @@
 extern "C" {
 #endif
 
-// Frees the data that the op's kernels keep for blocks they have measured. A
-// kernel creates its data again when it is called.
+// Frees the profilers that the kernels of IosStageLatency keep for the blocks
+// that they have measured. A kernel creates its profiler again when it is
+// called.
 void ios_tf_release_profilers();
 
 #ifdef __cplusplus

@@ -24,8 +24,8 @@ using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 using ::tensorflow::TensorShape;
 
-// The profiler of a block on a device. It is created on first use, and again
-// after a release.
+// The profiler of a block on a device. It is created on first use, and again if
+// it was released since.
 class SharedProfiler {
  public:
   SharedProfiler(std::string program, std::string device,
@@ -34,8 +34,9 @@ class SharedProfiler {
         device_(std::move(device)),
         allocator_(allocator) {}
 
-  // Returns the profiler that all live kernels of a block share. These kernels
-  // measure the same block in different ways. `program` is the block's JSON.
+  // Returns the profiler that all existing kernels for a block share. (Several
+  // kernels measure one block, with different settings.) `program` is the
+  // block's JSON.
   static std::shared_ptr<SharedProfiler> Of(const std::string& program,
                                             const std::string& device,
                                             DeviceAllocator* allocator) {
@@ -137,7 +138,8 @@ class IosStageLatencyOp : public OpKernel {
 
 REGISTER_KERNEL_BUILDER(Name("IosStageLatency").Device(tensorflow::DEVICE_CPU),
                         IosStageLatencyOp);
-// The host reads and writes these small tensors.
+// The inputs and outputs of the kernel for GPUs are in host memory, because
+// they are small and the host uses them.
 REGISTER_KERNEL_BUILDER(Name("IosStageLatency")
                             .Device(tensorflow::DEVICE_GPU)
                             .HostMemory("schedule")

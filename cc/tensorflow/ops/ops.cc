@@ -1,4 +1,4 @@
-// The ops that this library adds to TensorFlow, with their shapes.
+// The ops that this library adds to TensorFlow, with their shape functions.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -17,18 +17,19 @@ using ::tensorflow::shape_inference::DimensionHandle;
 using ::tensorflow::shape_inference::InferenceContext;
 using ::tensorflow::shape_inference::ShapeHandle;
 
-// The unknown batch sizes of a region's inputs.
+// Information about the inputs of a region whose batch sizes are unknown.
 struct UnknownBatch {
   std::optional<DimensionHandle> dimension;
   bool only_one = true;  // all unknown batch sizes are the same
 };
 
-// Batch, height and width may be unknown or differ from the program. A size of
-// the output is known if two trials with different sizes agree on it.
+// Some sizes of the inputs may be unknown. The shape function infers the
+// outputs' shapes in two trials, with different values for unknown sizes: a
+// size of an output is known if both trials agree on it.
 constexpr int kTrials = 2;
 
-// Gives the block's inputs their known sizes. Unknown sizes differ between
-// trials.
+// Sets the sizes of the block's inputs: known sizes as they are, unknown sizes
+// to values that differ between trials.
 absl::Status ChooseSizes(InferenceContext* c, int trial, Block* block,
                          UnknownBatch* batch) {
   for (size_t k = 0; k < block->inputs.size(); ++k) {
@@ -54,7 +55,8 @@ absl::Status ChooseSizes(InferenceContext* c, int trial, Block* block,
   return absl::OkStatus();
 }
 
-// Returns the shape on which the results of both trials agree.
+// Returns a shape with the sizes that are equal in both trials; other sizes are
+// unknown.
 ShapeHandle CommonShape(InferenceContext* c, const Shape& first,
                         const Shape& second, const UnknownBatch& batch) {
   std::vector<DimensionHandle> dims;
@@ -90,7 +92,8 @@ absl::Status RegionShape(InferenceContext* c) {
     StatusOr<std::vector<Shape>> shapes = InferShapes(block);
     if (shapes.ok()) results.push_back(*std::move(shapes));
   }
-  // Conflicting sizes are an error if all batch sizes are known.
+  // If all batch sizes are known, sizes that do not fit each other are an
+  // error.
   StatusOr<std::vector<Shape>> shapes = InferShapes(block);
   if (!shapes.ok() && !batch.dimension) return ToAbsl(shapes.status());
   for (int k = 0; k < c->num_outputs(); ++k) {

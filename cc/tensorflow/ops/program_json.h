@@ -15,7 +15,8 @@
 
 namespace ios::tf {
 
-// A weight that is read when the region runs, and the swaps of its Recipe.
+// A weight that comes from a variable and is read when the region runs, and the
+// transpositions (`swaps`) of its Recipe.
 struct WeightParameter {
   int weight;  // index into the weights of all operators
   std::vector<std::array<int64_t, 4>> swaps;

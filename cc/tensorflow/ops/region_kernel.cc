@@ -41,7 +41,8 @@ Shape ToShape(const TensorShape& shape) {
   return result;
 }
 
-// Returns an aligned copy of `tensor`, which is made on the stream.
+// Returns a copy of `tensor` at an aligned address. The copying is enqueued on
+// the stream.
 absl::StatusOr<Tensor> AlignedCopy(OpKernelContext* context,
                                    const Tensor& tensor) {
   Tensor copy;
@@ -55,7 +56,7 @@ absl::StatusOr<Tensor> AlignedCopy(OpKernelContext* context,
   return copy;
 }
 
-// Returns a copy in host memory of `tensor`, which is in device memory.
+// Returns a copy of `tensor` (in device memory) in host memory.
 absl::StatusOr<Tensor> HostCopy(OpKernelContext* context,
                                 const Tensor& tensor) {
   Tensor copy(tensor.dtype(), tensor.shape());
@@ -78,8 +79,8 @@ class IosRegionOp : public OpKernel {
     OP_REQUIRES_OK(context, CatchExceptionsAbsl([&] { return Run(context); }));
   }
 
-  // Adds the batch size of this call, and the one that its schedule was made
-  // for, to TensorFlow's profiles.
+  // Adds two batch sizes to TensorFlow's profiles: that of this call, and that
+  // for which its schedule was made.
   std::string TraceString(const OpKernelContext& context,
                           bool verbose) const override {
     std::vector<Shape> shapes;
@@ -145,11 +146,11 @@ class IosRegionOp : public OpKernel {
     return absl::OkStatus();
   }
 
-  // Returns true if `read` has the values of `held`, an earlier read of the
-  // same variable. The memory of a held tensor does not change, so the same
-  // address means the same values. TensorFlow copies some variables at every
-  // read, for example after a scatter update. On the CPU, their values are
-  // compared.
+  // Returns true if `read` certainly has the same values as `held`, an earlier
+  // read of the same variable. This is so if the address is the same, because
+  // the memory of a tensor that is held does not change. If TensorFlow copies
+  // the variable at every read (for example after a scatter update), addresses
+  // differ; on the CPU, the values are then compared.
   bool Unchanged(const Tensor& held, const Tensor& read) const {
     if (held.data() == read.data()) return true;
     return !on_gpu() && held.dtype() == read.dtype() &&
@@ -207,7 +208,8 @@ class IosRegionOp : public OpKernel {
     for (size_t k = 0; k < shapes.size(); ++k) {
       const Tensor& input = context->input(k);
       const void* data = input.data();
-      // TensorFlow's allocations are aligned, but parts of tensors may not be.
+      // Copies the input if it is not aligned, for example because it is a part
+      // of another tensor.
       if (on_gpu() &&
           reinterpret_cast<uintptr_t>(data) % kDeviceAlignment != 0) {
         absl::StatusOr<Tensor> copy = AlignedCopy(context, input);
@@ -234,7 +236,8 @@ class IosRegionOp : public OpKernel {
   RegionProgram region_;
   std::optional<RegionWeights> weights_;
   std::mutex mutex_;
-  // The mutex guards the members below if there are parameters.
+  // The mutex guards the members below. It is used only if the region has
+  // parameters.
   std::shared_ptr<Program> program_;
   std::vector<Tensor> held_;  // the variables' values in program_
 };

@@ -1,5 +1,5 @@
-// RegionWeights: the weights of an IosRegion. Some of them are read when the
-// region runs.
+// RegionWeights: the weights of an IosRegion: constants, and parameters, which
+// are read from variables when the region runs.
 #ifndef IOS_TF_CC_TENSORFLOW_OPS_REGION_WEIGHTS_H_
 #define IOS_TF_CC_TENSORFLOW_OPS_REGION_WEIGHTS_H_
 
@@ -15,15 +15,15 @@ namespace ios::tf {
 
 class RegionWeights {
  public:
-  // `tensors` is the op's attribute `weights`, with one tensor per weight. A
-  // tensor has the weight's values. The tensor of a parameter has the factors
-  // to multiply the parameter with, or is empty.
+  // `tensors` is the op's attribute `weights`, with one tensor per weight. For
+  // a constant, the tensor has the values. For a parameter, it has the factors
+  // by which the parameter is multiplied, or is empty if there are none.
   static StatusOr<RegionWeights> Create(
       const RegionProgram& program, std::vector<tensorflow::Tensor> tensors);
 
-  // Returns the weights for Program::Create. `parameters` are the values of the
-  // variables on the host. The weights point into this object, `parameters` and
-  // `made`.
+  // Returns the weights for Program::Create. `parameters` has the values of the
+  // variables in host memory. The result points into this object, into
+  // `parameters`, and into `made`, which receives computed weights.
   StatusOr<Weights> Values(const std::vector<tensorflow::Tensor>& parameters,
                            std::vector<std::vector<float>>* made) const;
 

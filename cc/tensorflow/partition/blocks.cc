@@ -15,7 +15,8 @@
 namespace ios::tf {
 namespace {
 
-// The number of steps that OrderByAlap follows the readers of a result.
+// OrderByAlap distinguishes operators by their readers, the readers of these,
+// and so on, up to this many steps.
 constexpr int kHops = 8;
 
 }  // namespace
@@ -30,8 +31,8 @@ std::vector<int> OrderByAlap(const Partition& partition,
                ? it->second
                : -1;
   };
-  // readers[d][k]: hash of the operators that read k's result directly, or
-  // through up to d other operators.
+  // readers[d][k] is a hash of the operators that read the output of operator k
+  // directly or through at most d other operators.
   std::vector<std::map<int, uint64_t>> readers(kHops);
   std::map<int, uint64_t> attributes;
   for (int k : operators) {
@@ -45,7 +46,8 @@ std::vector<int> OrderByAlap(const Partition& partition,
       const int from = producer(inputs[i]);
       if (from < 0) continue;
       height[from] = std::max(height[from], height[*it] + 1);
-      // A sum does not depend on the order of the readers.
+      // The hashes of the readers are added, so that the order of the readers
+      // does not matter.
       uint64_t found = tensorflow::Hash64Combine(attributes[*it], i);
       for (int d = 0; d < kHops; ++d) {
         readers[d][from] += found;
@@ -97,8 +99,8 @@ std::vector<std::vector<int>> CutIntoBlocks(const Partition& partition,
       read = std::max(read, p);
     }
   }
-  // live[p]: the number of tensors that are written before position p and read
-  // at p or later.
+  // live[p] is the number of tensors that are written before position p and
+  // read at position p or later.
   std::vector<int> live(n + 1, 0);
   for (const auto& [tensor, span] : range) {
     for (int p = span.first + 1; p <= span.second; ++p) ++live[p];
@@ -160,8 +162,8 @@ PartitionBlock MakeBlock(const Partition& partition,
     }
     result.block.operators.push_back(std::move(op));
   }
-  // Outputs are read by operators or nodes outside of the block, or from
-  // outside of the graph.
+  // Finds the block's outputs: tensors that other operators or nodes read, or
+  // that are read from outside of the graph.
   std::set<TensorRef> read;
   for (size_t k = 0; k < partition.operators.size(); ++k) {
     if (members.count(k) > 0) continue;

@@ -13,39 +13,39 @@
 namespace ios::tf {
 
 // A block made of some of the partition's operators. `inputs` and `operators`
-// map its tensor references to the graph.
+// say which tensors and operators of the graph the block's references mean.
 struct PartitionBlock {
   Block block;
   std::vector<TensorRef> inputs;
   std::vector<int> operators;  // by the block's operator index
 };
 
-// Returns the operators of one region in the order in which blocks are cut from
-// it. The order is by the longest path to the end, so that results that are
-// needed late are computed late. Operators of equal height are ordered by what
-// they compute, then by their inputs, then by the operators that read their
-// results, nearest first. The order of the graph's nodes cannot be used: in a
-// server it differs from that in `ios_tf convert`, but equal blocks must have
-// equal signatures in both.
+// Returns the operators of one region in the order in which they are cut into
+// blocks: "as late as possible", by the longest path from the operator to the
+// end of the region. Operators with paths of equal length are ordered by their
+// attributes, then by their inputs, then by their readers. The order of the
+// graph's nodes must not matter, because it differs between `ios_tf convert`
+// and a server, but the blocks must have the same signatures.
 std::vector<int> OrderByAlap(const Partition& partition,
                              std::vector<int> operators);
 
-// Cuts the region wherever a single tensor is live. The search cuts further,
-// for example for a NASNet cell, which reads two earlier cells: see
-// ios_tf/scheduler/partition.
+// Cuts a region at each position between two operators where only one tensor is
+// needed later. Python cuts blocks further (ios_tf/scheduler/partition.py), for
+// example into the cells of NASNet, each of which reads two earlier cells.
 std::vector<std::vector<int>> CutIntoBlocks(const Partition& partition,
                                             const std::vector<int>& order);
 
-// Joins consecutive blocks with nothing to schedule into one.
+// Joins consecutive blocks into one if they are chains, which have nothing to
+// schedule.
 std::vector<std::vector<int>> JoinChains(const Partition& partition,
                                          std::vector<std::vector<int>> blocks);
 
-// `operators` must be in a topological order.
+// Makes a block of `operators`, which must be in a topological order.
 PartitionBlock MakeBlock(const Partition& partition,
                          const std::vector<int>& operators, std::string name);
 
-// Returns whether a block's operators depend on each other in a chain. A chain
-// can run in one order only, so it has nothing to schedule.
+// Returns whether a block is a chain: each operator reads the operator before
+// it. A chain can run in one order only.
 bool IsChain(const Block& block);
 
 }  // namespace ios::tf

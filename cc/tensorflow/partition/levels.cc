@@ -7,7 +7,8 @@
 namespace ios::tf {
 namespace {
 
-// A graph of the operators, and of the nodes that do not belong to an operator.
+// A graph whose items are the operators and the nodes that do not belong to an
+// operator.
 class Contraction {
  public:
   explicit Contraction(const Partition& partition)

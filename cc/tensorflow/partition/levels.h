@@ -1,4 +1,5 @@
-// Levels of operators, which keep regions convex.
+// Levels of operators. Regions are formed within a level, so that no path
+// leaves a region and comes back to it.
 #ifndef IOS_TF_CC_TENSORFLOW_PARTITION_LEVELS_H_
 #define IOS_TF_CC_TENSORFLOW_PARTITION_LEVELS_H_
 
@@ -9,9 +10,10 @@
 namespace ios::tf {
 
 // Returns the level of each operator: the largest number of times that a path
-// to it leaves the operators (or changes the device) and comes back. A path
-// that leaves the operators of one level does not come back to that level.
-// Returns an empty list if nodes inside of operators make a cycle.
+// to this operator leaves the operators (through a node that TensorFlow runs,
+// or to another device) and comes back. A path that leaves the operators of one
+// level thus never comes back to that level. Returns an empty list if the
+// operators and nodes form a cycle.
 std::vector<int> FindLevels(const Partition& partition);
 
 }  // namespace ios::tf

@@ -23,9 +23,10 @@ struct Misfit {
   std::string reason;
 };
 
-// Returns whether the shape that the engine infers for an operator's result
-// fits TensorFlow's shape, `wanted`. A tensor that leaves the region must have
-// exactly TensorFlow's shape. Inside of the region, [N,C] may be [N,1,1,C].
+// Returns whether the shape that the engine infers for an operator's output
+// fits `wanted`, the shape that TensorFlow infers. Inside of a region,
+// [N,1,1,C] fits [N,C]. A tensor that leaves the region (`leaves`) must have
+// exactly TensorFlow's shape.
 bool Fits(const Shape& shape, const Shape* wanted, bool reshaped, bool leaves) {
   if (!wanted) return false;
   if (shape == *wanted) return true;
@@ -42,10 +43,10 @@ std::vector<int64_t> Channels(const std::vector<Shape>& shapes) {
   return channels;
 }
 
-// Returns the first operator that does not fit TensorFlow, if any. An operator
-// does not fit if its result lacks the shape that TensorFlow infers in some
-// sample. It also does not fit if the number of channels that it reads varies
-// between samples, because a program's channels are fixed. Stores the shapes of
+// Returns the first operator that the engine would compute differently from
+// TensorFlow, if any. The causes are: in some shape sample, its output has
+// another shape than TensorFlow infers; or the number of channels that it reads
+// varies between samples, which a program does not allow. Stores the shapes of
 // all tensors inside of the region in the partition.
 std::optional<Misfit> FindMisfit(const std::vector<int>& region,
                                  Partition* partition) {
@@ -74,8 +75,8 @@ std::optional<Misfit> FindMisfit(const std::vector<int>& region,
       }
       const Shape* wanted = partition->shapes().shape(op.output, sample);
       if (!wanted && sample > 0 && !misfit) break;
-      // Small sizes may leave empty tensors, which TensorFlow's rules treat
-      // differently.
+      // Optional samples with small sizes may have empty tensors, for which
+      // TensorFlow has other rules.
       if (!required && wanted && NumElements(*wanted) == 0) break;
       if (sample == 0) channels.push_back(Channels(read));
       if (Channels(read) != channels[i]) {
@@ -86,10 +87,10 @@ std::optional<Misfit> FindMisfit(const std::vector<int>& region,
       if (!shape.ok()) {
         if (required)
           return Misfit{made.operators[i], shape.status().message()};
-        // TensorFlow's shape functions accept inputs that its kernels refuse,
-        // such as mirroring more pixels than an image has. An earlier misfit in
-        // this sample does not count, because it assumes that no operator
-        // refuses its inputs.
+        // The engine refuses these inputs. TensorFlow's kernels do so as well,
+        // although its shape functions accept them (for example, mirroring more
+        // pixels than an image has). Nothing is computed in this sample, so
+        // that an earlier misfit in it does not count.
         misfit.reset();
         break;
       }
@@ -116,10 +117,10 @@ void NoteProducers(Partition* partition) {
   }
 }
 
-// Uncovers nodes inside of operators if something outside of the operators
-// reads these nodes. An example is the variance of a norm. TensorFlow computes
-// such a node again, so the nodes that it reads inside of the operator are
-// uncovered too.
+// Some nodes that became parts of an operator are also read from outside of the
+// operator, for example the variance of a norm. TensorFlow must then compute
+// such a node, too. Removes it, and the nodes of the operator that it reads,
+// from the operator's `nodes`.
 void ReleaseSharedNodes(Partition* partition) {
   const GraphView& graph = partition->graph();
   std::set<int> covered, results;
@@ -174,8 +175,9 @@ absl::Status FindRegions(Partition* partition) {
     while (root[k] != k) k = root[k] = root[root[k]];
     return k;
   };
-  // Operators of one level belong together if one reads the other or both read
-  // the same tensor: such operators may run concurrently, or merge.
+  // Puts two operators of one level into the same region if one reads the
+  // other, or if both read the same tensor: such operators may run concurrently
+  // or be merged.
   std::map<std::tuple<TensorRef, int, std::string>, int> first_reader;
   for (int k = 0; k < n; ++k) {
     const std::string& device =
@@ -194,7 +196,8 @@ absl::Status FindRegions(Partition* partition) {
   for (int k = 0; k < n; ++k) {
     regions[{level[k], find(k)}].operators.push_back(k);
   }
-  // Misfits are left to TensorFlow, and the rest is partitioned again.
+  // The misfits are left to TensorFlow, and the other operators are partitioned
+  // again.
   std::vector<int> misfits;
   for (const auto& [key, region] : regions) {
     if (const auto misfit = FindMisfit(region.operators, partition)) {
@@ -233,10 +236,10 @@ absl::StatusOr<Partition> PartitionGraph(
       AnalyzedGraph::Create(item, options.batch_size, options.image_size));
   GraphView& graph = partition.graph();
   // If a region computes a Reshape or Resize, the nodes that compute its shape
-  // operand from other tensors' shapes go away. These nodes must not count as
-  // readers of those tensors. The removed nodes are known only after the
-  // import. So the import first assumes that all are removed, and is then
-  // repeated without those that stayed.
+  // operand are removed, so that they must not count as readers of the tensors
+  // whose shapes they read. Which nodes are removed is known only after the
+  // import. So the import first assumes that all of them are removed, and is
+  // then repeated without this assumption for the nodes that stayed.
   std::set<int> ignored;
   for (int i = 0; i < graph.size(); ++i) {
     if (graph.ShapeInput(i) >= 0 && !graph.constant(i) &&

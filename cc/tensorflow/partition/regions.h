@@ -1,4 +1,5 @@
-// Regions: the maximal convex sets of operators of a graph, and their blocks.
+// Regions: the largest sets of operators that no path leaves and enters again,
+// and the blocks of each region.
 #ifndef IOS_TF_CC_TENSORFLOW_PARTITION_REGIONS_H_
 #define IOS_TF_CC_TENSORFLOW_PARTITION_REGIONS_H_
 
@@ -24,12 +25,13 @@ struct PartitionOptions {
   DevicePlacement placement;
 };
 
-// Operators of one data type and on one device that one IosRegion executes.
-// `operators` holds indices of Partition::operators in a topological order.
+// The operators that one IosRegion executes, all of one data type and on one
+// device. `operators` has their indices in Partition::operators, in a
+// topological order.
 struct Region {
   std::vector<int> operators;
-  // Consecutive runs of `operators` that are scheduled separately. A single
-  // tensor connects each run to the next.
+  // The region's blocks: consecutive parts of `operators`, which are scheduled
+  // separately. A single tensor connects each block to the next.
   std::vector<std::vector<int>> blocks;
 };
 
@@ -45,10 +47,11 @@ struct Partition {
   std::vector<ImportedOperator> operators;
   std::map<TensorRef, int> producer;  // operator by output tensor
   std::vector<Region> regions;
-  // The shapes of tensors inside of regions, where their rank may differ from
-  // that in the graph ([N,1,1,C] for [N,C]).
+  // The shapes of tensors inside of regions. Their rank may differ from the
+  // rank in the graph: [N,1,1,C] instead of [N,C].
   std::map<TensorRef, Shape> region_shapes;
-  // Nodes of known type that are left to TensorFlow, and the reasons.
+  // Nodes that a handler knows but that are left to TensorFlow, and the
+  // reasons.
   std::vector<Refusal> refusals;
 };
 

@@ -61,7 +61,8 @@ TEST(ARegionHasAConvolution) {
 }
 
 TEST(WhatLeavesARegionDoesNotComeBack) {
-  // The sum needs a result that TensorFlow computes from the first convolution.
+  // The sum reads a node that TensorFlow computes from the first convolution,
+  // so that the sum cannot be in the convolution's region.
   TestGraph graph({1, 8, 8, 4});
   graph.Convolution("first", "image", 3, 4, 4);
   graph.Op("tensorflow", "Floor", {"first"});
@@ -97,7 +98,8 @@ TEST(WhatIsWaitedForIsAWayOutToo) {
                   .Attr("strides", TestGraph::Sizes{1, 1, 1, 1})
                   .Attr("padding", "SAME"));
     graph.Fetch("second");
-    // A node that only computes does not have an effect to wait for.
+    // A node without an effect (`prints` is false) is not waited for, so that
+    // both operators have level 0.
     const Partition partition = PartitionOf(graph);
     EXPECT(FindLevels(partition) == (std::vector<int>{0, prints}));
     EXPECT(partition.regions.size() == (prints ? 2 : 1));
@@ -109,7 +111,7 @@ TEST(ReadersOfOneTensorAreOneRegion) {
   graph.Fetch(graph.Convolution("a", "image", 1, 4, 4));
   graph.Fetch(graph.Convolution("b", "image", 3, 4, 4));
   EXPECT(PartitionOf(graph).regions.size() == 1);
-  // Readers of two tensors are two regions.
+  // Two convolutions that read different tensors are two regions.
   TestGraph apart({1, 8, 8, 4});
   apart.Op("tensorflow", "Floor", {"image"});
   apart.Fetch(apart.Convolution("a", "image", 1, 4, 4));
@@ -130,7 +132,7 @@ TEST(BlocksAreCutWhereOneTensorIsLive) {
     const Names names = NamesOf(partition, block);
     blocks.emplace_back(names.begin(), names.end());
   }
-  // A chain has nothing to schedule and is one block.
+  // The chain of `stem` and `neck` is one block.
   EXPECT(blocks == (std::vector<std::set<std::string>>{
                        {"stem", "neck"},
                        {"first", "first1", "first3"},
@@ -149,11 +151,13 @@ TEST(AShortcutKeepsABlockTogether) {
   graph.Convolution("a", "image", 3, 4, 4);
   graph.Convolution("b", "a", 3, 4, 4);
   graph.Convolution("c", "b", 3, 4, 4);
-  // The concat reads `a` again.
+  // The last concat reads `a`, so that two tensors are needed there and the
+  // region is not cut.
   graph.Fetch(graph.Concat("end", {"a", "c"}));
   const Partition partition = PartitionOf(graph);
   const std::vector<std::vector<int>>& blocks = partition.regions[0].blocks;
-  // Each operator reads the one before it: the whole is a chain.
+  // Each operator reads the one before it, so that the region is a chain and
+  // stays one block.
   EXPECT(blocks.size() == 1);
   EXPECT(CutIntoBlocks(partition, partition.regions[0].operators).size() == 2);
 }

@@ -15,7 +15,7 @@ namespace {
 
 using ::tensorflow::NodeDef;
 
-// The places of one operator, keyed by batch size.
+// The places of one operator in its schedules, keyed by batch size.
 using Places = std::map<int64_t, StagePlace>;
 
 Places ByBatch(const NodeDef& node) {
@@ -26,9 +26,8 @@ Places ByBatch(const NodeDef& node) {
   return places;
 }
 
-// Returns the places of the node that computes an operator's result. If a pass
-// of TensorFlow has replaced that node, returns the latest places of the
-// operator's other nodes.
+// Returns the places of an operator's output node. If a pass of TensorFlow has
+// replaced this node, returns the latest places of the operator's other nodes.
 Places AnnotatedPlaces(const Partition& partition, const ImportedOperator& op) {
   const GraphView& graph = partition.graph();
   Places places = ByBatch(graph.node(op.output.node));
@@ -43,13 +42,14 @@ Places AnnotatedPlaces(const Partition& partition, const ImportedOperator& op) {
 }
 
 using OptionalPlaces = std::vector<std::optional<StagePlace>>;
-// An annotated stage, and the number of steps after it.
+// A time in the schedule: the number of an annotated stage, and a number of
+// steps after this stage.
 using Moment = std::pair<int64_t, int>;
 
-// Returns when each operator runs. An operator without a place gets its own
-// stage after the last stage of its inputs. If its first reader is in that last
-// stage, the operator joins that stage. An operator lacks a place if its block
-// is not scheduled, or if a pass of TensorFlow has created its nodes.
+// Returns when each operator runs. An operator has no place if its block is not
+// scheduled, or if a pass of TensorFlow has created its nodes. Such an operator
+// runs in a stage of its own after the last stage of its inputs, or in that
+// last stage if its first reader is in it, too.
 std::vector<Moment> Moments(const Block& block, const OptionalPlaces& places) {
   const int n = block.operators.size();
   std::vector<int64_t> first_reader(n, std::numeric_limits<int64_t>::max());
@@ -74,8 +74,8 @@ std::vector<Moment> Moments(const Block& block, const OptionalPlaces& places) {
   return when;
 }
 
-// Returns the stage of operators that run at one moment. Operators without a
-// place follow the others.
+// Returns the stage for operators that run at the same time. Those without a
+// place come last in their groups.
 Stage AnnotatedStage(const Block& block, const OptionalPlaces& places,
                      const std::vector<int>& operators) {
   const bool merges =
@@ -107,14 +107,14 @@ Schedule AnnotatedSchedule(const Block& block, const OptionalPlaces& places) {
       schedule.stages.push_back(AnnotatedStage(block, places, operators));
       continue;
     }
-    // Operators without a schedule run one after the other.
+    // These operators have no schedule and run one after the other.
     for (int i : operators) {
       schedule.stages.push_back({Strategy::kConcurrent, {{i}}});
     }
   }
   for (int i = 0; i < n; ++i) {
-    // A node may belong to several operators, and have the place of one of
-    // them.
+    // The algorithm is checked, because a node that belongs to several
+    // operators has the place of only one of them.
     if (places[i] && places[i]->algorithm != Algorithm::kDirect &&
         MayCompute(block.operators[i], places[i]->algorithm)) {
       schedule.algorithms[i] = places[i]->algorithm;
@@ -136,8 +136,9 @@ RegionScheduler AnnotatedSchedules(const Partition& partition) {
     for (auto& [batch, schedule] : schedules) {
       std::vector<std::optional<StagePlace>> of_batch;
       for (const Places& of_operator : places) {
-        // One region may join models from several conversions, which may have
-        // schedules for other batch sizes.
+        // An operator may have no schedule for this batch size, because one
+        // region may contain models from several conversions with different
+        // batch sizes. The nearest batch size is then used.
         const auto nearest = NearestBatch(of_operator, batch);
         of_batch.push_back(nearest == of_operator.end()
                                ? std::nullopt

@@ -12,8 +12,8 @@ extern "C" {
 // Strings of `result` and `error` must be freed by ios_tf_free_string(). They
 // are null if there is not enough memory for them.
 
-// Reads a file of a cache. `result` is its content, of `size` bytes, or an
-// error message.
+// Reads a file of a cache. Sets `result` to its content, which has `size`
+// bytes, or to an error message.
 int ios_tf_read_cache_file(const char* directory, const char* path,
                            int64_t max_bytes, char** result, int64_t* size);
 

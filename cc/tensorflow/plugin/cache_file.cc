@@ -53,9 +53,9 @@ absl::Status LeadsOutOf(const std::string& directory) {
       absl::StrCat("it leads out of ", directory));
 }
 
-// Returns the absolute path without links. Parts of the path need not exist.
-// (std::filesystem::weakly_canonical does not follow a link whose target does
-// not exist.)
+// Returns the absolute path with all links resolved. The path need not exist.
+// (std::filesystem::weakly_canonical cannot be used: it does not follow a link
+// whose target does not exist.)
 absl::StatusOr<fs::path> WithoutLinks(const fs::path& path) {
   constexpr int kMaxLinks = 40;  // as Linux
   std::error_code error;
@@ -87,8 +87,8 @@ absl::StatusOr<fs::path> WithoutLinks(const fs::path& path) {
   return resolved;
 }
 
-// Returns `path` relative to `directory`, or an error if the path leads out of
-// the directory. Neither has links.
+// Returns `path` relative to `directory`, both with links resolved, or an error
+// if the path leads out of the directory.
 absl::StatusOr<fs::path> Below(const std::string& directory,
                                const std::string& path) {
   const absl::StatusOr<fs::path> root = WithoutLinks(directory);
@@ -114,8 +114,8 @@ class Descriptor {
   }
   operator int() const { return descriptor_; }  // NOLINT
 
-  // Some filesystems report only at this point that they have lost written
-  // data.
+  // Closes the file and returns errors, because some filesystems report lost
+  // data only when a file is closed.
   absl::Status Close() {
     return close(std::exchange(descriptor_, -1)) == 0 ? absl::OkStatus()
                                                       : LastError();
@@ -137,8 +137,9 @@ absl::StatusOr<std::string> ReadLocal(const std::string& directory,
     }
     return absl::OkStatus();
   };
-  // Checks the type before opening: a named pipe would block until there is a
-  // writer, and opening a device has side effects.
+  // Checks the type before opening the file, because opening a named pipe would
+  // block until another process writes to it, and opening a device may have
+  // side effects.
   struct stat found;
   if (stat(path.c_str(), &found) != 0) return LastError();
   TF_RETURN_IF_ERROR(check(found));
@@ -160,9 +161,9 @@ absl::StatusOr<std::string> ReadLocal(const std::string& directory,
   return content;
 }
 
-// Opens a directory below `directory`, and creates missing directories.
-// Resolves all links before it creates anything, and follows none afterwards.
-// So a link that changes at the same time cannot lead out of the directory.
+// Opens a directory below `directory`, and creates missing directories. All
+// links are resolved first, and none is followed afterwards, so that a link
+// that another user changes at the same time cannot lead out of the directory.
 absl::StatusOr<Descriptor> MakeInside(const std::string& directory,
                                       const std::string& path) {
   std::error_code error;
@@ -192,8 +193,9 @@ std::pair<std::string, std::string> Split(const std::string& path) {
           std::string(tensorflow::io::Basename(path))};
 }
 
-// Returns a name that no other process uses, not even a forked one. A reader
-// sees a whole file or none.
+// Returns a name for a temporary file that no other process uses, not even a
+// forked one. The file is renamed when it is complete, so that readers never
+// see half of it.
 std::string TemporaryName(const std::string& name) {
   return absl::StrCat(name, ".", absl::Hex(getpid()), "-",
                       absl::Hex(tensorflow::random::New64()), ".tmp");

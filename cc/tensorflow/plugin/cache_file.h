@@ -1,6 +1,6 @@
 // Reads and writes the files of a schedule cache. Other users who can write to
-// the directory cannot lead this process out of it or make the process wait.
-// Python calls these functions through cache_api.h.
+// the directory cannot make this process access files outside of it, or wait
+// forever. Python calls these functions through cache_api.h.
 #ifndef IOS_TF_CC_TENSORFLOW_PLUGIN_CACHE_FILE_H_
 #define IOS_TF_CC_TENSORFLOW_PLUGIN_CACHE_FILE_H_
 
@@ -13,10 +13,11 @@
 
 namespace ios::tf {
 
-// The functions take paths on any of TensorFlow's filesystems. They follow
-// links of local filesystems only within `directory`, because orchestrators
-// mount files with such links. They return FailedPrecondition for a file that
-// they refuse, and NotFound for a file that does not exist.
+// The functions take paths on any of TensorFlow's filesystems. On local
+// filesystems, they follow links that stay within `directory`, because
+// orchestrators such as Kubernetes mount files with such links, and refuse
+// others. They return FailedPrecondition for a file that they refuse, and
+// NotFound for a file that does not exist.
 
 // Returns the content of a file below `directory`. Refuses a local file that is
 // not a regular file, and a file of more than `max_bytes`.
@@ -24,7 +25,7 @@ absl::StatusOr<std::string> ReadCacheFile(
     const std::string& directory, const std::string& path,
     uint64_t max_bytes = kMaxDocumentBytes);
 
-// Writes a file below `directory`, either completely or not at all. Creates
+// Writes a file below `directory`, either completely or not at all, and creates
 // missing directories.
 absl::Status WriteCacheFile(const std::string& directory,
                             const std::string& path,

@@ -1,5 +1,6 @@
-// Tests that a remote filesystem that fails midway leaves a whole file or none.
-// tests/integration/test_hostile_cache.py tests local files.
+// Tests that writing to a remote filesystem that fails midway leaves either the
+// complete file or no file. tests/integration/test_hostile_cache.py tests local
+// files.
 #include "cc/tensorflow/plugin/cache_file.h"
 
 #include <memory>
@@ -23,7 +24,8 @@ using ::tensorflow::WritableFile;
 
 enum class Step { kNone, kCreate, kOpen, kAppend, kRename, kDelete };
 
-// The step that fails. The filesystem is registered once for all tests.
+// The step at which the filesystem fails. It is a global variable, because the
+// filesystem is registered once for all tests.
 Step& FailingStep() {
   static Step step = Step::kNone;
   return step;
@@ -62,7 +64,7 @@ class FailingFileSystem : public RamFileSystem {
                                std::unique_ptr<WritableFile>* file) override {
     TF_RETURN_IF_ERROR(Fails(Step::kOpen));
     TF_RETURN_IF_ERROR(RamFileSystem::NewWritableFile(path, token, file));
-    // A file that cannot be removed must be there, so it is torn.
+    // For the failing removal, the file must exist incompletely first.
     if (!Fails(Step::kAppend).ok() || !Fails(Step::kDelete).ok()) {
       *file = std::make_unique<TornFile>(std::move(*file));
     }

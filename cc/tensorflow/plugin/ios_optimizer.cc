@@ -64,9 +64,10 @@ absl::Status LowerAnnotated(const GrapplerItem& item,
   return absl::OkStatus();
 }
 
-// Lowers the graph if possible, and otherwise leaves it unchanged. Loading a
-// model must not fail because of this optimizer. `runtime` has the options for
-// graphs without schedules; nullopt leaves such graphs unchanged.
+// Lowers the graph if possible, and otherwise leaves it unchanged, because
+// loading a model must not fail because of this optimizer. `runtime` has the
+// options for graphs without annotations; if it is nullopt, these graphs stay
+// unchanged.
 void LowerIfPossible(const GrapplerItem& item, const PartitionOptions& options,
                      const std::optional<RuntimeOptions>& runtime,
                      GraphDef* graph) {
@@ -135,8 +136,8 @@ absl::Status IosOptimizer::Optimize(Cluster* cluster, const GrapplerItem& item,
   *optimized_graph = item.graph;
   PartitionOptions options = options_;
   if (device_.empty()) options.placement.unplaced = DefaultDevice(cluster);
-  // TensorFlow calls each optimizer twice. A region without a schedule in the
-  // first round has none in the second.
+  // TensorFlow calls each optimizer twice. Schedules are looked up only in the
+  // first call, because the second would find the same.
   const bool schedules =
       mode_ == Mode::kOptimize && !std::exchange(seen_, true);
   LowerIfPossible(item, options,
@@ -158,9 +159,9 @@ absl::Status IosPlugin::Optimize(Cluster* cluster, const GrapplerItem& item,
   PartitionOptions options;
   options.placement.unplaced = DefaultDevice(cluster);
   GraphDef lowered = item.graph;
-  // TensorFlow creates one plugin for each graph, and calls it twice. A region
-  // without a schedule in the first round has none in the second. By then, the
-  // passes below have changed the graph.
+  // TensorFlow creates one plugin for each graph, and calls it twice. Schedules
+  // are looked up only in the first call: a region without a schedule then has
+  // none later, and the passes below change the graph.
   LowerIfPossible(item, options,
                   std::exchange(seen_, true) ? std::nullopt : ProcessOptions(),
                   &lowered);
@@ -172,14 +173,14 @@ absl::Status IosPlugin::Optimize(Cluster* cluster, const GrapplerItem& item,
       std::make_unique<tensorflow::grappler::GenericLayoutOptimizer>());
   passes.push_back(
       std::make_unique<tensorflow::grappler::Remapper>(RewriterConfig::ON));
-  // The passes above leave duplicate nodes. TensorFlow looks for duplicates in
-  // its second round, before it calls the plugin.
+  // Removes duplicate nodes that the passes above leave. TensorFlow does not
+  // remove them, because it looks for duplicates before it calls the plugin.
   passes.push_back(
       std::make_unique<tensorflow::grappler::CommonSubgraphElimination>(
           RewriterConfig::ON));
   for (const auto& pass : passes) {
     GraphDef output;
-    // Skips a pass that fails or declines, as TensorFlow itself does.
+    // The result of a pass that fails is ignored, as in TensorFlow itself.
     if (pass->Optimize(cluster, rest, &output).ok()) {
       rest.graph = std::move(output);
     }
@@ -192,9 +193,10 @@ REGISTER_GRAPH_OPTIMIZER_AS(IosOptimizer, kOptimizer);
 
 namespace {
 
-// Registers the plugin for a type of device, and returns true on success. Only
-// one plugin can serve a type, and a second registration would end the process.
-// If another plugin serves the type, users can still name the optimizer.
+// Registers the plugin for a type of device, and returns true on success. If
+// another plugin already serves this type, returns false, because a second
+// registration would end the process. Users can then still name the optimizer
+// in the session's configuration.
 bool RegisterPlugin(const char* device, bool leaves_gpu_graphs) {
   using ::tensorflow::grappler::ConfigList;
   using Registry = ::tensorflow::grappler::PluginGraphOptimizerRegistry;

@@ -12,13 +12,13 @@
 
 namespace ios::tf {
 
-// Parameters, all optional:
+// Parameters of the optimizer, all optional:
 //   mode: "lower" (default) or "optimize". "optimize" also gives schedules to
 //     frozen graphs that carry none; see runtime.h.
 //   batch_size: replaces unknown leading dimensions; 0 means 1.
-//   device: "cpu" or "gpu". Nodes placed on another device are left alone, and
-//     nodes without a device count as placed on this one. By default, each node
-//     counts for the device where TensorFlow has placed or will place it.
+//   device: "cpu" or "gpu". Only nodes on this type of device are optimized;
+//     nodes without a device count as placed on it. By default, nodes of both
+//     types are optimized, wherever TensorFlow has placed or will place them.
 //   cache_dir (optimize): the schedule cache; see schedule_cache.h.
 //   on_miss (optimize): "skip" (default), "greedy" or "search".
 class IosOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
@@ -26,8 +26,7 @@ class IosOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
   absl::Status Init(
       const tensorflow::RewriterConfig_CustomGraphOptimizer* config) override;
   std::string name() const override { return kOptimizer; }
-  // Shape inference needs the bodies of functions, which TensorFlow omits
-  // otherwise.
+  // Makes TensorFlow pass the bodies of functions, which shape inference needs.
   bool UsesFunctionLibrary() const override { return true; }
   absl::Status Optimize(tensorflow::grappler::Cluster* cluster,
                         const tensorflow::grappler::GrapplerItem& item,
@@ -46,12 +45,12 @@ class IosOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
   bool seen_ = false;  // Optimize() has been called before
 };
 
-// Runs in every TensorFlow function and session once the library is loaded. It
-// lowers annotated graphs and, if there are ProcessOptions(), other graphs.
-// Passes that would hide operators from the plugin are turned off for all
-// graphs. The plugin runs these passes itself on the rest of the graph.
-// TensorFlow has one plugin for each type of device in a graph; the GPU's
-// plugin does the work of all.
+// The optimizer that TensorFlow runs for every function and session once the
+// library is loaded. It lowers annotated graphs and, if ProcessOptions() are
+// set, other graphs. The plugin turns off the passes of TensorFlow that would
+// change nodes before it sees them, and runs these passes itself on the nodes
+// outside of regions. TensorFlow calls one plugin for each type of device in a
+// graph; if a graph uses a GPU, only the GPU's plugin does something.
 class IosPlugin : public tensorflow::grappler::CustomGraphOptimizer {
  public:
   explicit IosPlugin(bool leaves_gpu_graphs)

@@ -37,8 +37,8 @@ struct LoweredRegion {
   std::string node_device;  // as in NodeDef
 };
 
-// Converts layouts at the borders of the regions. Tensors that enter or leave a
-// region are [N,H,W,C]. The rest of the graph may use other layouts.
+// Converts layouts at the borders of the regions: tensors that enter or leave a
+// region are [N,H,W,C], but the rest of the graph may use other layouts.
 class Borders {
  public:
   Borders(const Partition& partition, GraphEditor* editor)
@@ -47,8 +47,8 @@ class Borders {
         layouts_(partition.layouts()),
         editor_(*editor) {}
 
-  // Makes readers of `tensor` read `output` ("name" or "name:port") of a
-  // region.
+  // Makes readers of `tensor` read `output` ("name" or "name:port"), the output
+  // of a region that replaces it.
   void Leave(TensorRef tensor, const std::string& output,
              const LoweredRegion& region) {
     outputs_[tensor] = output;
@@ -71,8 +71,8 @@ class Borders {
     }
   }
 
-  // Returns the region's input that replaces `tensor`. Valid after all calls of
-  // Leave().
+  // Returns the input through which a region reads `tensor`. Call it after all
+  // calls of Leave().
   std::string Enter(TensorRef tensor, const LoweredRegion& region) {
     const auto output = outputs_.find(tensor);
     if (output != outputs_.end()) return output->second;
@@ -143,8 +143,8 @@ std::string DeviceOf(const Partition& partition, const Region& region) {
       partition.graph().node(first.output.node));
 }
 
-// Returns true if the engine can run regions on this device. If it cannot,
-// TensorFlow runs the nodes where it has placed them.
+// Returns true if the engine can run regions on this device. Otherwise, the
+// nodes stay in TensorFlow.
 bool IsUsable(const std::string& device, const DevicePlacement& placement) {
   if (device == kCpu || placement.only == device) return true;
   const StatusOr<std::string> found = DeviceFingerprint(FirstGpu());
@@ -169,7 +169,7 @@ std::optional<LoweredRegion> ScheduleRegion(const Partition& partition,
   result.made = MakeBlock(partition, region.operators, "");
   const Block& block = result.made.block;
   if (block.outputs.empty() || result.made.inputs.empty()) return std::nullopt;
-  // For example, a block may have more operators than the engine plans.
+  // A block is not usable if it has too many operators, for example.
   const Status usable_block = Validate(block);
   if (!usable_block.ok()) {
     Warn(absl::StrCat("a region is left to TensorFlow: ",

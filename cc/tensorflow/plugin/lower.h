@@ -12,14 +12,15 @@
 
 namespace ios::tf {
 
-// Returns the schedules of a region. An empty result leaves the region to
-// TensorFlow. `block` has all operators of the region; `device` is kCpu or
-// kGpu.
+// A function that returns the schedules of a region, or none if the region
+// stays in TensorFlow. `block` has all operators of the region, and `device` is
+// kCpu or kGpu.
 using RegionScheduler = std::function<BatchSchedules(
     const Region& region, const Block& block, const std::string& device)>;
 
-// Replaces every region that gets schedules by one IosRegion node. Returns the
-// number of these regions. `graph` is a copy of the partitioned graph.
+// Replaces every region for which `scheduler` returns schedules by one
+// IosRegion node in `graph`, a copy of the partitioned graph. Returns the
+// number of these regions.
 absl::StatusOr<int> Lower(const Partition& partition,
                           const RegionScheduler& scheduler,
                           tensorflow::GraphDef* graph);

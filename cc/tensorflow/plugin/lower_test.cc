@@ -29,7 +29,8 @@ class Graph {
             .Attr("shape", tensorflow::PartialTensorShape({1, 8, 8, 3})));
   }
 
-  // Adds a 3 x 3 convolution with a Relu in this stage; -1 means no schedule.
+  // Adds a 3x3 convolution with a Relu. `stage` is its stage in the schedule;
+  // -1 means that it has no schedule.
   void AddConvolution(const std::string& name, const std::string& input,
                       int channels, int filters, int64_t stage) {
     std::vector<StagePlace> places;
@@ -125,7 +126,8 @@ TEST(ScheduleInAttributesBecomesTheRegions) {
   EXPECT(program->schedules.size() == 1);
   const Schedule& schedule = program->schedules.begin()->second;
   EXPECT(Validate(schedule, program->block).ok());
-  // The first stage has the two convolutions of stage 0, each in its own group.
+  // The first stage of the schedule has two convolutions, each in its own
+  // group.
   const Stage& first = schedule.stages[0];
   EXPECT(first.groups.size() == 2);
   for (const std::vector<int>& group : first.groups) {
@@ -137,7 +139,8 @@ TEST(ScheduleInAttributesBecomesTheRegions) {
 
 TEST(EveryBatchSizeHasItsSchedule) {
   Graph graph;
-  // Each place gives batch, stage, group and whether the stage is merged.
+  // Each place lists the batch size, the stage, the group, and whether the
+  // stage is merged.
   graph.AddConvolution("left", "image", 3, 4, {{1, 0, 0, true}, {8, 0, 0}});
   graph.AddConvolution("right", "image", 3, 4, {{1, 0, 0, true}, {8, 1, 0}});
   graph.Add(NodeDefBuilder("sum", "AddV2")

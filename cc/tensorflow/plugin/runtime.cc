@@ -50,10 +50,11 @@ std::string EngineDevice(const std::string& device) {
   return device == kGpu ? FirstGpu() : "cpu";
 }
 
-// Returns true if TensorFlow may be faster, as far as an estimate without
-// measurement can tell. TensorFlow computes a few multiplications in the
-// calling thread, while it takes some 20 us to enter a region. TensorFlow is
-// slower for depthwise convolutions and for larger blocks (docs/guide.md).
+// Estimates, without measuring, whether TensorFlow may be faster than the
+// engine. This is so for small blocks: TensorFlow computes a few
+// multiplications in the calling thread, while entering a region takes about 20
+// us. For depthwise convolutions and larger blocks, TensorFlow is slower
+// (docs/guide.md).
 bool TooSmallToOffload(const Block& block) {
   constexpr size_t kFewOperators = 2;
   constexpr int64_t kFewFlops = 300'000;
@@ -69,9 +70,9 @@ bool TooSmallToOffload(const Block& block) {
   return flops < kFewFlops;
 }
 
-// Returns true if a search may find a better schedule than the sequential one
-// with direct algorithms. A search may run operators at once, split batches and
-// choose algorithms.
+// Returns true if a search may find a better schedule than the sequential
+// schedule with direct algorithms. A search may run operators concurrently,
+// split batches and choose algorithms.
 bool HasChoices(const Block& block, const std::string& device) {
   if (!IsChain(block) || BatchSize(block) > 1) return true;
   if (device == kGpu) return false;
@@ -99,8 +100,8 @@ class BlockScheduler {
       const Block block = MakeBlock(partition_, operators,
                                     partition_.operators[operators[0]].op.name)
                               .block;
-      // Looks up all blocks of a region, even if one has no schedule, so that
-      // `ios_tf tune` gets all that are missing.
+      // Looks up all blocks of a region, even if an earlier block has no
+      // schedule, so that `ios_tf tune` gets all blocks without schedules.
       std::optional<Schedule> schedule = OfBlock(block, device);
       complete = complete && schedule.has_value();
       if (!complete) continue;
@@ -136,7 +137,8 @@ class BlockScheduler {
       return schedule;
     }
     cache->AddPending(block);
-    // Without a search, a chain has no other schedule.
+    // The sequential schedule is the only one for a chain, unless a search
+    // chooses algorithms.
     if (IsChain(block)) return SequentialSchedule(block);
     if (options_.on_miss == OnMiss::kGreedy) {
       Count([](RuntimeCounts* counts) { ++counts->greedy; });
@@ -157,7 +159,8 @@ class BlockScheduler {
     StatusOr<Schedule> schedule =
         json.ok() ? ParseSchedule(*json, block) : json.status();
     if (schedule.ok()) return std::move(*schedule);
-    // Does not search for later blocks, which would wait in vain, too.
+    // Later blocks are not searched, because waiting for them would fail in the
+    // same way.
     search_failed_ = true;
     Warn(absl::StrCat(
         "the search for a schedule failed, and the graph's other blocks that "
@@ -166,8 +169,8 @@ class BlockScheduler {
     return std::nullopt;
   }
 
-  // Returns null if the cache cannot be opened because the engine cannot use
-  // the device.
+  // Returns the cache for a device, or null if the engine cannot use the
+  // device.
   const ScheduleCache* CacheOf(const std::string& device) {
     const auto [known, is_new] = caches_.try_emplace(device);
     if (is_new) {

@@ -1,6 +1,6 @@
-// Runtime: gives schedules to graphs that carry none, when TensorFlow optimises
-// them. Schedules come from the schedule cache. For blocks that are not in the
-// cache, the user chooses what happens.
+// Runtime: gives schedules to graphs without annotations when TensorFlow
+// optimises them. Schedules come from the schedule cache. An option says what
+// happens to blocks that are not in the cache.
 #ifndef IOS_TF_CC_TENSORFLOW_PLUGIN_RUNTIME_H_
 #define IOS_TF_CC_TENSORFLOW_PLUGIN_RUNTIME_H_
 
@@ -15,7 +15,7 @@
 
 namespace ios::tf {
 
-// The treatment of a region with a block that is not in the cache.
+// The treatment of a region if one of its blocks is not in the cache.
 enum class OnMiss {
   kSkip,    // leave it to TensorFlow; keep the block for `ios_tf tune`
   kGreedy,  // give the block the greedy schedule
@@ -31,7 +31,7 @@ struct RuntimeOptions {
 };
 
 // The plugin's options for all graphs of the process. Without options, the
-// plugin only lowers graphs that carry schedules.
+// plugin only lowers annotated graphs.
 std::optional<RuntimeOptions> ProcessOptions();
 void SetProcessOptions(std::optional<RuntimeOptions> options);
 
@@ -48,13 +48,13 @@ RuntimeCounts Counts();
 void CountAnnotated(int regions);
 
 // Returns true if some convolution of the graph has a constant filter. A graph
-// whose convolutions all have other filters (a training step) counts as
-// `not_frozen`.
+// in which no convolution has a constant filter, such as a training step,
+// counts as `not_frozen`.
 bool IsFrozenNetwork(const tensorflow::GraphDef& graph);
 
-// Finds schedules for a graph that carries none, and lowers its regions.
-// Returns the number of lowered regions. A region with an unscheduled block
-// stays unchanged. `graph` is a copy of the item's graph.
+// Finds schedules for a graph without annotations, lowers its regions in
+// `graph` (a copy of the item's graph), and returns the number of these
+// regions. A region stays unchanged if one of its blocks has no schedule.
 absl::StatusOr<int> ScheduleAndLower(
     const tensorflow::grappler::GrapplerItem& item,
     const RuntimeOptions& options, PartitionOptions partition_options,

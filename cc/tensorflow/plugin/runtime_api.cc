@@ -20,8 +20,8 @@ using ::ios::tf::SearchQueue;
 
 namespace {
 
-// Returns the value of `function`, or of `otherwise` if `function` throws:
-// exceptions must not pass into C.
+// Returns the value of `function`, or the value of `otherwise` if `function`
+// throws, because exceptions must not reach C code.
 template <typename F, typename G>
 auto NoThrow(F&& function, G&& otherwise) noexcept -> decltype(otherwise()) {
   try {
@@ -33,7 +33,7 @@ auto NoThrow(F&& function, G&& otherwise) noexcept -> decltype(otherwise()) {
 
 char* Null() { return nullptr; }
 
-// Returns the error in the arguments, or null.
+// Enables the plugin, or returns a message that says which argument is wrong.
 char* Enable(const char* cache_dir, const char* on_miss, int64_t batch_size) {
   const absl::StatusOr<ios::tf::OnMiss> parsed =
       ios::tf::OnMissFromString(on_miss);
@@ -142,7 +142,8 @@ void ios_tf_close_search(void) {
 }
 
 int64_t ios_tf_take_problem(char** problem) {
-  // Without memory for a problem, returns 0, and the searching thread ends.
+  // If memory for the problem is missing, returns 0, which ends the searching
+  // thread.
   return NoThrow([&] { return Take(problem); },
                  [&]() -> int64_t {
                    *problem = nullptr;

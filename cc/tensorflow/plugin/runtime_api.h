@@ -1,6 +1,6 @@
-// C API of the plugin. Python, and servers that load this library, use it to
-// switch on the optimisation of graphs without schedules. (Session
-// configurations name "IosOptimizer" instead; see ios_optimizer.h.)
+// C API of the plugin. Python and servers that load this library use it to
+// optimise graphs without annotations. (A session's configuration can name
+// "IosOptimizer" instead; see ios_optimizer.h.)
 #ifndef IOS_TF_CC_TENSORFLOW_PLUGIN_RUNTIME_API_H_
 #define IOS_TF_CC_TENSORFLOW_PLUGIN_RUNTIME_API_H_
 
@@ -13,10 +13,10 @@ extern "C" {
 // Frees a string that one of these functions has returned.
 void ios_tf_free_string(char* text);
 
-// From now on, frozen graphs get schedules from the cache when TensorFlow
-// optimises them. `on_miss` is "skip", "greedy" or "search". `batch_size`
-// replaces unknown batch sizes. Returns null, or an error message about the
-// arguments.
+// Makes the plugin give frozen graphs schedules from the cache, from now on,
+// when TensorFlow optimises them. `on_miss` is "skip", "greedy" or "search".
+// `batch_size` replaces unknown batch sizes. Returns null, or an error message
+// about the arguments.
 char* ios_tf_enable(const char* cache_dir, const char* on_miss,
                     int64_t batch_size);
 void ios_tf_disable(void);
@@ -31,25 +31,26 @@ int64_t ios_tf_packings(void);
 // Returns the names in graphs and caches (names.h) as JSON.
 char* ios_tf_names(void);
 
-// Asks for a block's schedule and waits for it. The optimizer does this for a
-// block without a schedule if `on_miss` is "search". Returns null if the search
-// fails.
+// Asks the searching thread for a block's schedule and waits for it, as the
+// optimizer does if `on_miss` is "search". Returns null if the search fails.
 char* ios_tf_search(const char* problem);
 
 // The functions from here on are for the searching thread (search_queue.h).
-// ios_tf_open_search() announces this thread, and takes PyGILState_Check,
-// PyEval_SaveThread and PyEval_RestoreThread, or null for each. A search must
-// begin within `patience_ms`.
+// ios_tf_open_search() announces this thread. Its arguments are Python's
+// functions PyGILState_Check, PyEval_SaveThread and PyEval_RestoreThread (or
+// null for each), and the time in milliseconds within which the thread must
+// begin each search.
 void ios_tf_open_search(int (*holds_lock)(void), void* (*release_lock)(void),
                         void (*acquire_lock)(void*), int patience_ms);
 void ios_tf_close_search(void);
-// Waits for a problem and returns its number, or 0 once the search is closed.
+// Waits for a problem, stores its JSON in `problem` and returns its number.
+// Returns 0 if the search was closed.
 int64_t ios_tf_take_problem(char** problem);
-// Reports that the search begins. Returns 0 if the caller no longer waits for
-// it.
+// Reports that the search for problem `number` begins. Returns 0 if its caller
+// no longer waits.
 int ios_tf_begin_search(int64_t number);
-// Delivers the schedule as JSON. Without a schedule, `schedule` is null and
-// `error` gives the reason.
+// Gives the schedule of problem `number`, as JSON, to its caller. If the search
+// failed, `schedule` is null and `error` gives the reason.
 void ios_tf_give_schedule(int64_t number, const char* schedule,
                           const char* error);
 

@@ -19,16 +19,17 @@ namespace ios::tf {
 // TensorFlow's filesystems.
 class ScheduleCache {
  public:
-  // `engine_device`: see GetBackend.
+  // Opens the cache for `engine_device`, a name as for GetBackend.
   static absl::StatusOr<ScheduleCache> Open(const std::string& directory,
                                             const std::string& engine_device);
 
-  // Returns the stored schedule of a block. Ignores a file without a valid
-  // schedule for the block, and warns once per process about each such file.
+  // Returns the stored schedule of a block. A file that does not contain a
+  // valid schedule for the block is ignored, with one warning per file and
+  // process.
   std::optional<Schedule> Find(const Block& block) const;
 
   // Stores the block for `ios_tf tune`. Returns true if the block was not
-  // stored before. Warns once about a directory that cannot be written.
+  // stored before. If the directory cannot be written, warns once.
   bool AddPending(const Block& block) const;
 
   // Returns the number of warnings by Find() and AddPending() so far, in all
@@ -40,7 +41,8 @@ class ScheduleCache {
   std::string schedules_, pending_;  // below directory_
 };
 
-// Returns a search request for a block: its problem, "device" and "cache_dir".
+// Returns the JSON of a search request: the block's problem, with the members
+// "device" and "cache_dir" in addition.
 StatusOr<std::string> SearchRequest(const Block& block,
                                     const std::string& engine_device,
                                     const std::string& cache_dir);

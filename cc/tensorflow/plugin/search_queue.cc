@@ -39,8 +39,8 @@ SearchQueue& SearchQueue::Global() {
   static std::atomic<Owned*> current{nullptr};
   Owned* known = current.load();
   while (!known || known->process != getpid()) {
-    // The parent's queue may stay locked forever in this process, so it is
-    // never used or freed.
+    // After fork(), the parent's queue may be locked forever. The child leaves
+    // it alone and makes a new one.
     auto* fresh = new Owned{getpid(), {}};
     if (current.compare_exchange_strong(known, fresh)) return fresh->queue;
     delete fresh;
@@ -54,8 +54,8 @@ StatusOr<std::string> SearchQueue::Search(const std::string& problem) {
     std::lock_guard<std::mutex> lock(mutex_);
     interpreter = interpreter_;
   }
-  // Releases the GIL before it locks the mutex, and acquires the GIL after it
-  // unlocks the mutex: the searcher needs both.
+  // The GIL is released before the mutex is locked, and acquired again after it
+  // is unlocked, because the searcher needs both.
   const LockReleased released(interpreter);
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [&] { return !open_ || state_ == State::kNone; });
@@ -119,7 +119,7 @@ bool SearchQueue::Begin(int64_t number) {
 
 void SearchQueue::Give(int64_t number, StatusOr<std::string> schedule) {
   std::lock_guard<std::mutex> lock(mutex_);
-  // The search may have been cancelled since Begin().
+  // Ignores the schedule of a search that was cancelled after Begin().
   if (number != number_ || state_ != State::kBegun) return;
   answer_ = std::move(schedule);
   state_ = State::kAnswered;

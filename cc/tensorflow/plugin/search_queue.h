@@ -1,8 +1,7 @@
-// SearchQueue: the optimizer uses it to ask the Python scheduler for a
-// schedule. TensorFlow calls the optimizer from threads that may or may not
-// hold Python's global lock (GIL). TensorFlow may also hold locks for which the
-// GIL's holder waits. So these threads never run Python. A separate Python
-// thread takes the problems.
+// SearchQueue: passes problems from the optimizer to a Python thread, which
+// searches a schedule. The optimizer's own threads never run Python, because
+// TensorFlow may hold locks for which the thread with Python's global lock
+// (GIL) waits. These threads may or may not hold the GIL themselves.
 #ifndef IOS_TF_CC_TENSORFLOW_PLUGIN_SEARCH_QUEUE_H_
 #define IOS_TF_CC_TENSORFLOW_PLUGIN_SEARCH_QUEUE_H_
 
@@ -18,8 +17,8 @@
 
 namespace ios::tf {
 
-// Functions of the Python interpreter, to which this library is not linked. All
-// are null in a process without an interpreter.
+// Functions of the Python interpreter, as pointers, because this library is not
+// linked with Python. All are null in a process without an interpreter.
 struct Interpreter {
   int (*holds_lock)() = nullptr;          // PyGILState_Check
   void* (*release_lock)() = nullptr;      // PyEval_SaveThread
@@ -33,21 +32,21 @@ class SearchQueue {
   static SearchQueue& Global();
 
   // Asks for a schedule of `problem` and waits for it. Callers are served one
-  // after the other. Returns FailedPrecondition if there is no searcher, or if
-  // the searcher does not begin in time: then some thread keeps the GIL,
-  // perhaps while it waits for the calling thread.
+  // after the other. Returns FailedPrecondition if no searcher exists, or if
+  // the searcher does not begin in time because a thread keeps the GIL (perhaps
+  // while it waits for the calling thread).
   StatusOr<std::string> Search(const std::string& problem);
 
-  // The functions from here on are for the searcher. Open() announces a
-  // searcher, which must begin a search within `patience`. Close() makes all
-  // waiting callers fail.
+  // The functions from here on are for the searcher, the Python thread. Open()
+  // announces it; it must begin each search within the time `patience`. Close()
+  // makes all waiting callers fail.
   void Open(const Interpreter& interpreter, std::chrono::milliseconds patience);
   void Close();
   // Waits for a problem; the caller must not hold the GIL. Returns the
   // problem's number, or 0 once the queue is closed.
   int64_t Take(std::string* problem);
   // Reports that the searcher has the GIL and begins the search. Returns false
-  // if that is too late.
+  // if the caller no longer waits.
   bool Begin(int64_t number);
   void Give(int64_t number, StatusOr<std::string> schedule);
 
@@ -59,7 +58,8 @@ class SearchQueue {
   bool open_ = false;
   Interpreter interpreter_;
   std::chrono::milliseconds patience_{0};
-  // The problem that is being searched.
+  // The state, number and JSON of the problem for which a schedule is being
+  // searched.
   State state_ = State::kNone;
   int64_t number_ = 0;
   std::string problem_;

@@ -27,7 +27,8 @@ class AnalyzedGraph {
 
   GraphView& graph() { return *graph_; }
   const GraphView& graph() const { return *graph_; }
-  // The dimensions are given as [N,H,W,C].
+  // Shapes are given as [N,H,W,C], whatever the layout of the tensor in the
+  // graph is.
   ShapeTable& shapes() { return *shapes_; }
   const ShapeTable& shapes() const { return *shapes_; }
   const LayoutMap& layouts() const { return layouts_; }

@@ -15,19 +15,22 @@
 namespace ios::tf {
 namespace {
 
-// A quotient that reaches this number has passed several whole numbers.
+// If a quotient reaches this number, the samples have passed several whole
+// numbers, and no more are needed.
 constexpr double kManyPeriods = 4;
-// A distance that changes its sign this often oscillates with the size, like a
-// remainder of a remainder. Samples have then seen both sides of the bound.
+// If a distance changes its sign this often, it oscillates with the size, like
+// a remainder of a remainder, and there are enough samples on both sides.
 constexpr size_t kManyBrackets = 6;
-// The largest number of samples on a line. If a graph needs more, the shapes
-// behind its bounds are unknown.
+// The largest number of samples on a line. If a bound needs more, the shapes
+// that depend on it become unknown.
 constexpr size_t kMostOnLine = 128;
 
-// The size of the inputs that changes along a line of samples.
+// The size that varies between the samples of a line, while other sizes are
+// constant.
 enum class Vary { kBatch, kHeight, kWidth, kBoth };
 
-// Maps the size that changes along the line to the distances from the bounds.
+// The samples of a line: maps the size that varies to the distances from all
+// bounds.
 using Line = std::map<int64_t, BoundDistances>;
 
 ShapeSample OnLine(const ShapeSample& example, Vary vary, int64_t size) {
@@ -37,16 +40,16 @@ ShapeSample OnLine(const ShapeSample& example, Vary vary, int64_t size) {
     sample.batch = size;
     return sample;
   }
-  // Batch 1 would broadcast.
+  // The batch size is 2, because a batch of 1 would broadcast.
   sample.batch = 2;
   if (vary != Vary::kWidth) sample.sizes[0] = size;
   if (vary != Vary::kHeight) sample.sizes[1] = size;
   return sample;
 }
 
-// Returns the sizes of the line that have a known distance from the bound
-// `key`, each with this distance. A quotient's distance is that from the number
-// `period`.
+// Returns the sizes of the line whose distance from the bound `key` is known,
+// with this distance. For a bound that repeats, the distance is the quotient
+// minus `period`.
 std::vector<std::pair<int64_t, double>> Distances(const Line& line,
                                                   const BoundKey& key,
                                                   int period) {
@@ -60,7 +63,8 @@ std::vector<std::pair<int64_t, double>> Distances(const Line& line,
   return result;
 }
 
-// Two neighboring sizes of a line, on different sides of a bound.
+// Two neighboring sizes of a line, on different sides of a bound, and their
+// distances from it.
 struct Bracket {
   int64_t below, above;
   double at_below, at_above;  // distances
@@ -79,16 +83,17 @@ std::vector<Bracket> Brackets(
   return result;
 }
 
-// Adds sizes that narrow the bracket: multiples of 32 near the root of the
-// secant, because some networks accept only such multiples. If there are none,
-// adds the middle of the bracket.
+// Adds sizes inside of the bracket: multiples of 32 near the root of the
+// secant, because some networks accept only multiples of 32. If none of them is
+// new, adds the middle of the bracket.
 void Narrow(const Bracket& bracket, const Line& line,
             std::set<int64_t>* sizes) {
   constexpr int64_t kMultiple = 32;
   const int64_t width = bracket.above - bracket.below;
   const double slope = (bracket.at_above - bracket.at_below) / width;
   const double root = bracket.below - bracket.at_below / slope;
-  // Strides round sizes, so that the root may be off by one stride.
+  // The root is not exact, because strides round sizes: it may be wrong by one
+  // stride.
   const int64_t step = std::llround(std::ceil(1 / std::abs(slope))) + 1;
   bool narrowed = false;
   const auto add = [&](int64_t size) {
@@ -106,11 +111,11 @@ void Narrow(const Bracket& bracket, const Line& line,
   if (!narrowed) add(bracket.below + width / 2);
 }
 
-// Returns a size beyond the bound that the line approaches at its end, if any.
-// TensorFlow refused the sizes of the line that have no distance. A network
-// that halves images, for example, accepts only every second size. Sizes at
-// certain steps from an accepted size are likely to be accepted: multiples of
-// 96, 5 and 7, or the difference between two accepted sizes.
+// If the distance approaches a bound at the end of the line, returns a size
+// beyond this bound. The size should be one that the network accepts: a network
+// that halves images, for example, may accept only every second size. Sizes of
+// the line without a distance were refused. So the step from an accepted size
+// is a multiple of 96, 5 and 7, or the difference between two accepted sizes.
 std::optional<int64_t> Extrapolate(
     const Line& line,
     const std::vector<std::pair<int64_t, double>>& distances) {
@@ -129,12 +134,14 @@ std::optional<int64_t> Extrapolate(
   return std::nullopt;
 }
 
-// Returns the whole numbers of a quotient that need samples on both sides.
+// Returns the values of `period` (see Distances) at which samples are needed on
+// both sides.
 std::vector<int> Periods(const BoundKey& key) {
   return key.repeats ? std::vector<int>{1, 2} : std::vector<int>{0};
 }
 
-// Returns sizes that the line still lacks: near a bound, or beyond all bounds.
+// Returns the sizes of the samples to add to the line: near open bounds, or
+// beyond all bounds.
 std::set<int64_t> NextSizes(const Line& line, const std::set<BoundKey>& open) {
   std::set<int64_t> next;
   int64_t largest = 0;
@@ -151,13 +158,16 @@ std::set<int64_t> NextSizes(const Line& line, const std::set<BoundKey>& open) {
       if (beyond) next.insert(*beyond);
     }
   }
-  // An odd size that is not a multiple of a bound.
+  // An odd size far beyond all sizes so far, which is unlikely to be a multiple
+  // of a bound.
   const int64_t beyond = 2 * largest + 31;
   if (next.empty() && beyond > line.rbegin()->first) next.insert(beyond);
   return next;
 }
 
-// Returns the bounds that may lie between the samples so far, or beyond them.
+// Returns the bounds that may need more samples. A bound needs none if all
+// samples have the same distance from it, or if it repeats and the samples have
+// passed several whole numbers.
 std::set<BoundKey> OpenBounds(const ShapeSampler& sampler) {
   std::map<BoundKey, std::array<double, 2>> ranges;
   for (const SampleShapes& sample : sampler.samples()) {
@@ -177,7 +187,8 @@ std::set<BoundKey> OpenBounds(const ShapeSampler& sampler) {
   return open;
 }
 
-// Makes the shapes of these nodes, and of all nodes behind them, unknown.
+// Makes the shapes of these nodes, and of all nodes that depend on them,
+// unknown.
 void ForgetShapesBehind(const std::set<int>& nodes, ShapeSampler* sampler) {
   if (nodes.empty()) return;
   const GraphView& view = sampler->view();
@@ -220,7 +231,7 @@ std::vector<ShapeSample> AddBoundSamples(const ShapeSample& example,
         break;
       }
       for (int64_t size : next) {
-        // TensorFlow may refuse a size.
+        // If TensorFlow refuses the size, it has no distances.
         const bool accepts = sampler->Add(OnLine(example, vary, size)).ok();
         line[size] =
             accepts ? sampler->samples().back().bounds : BoundDistances();

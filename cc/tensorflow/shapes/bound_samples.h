@@ -1,5 +1,6 @@
-// Chooses samples on both sides of each bound (size_bounds.h), by secants and
-// bisection along lines of samples that differ in one size.
+// Chooses shape samples on both sides of each bound (see size_bounds.h). A
+// search by secants and bisection varies one size (the batch, height or width)
+// at a time.
 #ifndef IOS_TF_CC_TENSORFLOW_SHAPES_BOUND_SAMPLES_H_
 #define IOS_TF_CC_TENSORFLOW_SHAPES_BOUND_SAMPLES_H_
 
@@ -11,9 +12,10 @@
 
 namespace ios::tf {
 
-// Adds samples to `sampler` until there are samples on both sides of all
-// bounds: copies of `example` with another batch or image size. Returns those
-// next to the bounds. Forgets shapes behind bounds that need too many samples.
+// Adds copies of `example` with another batch or image size to `sampler`, until
+// samples are on both sides of all bounds. Returns the samples next to the
+// bounds. If a bound needs too many samples, shapes that depend on it become
+// unknown.
 std::vector<ShapeSample> AddBoundSamples(const ShapeSample& example,
                                          const VaryingSizes& varying,
                                          ShapeSampler* sampler);

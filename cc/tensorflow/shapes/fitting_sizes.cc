@@ -15,17 +15,19 @@ namespace {
 
 using ::tensorflow::NodeDef;
 
-// The step by which an input size grows to show which dimensions depend on it.
-// Networks divide sizes by factors of this number.
+// An input size is increased by this step to find the dimensions that depend on
+// it. The step is a multiple of the numbers by which networks usually divide
+// sizes.
 constexpr int64_t kStep = 96;
 
-// A dimension of a node's first input and one of its second input.
+// Two dimensions that must be equal: `x` of a node's first input and `y` of its
+// second input.
 struct Pair {
   size_t x, y;
 };
 
-// Returns the dimensions that must be equal. In elementwise operations, one of
-// the two may be 1 instead.
+// Returns the pairs of dimensions that must be equal. (In elementwise
+// operations, one dimension of a pair may also be 1.)
 std::vector<Pair> EqualDimensions(const NodeDef& node, const Shape& x,
                                   const Shape& y) {
   std::vector<Pair> pairs;
@@ -45,9 +47,9 @@ bool Fit(const NodeDef& node, int64_t a, int64_t b) {
   return a == b || (node.op() != "MatMul" && (a == 1 || b == 1));
 }
 
-// Returns the input sizes at which a dimension becomes `wanted`, by linear
-// extrapolation. The dimension is `v` at `sizes`, and more[k] if sizes[k] is
-// larger by kStep.
+// Returns the input sizes at which a dimension is `wanted`, by linear
+// extrapolation. The dimension is `v` for the input sizes `sizes`, and more[k]
+// if sizes[k] is larger by kStep.
 ImageSize Solve(const ImageSize& sizes, int64_t v, const ImageSize& more,
                 int64_t wanted) {
   ImageSize result = sizes;
@@ -75,8 +77,9 @@ std::optional<Shape> GraphShape(const ShapeSampler& sampler, TensorRef tensor,
   return result;
 }
 
-// Returns sizes for which more operands fit. Needs three samples: an example of
-// `sizes`, then one with a larger height and one with a larger width.
+// Returns input sizes for which more operands fit each other. The sampler must
+// have three samples: one with `sizes`, one with a larger height and one with a
+// larger width.
 ImageSize CorrectedSizes(const ShapeSampler& sampler, const ImageSize& sizes) {
   const GraphView& view = sampler.view();
   ImageSize result = sizes;
@@ -131,7 +134,8 @@ bool HasMisfits(const ShapeSampler& sampler) {
 
 absl::StatusOr<std::optional<ImageSize>> FindFittingSizes(
     const ShapeSample& example, ShapeSampler* sampler) {
-  // Few rounds suffice: linear extrapolation is exact except for rounding.
+  // Four rounds are enough, because linear extrapolation is exact except for
+  // rounding.
   constexpr int kRounds = 4;
   ShapeSample sample = example;
   std::optional<ImageSize> fitting;

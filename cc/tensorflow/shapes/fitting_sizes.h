@@ -1,5 +1,5 @@
-// Finds the image size that a graph's constants require. Position embeddings of
-// 20x20, for example, fit images of only one size.
+// Finds the image size that a graph's constants require. For example, constant
+// position embeddings of 20x20 fit only one image size.
 #ifndef IOS_TF_CC_TENSORFLOW_SHAPES_FITTING_SIZES_H_
 #define IOS_TF_CC_TENSORFLOW_SHAPES_FITTING_SIZES_H_
 
@@ -11,12 +11,13 @@
 
 namespace ios::tf {
 
-// Returns whether operands of some node do not fit each other in the example.
+// Returns whether, in the first sample, the operands of some node do not fit
+// each other.
 bool HasMisfits(const ShapeSampler& sampler);
 
-// Returns the image size for which operands of the graph fit each other
-// although those of the example do not. Returns nullopt if none was found.
-// Clears the sampler.
+// Returns an image size for which all operands of the graph fit each other, or
+// nullopt if none was found. Call this if HasMisfits(). Removes all samples
+// from `sampler`.
 absl::StatusOr<std::optional<ImageSize>> FindFittingSizes(
     const ShapeSample& example, ShapeSampler* sampler);
 

@@ -16,7 +16,7 @@ namespace {
 
 using ::tensorflow::NodeDef;
 
-// Returns whether the operation supports channels last only.
+// Returns whether the operation supports only channels last.
 bool IsChannelsLast(const std::string& op) {
   return op == "LRN" || op == "ResizeBilinear" || op == "ResizeNearestNeighbor";
 }
@@ -96,8 +96,8 @@ class LayoutFinder {
   // Weights do not have an image layout.
   bool IsWeight(int i) const { return view_.constant(i) || view_.variable(i); }
 
-  // Returns the number of a tensor of rank 4. Returns -1 for weights, sequences
-  // and tensors of other ranks.
+  // Returns the number of the class of a tensor of rank 4. Returns -1 for
+  // weights, sequences and tensors of other ranks.
   int Class(TensorRef tensor) {
     const Shape* shape = shapes_.shape(tensor);
     if (!shape || shape->size() != 4 || IsWeight(tensor.node) ||
@@ -146,14 +146,14 @@ class LayoutFinder {
       return;
     }
     for (const TensorRef& t : {view_.Input(i, input), TensorRef{i, 0}}) {
-      // The first format wins: nodes that contradict it are not imported.
+      // If nodes contradict each other, the first one determines the layout,
+      // and the others are not imported.
       if (Class(t) >= 0 && !First(t)) First(t) = format == "NCHW";
     }
   }
 
-  // Treats a Transpose as a change of layout if the layout of one side is known
-  // and the permutation fits it. Then sets the layout of the other side and
-  // returns true.
+  // If the layout of one side of a Transpose is known and the permutation fits
+  // it, sets the layout of the other side and returns true.
   bool ReadTranspose(int i) {
     const Permutation permutation = PermutationOf(&view_, i);
     const TensorRef x = view_.Input(i, 0), y = {i, 0};

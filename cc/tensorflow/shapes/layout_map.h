@@ -28,7 +28,7 @@ class LayoutMap {
   bool channels_first(TensorRef tensor) const {
     return channels_first_.count(tensor) > 0;
   }
-  // Tensors of rank 4.
+  // Returns the tensors of rank 4 with the layout [N,C,H,W].
   const std::set<TensorRef>& channels_first_tensors() const {
     return channels_first_;
   }
@@ -37,13 +37,13 @@ class LayoutMap {
   std::set<TensorRef> channels_first_, sequences_;
 };
 
-// Finds the [N,C,H,W] tensors: those of nodes with this data format, and
-// tensors that elementwise nodes and the usual Transposes connect to them. A
-// tensor is [N,H,W,C] if nothing indicates its layout. Call it before
-// ShapeTable::UseLayouts().
+// Finds the tensors with the layout [N,C,H,W]: inputs and outputs of nodes with
+// this data format, and tensors that are connected to them by elementwise nodes
+// or Transposes. A tensor is [N,H,W,C] if nothing indicates its layout. Call it
+// before ShapeTable::UseLayouts().
 LayoutMap FindLayouts(GraphView* view, const ShapeTable& shapes);
 
-// The order that a Transpose gives to an image's dimensions.
+// The change of layout that a Transpose makes.
 enum class Permutation { kNone, kToChannelsFirst, kToChannelsLast, kOther };
 Permutation PermutationOf(GraphView* view, int transpose);
 

@@ -1,4 +1,5 @@
-// OutputProperties: the types and shapes that Grappler infers for one sample.
+// OutputProperties: the types and shapes that Grappler, TensorFlow's graph
+// optimizer, infers for one shape sample.
 #ifndef IOS_TF_CC_TENSORFLOW_SHAPES_OUTPUT_PROPERTIES_H_
 #define IOS_TF_CC_TENSORFLOW_SHAPES_OUTPUT_PROPERTIES_H_
 

@@ -15,7 +15,8 @@ using ::tensorflow::NodeDef;
 using ::tensorflow::Tensor;
 using MaybeSize = std::optional<SizeExpression>;
 
-// Shapes are computed in a few steps. Longer computations are not shapes.
+// The largest number of nodes on a path that is followed. Graphs compute shapes
+// in few steps, so that longer computations do not compute shapes.
 constexpr int kMaxDepth = 16;
 
 MaybeSize ConstantSize(int64_t value) {
@@ -24,8 +25,8 @@ MaybeSize ConstantSize(int64_t value) {
   return result;
 }
 
-// Returns an element of a float32 tensor if it is a whole number. Graphs scale
-// sizes by such numbers.
+// Returns element `i` of a float32 tensor if it is a whole number. Some graphs
+// multiply sizes by float32 numbers.
 std::optional<int64_t> WholeNumber(const Tensor& tensor, int64_t i) {
   if (tensor.dtype() != tensorflow::DT_FLOAT) return std::nullopt;
   const float value = tensor.flat<float>()(i);
@@ -85,8 +86,8 @@ class Reader {
     if (op == "Cast" || op == "Reshape" || op == "Squeeze" ||
         op == "ExpandDims") {
       const SizeExpressions x = Read(graph_.Input(i, 0), depth + 1);
-      // Other changes of rank take a single number only: matrices are supported
-      // only as packed rows.
+      // Reshape, Squeeze and ExpandDims are supported for a single number only,
+      // because matrices are supported only in the form of packed rows.
       return op == "Cast" || x.size() == 1 ? x : SizeExpressions();
     }
     if (op == "StridedSlice") return OfStridedSlice(i, depth);
@@ -132,7 +133,7 @@ class Reader {
       bounds[k] = values[0]->offset;
     }
     auto [begin, end, stride] = bounds;
-    // If x is a matrix, the bounds count rows.
+    // If x is a matrix, the slice's begin and end are numbers of rows.
     const int64_t row = RowOf(i);
     const int64_t n = static_cast<int64_t>(x.size()) / row;
     if (stride != 1 || Attr<int64_t>(node, "ellipsis_mask", 0) ||
@@ -151,8 +152,8 @@ class Reader {
     return Range(x, begin * row, end * row);
   }
 
-  // Returns the number of elements in each entry of the list that StridedSlice
-  // i reads.
+  // Returns the number of elements of a row, if StridedSlice `i` reads a matrix
+  // that consists of packed rows, or 1.
   int64_t RowOf(int i) {
     const TensorRef x = graph_.Input(i, 0);
     if (graph_.node(x.node).op() != "Pack") return 1;

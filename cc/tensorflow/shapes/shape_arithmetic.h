@@ -1,6 +1,6 @@
-// Represents a graph's arithmetic on shapes as expressions that hold for all
-// sizes of its inputs. These expressions show where the size of a resized image
-// comes from.
+// Represents a graph's arithmetic on shapes as expressions that are correct for
+// all sizes of the inputs. They show, for example, which tensor's size
+// determines the size of a resized image.
 #ifndef IOS_TF_CC_TENSORFLOW_SHAPES_SHAPE_ARITHMETIC_H_
 #define IOS_TF_CC_TENSORFLOW_SHAPES_SHAPE_ARITHMETIC_H_
 
@@ -12,10 +12,10 @@
 
 namespace ios::tf {
 
-// The value factor * (the size of dimension `axis` of `tensor`) + offset.
-// `axis` counts the dimensions of [N,H,W,C], even if `tensor` is
-// channels_first(). If `tensor` holds integers, its element `axis` takes the
-// place of the size. Such an expression only shows that two values are equal.
+// The value factor * (size of dimension `axis` of `tensor`) + offset. `axis` is
+// an index into [N,H,W,C], even if `tensor` has another layout. If `tensor` is
+// an integer tensor, its element number `axis` is used instead of a size; such
+// an expression only serves to find equal values.
 struct SizeExpression {
   TensorRef tensor;
   int axis = 0;
@@ -23,7 +23,8 @@ struct SizeExpression {
   int64_t offset = 0;
 
   bool constant() const { return factor == 0; }
-  // Returns whether both depend on the same dimension or both are constants.
+  // Returns whether both expressions depend on the same dimension, or both are
+  // constants.
   bool SameDimension(const SizeExpression& other) const {
     return constant() ? other.constant()
                       : !other.constant() && tensor == other.tensor &&
@@ -37,18 +38,19 @@ inline bool operator==(const SizeExpression& a, const SizeExpression& b) {
 
 using SizeExpressions = std::vector<std::optional<SizeExpression>>;
 
-// Returns the elements of an integer tensor, with nullopt for elements that are
-// not such expressions. Returns an empty list if even the number of elements is
-// unknown.
+// Returns the elements of an integer tensor as expressions. An element is
+// nullopt if it cannot be written as a SizeExpression. Returns an empty list if
+// the number of elements is unknown.
 SizeExpressions ReadSizes(AnalyzedGraph* graph, TensorRef tensor);
 
-// Returns the tensor whose dimensions stand for those of `tensor`, such as a
-// sequence that is expanded to the image `tensor`.
+// Returns the tensor whose dimensions an expression for `tensor` should use:
+// usually `tensor`; for an image that was expanded from a sequence, the
+// sequence.
 TensorRef SizesFrom(const AnalyzedGraph& graph, TensorRef tensor);
 
-// Returns the dimensions of a floating-point tensor, in the order of the graph.
-// Returns an empty list unless the dimensions are known or depend only on the
-// sizes of the graph's inputs.
+// Returns expressions for the dimensions of a floating-point tensor, in the
+// graph's order. Returns an empty list if the dimensions depend on anything
+// except the sizes of the graph's inputs.
 SizeExpressions SizesOf(AnalyzedGraph* graph, TensorRef tensor);
 
 }  // namespace ios::tf

@@ -22,13 +22,12 @@ using ::tensorflow::PartialTensorShape;
 using ::tensorflow::Tensor;
 using ::tensorflow::shape_inference::InferenceContext;
 
-// The largest number of elements of a tensor that is evaluated. Longer tensors
-// are not shapes.
+// Tensors with more elements are not evaluated, because they are not shapes.
 constexpr int64_t kLongest = 64;
 
-// Returns a shape that TensorFlow accepts: Grappler numbers unknown dimensions
-// from -2 downwards. An invalid shape, for example one with too many elements
-// to count, becomes an unknown shape.
+// Converts a shape from Grappler, which writes unknown dimensions as -2, -3, …,
+// to one that TensorFlow accepts. An invalid shape, for example with too many
+// elements to count, becomes an unknown shape.
 PartialTensorShape KnownShape(tensorflow::TensorShapeProto shape) {
   for (auto& dim : *shape.mutable_dim()) {
     dim.set_size(std::max<int64_t>(dim.size(), -1));
@@ -40,8 +39,8 @@ PartialTensorShape KnownShape(tensorflow::TensorShapeProto shape) {
   return known;
 }
 
-// Returns whether shape functions apply to the node. Only a run tells which
-// tensors of a Switch or Merge exist.
+// Returns whether the node's shape function may be used. For a Switch or Merge,
+// it may not, because it depends on values which of their tensors exist.
 bool IsInferable(const NodeDef& node) {
   return IsPure(node) && node.op() != "Merge" && node.op() != "Switch";
 }
@@ -81,7 +80,8 @@ class Completion {
       }
       for (size_t k = 1; k < view_.inputs(i).size(); ++k) {
         const TensorRef t = view_.inputs(i)[k];
-        // Only slices of data need known bounds, not slices of shapes.
+        // Reads begin and end only for slices of floating-point data, not for
+        // slices of shapes.
         const auto* data = Output(view_.inputs(i)[0]);
         if (!data || !tensorflow::DataTypeIsFloating(data->dtype())) break;
         if (const Tensor* value = Value(t)) {
@@ -114,8 +114,9 @@ class Completion {
       if (!input) return true;
       const Tensor* value = Value(t);
       if (value && value->dtype() != input->dtype()) return true;
-      // Shape functions read a value according to its declared shape without a
-      // check, so that shape must be the value's own.
+      // If the value is known, the declared shape must be that of the value,
+      // because shape functions read as many elements as the shape says without
+      // a check.
       shapes.push_back(value ? PartialTensorShape(value->shape().dim_sizes())
                              : KnownShape(input->shape()));
       as_shapes.emplace_back();
@@ -156,8 +157,8 @@ class Completion {
         unknown = unknown || shape.dim(d).size() < 0;
       }
       if (!unknown) continue;
-      // Each tensor gets different sizes, because nothing shows that two
-      // tensors have equal sizes.
+      // Each tensor gets other sizes, because two tensors with unknown sizes
+      // may have different sizes.
       const int64_t more = placeholder_.step * (filled_ + 1);
       if (shape.dim(0).size() < 0) {
         shape.mutable_dim(0)->set_size(placeholder_.Batch(shape.dim(0).size()));
@@ -194,8 +195,8 @@ class Completion {
   std::optional<Tensor> Evaluate(int i) {
     const NodeDef& node = graph_.node(i);
     const auto* output = Output({i, 0});
-    // Check the size before the evaluation: the result of a Fill or a broadcast
-    // may be as large as images.
+    // The size is checked before the evaluation, because the result of a Fill
+    // or a broadcast may be large.
     if (!output || KnownShape(output->shape()).num_elements() > kLongest) {
       return std::nullopt;
     }

@@ -1,6 +1,6 @@
 // Infers shapes that TensorFlow's graph optimizers leave unknown although the
-// graph computes them from known shapes. An example is a Reshape or resize to
-// Pack(Shape(x)[0], 2 * ...).
+// graph computes them from known shapes. An example is a Reshape or resize
+// whose size is Pack(Shape(x)[0], 2 * ...).
 #ifndef IOS_TF_CC_TENSORFLOW_SHAPES_SHAPE_COMPLETION_H_
 #define IOS_TF_CC_TENSORFLOW_SHAPES_SHAPE_COMPLETION_H_
 
@@ -12,12 +12,12 @@
 
 namespace ios::tf {
 
-// Completes `outputs` from the graph's own shape arithmetic: shapes, and the
-// values of tensors that hold amounts of padding or cropping. `graph` has the
-// nodes of `view`, with the sizes of one sample and without weights. Images and
-// sequences of which only the channels are known get `placeholder` sizes;
-// returns the number of these tensors. `bounds` receives the distances of the
-// shapes from the bounds of all nodes.
+// Completes `outputs` by evaluating the graph's arithmetic on shapes: the
+// shapes, and the values of tensors that say how much is padded or cropped.
+// `graph` has the nodes of `view`, with the sizes of one sample and without
+// weights. Images and sequences of which only the channels are known get
+// `placeholder` sizes; returns the number of these tensors. Stores the
+// distances of the shapes from all bounds (see size_bounds.h) in `bounds`.
 int CompleteShapes(const GraphView& view, const tensorflow::GraphDef& graph,
                    const PlaceholderSizes& placeholder,
                    OutputProperties* outputs, BoundDistances* bounds);

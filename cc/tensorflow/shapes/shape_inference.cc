@@ -69,8 +69,9 @@ std::optional<Shape> ReadShape(const TensorProperties& output,
   }
   Shape shape;
   for (const auto& dim : output.shape().dim()) shape.push_back(dim.size());
-  // The number of boxes that a detector finds, for example, is the batch of the
-  // tensors that follow. Grappler numbers unknown dimensions from -2 downwards.
+  // The leading dimension may depend on values: for example, a detector's
+  // number of boxes is the batch size of later tensors. Grappler writes unknown
+  // dimensions as -2, -3, ….
   if (!shape.empty() && shape[0] < -1 && placeholder.fill_unknown) {
     shape[0] = placeholder.Batch(shape[0]);
     sample->depends_on_values = true;
@@ -124,7 +125,7 @@ absl::StatusOr<SampleShapes> InferSampleShapes(
       if (auto integers = ReadIntegers(output)) {
         sample.integers[{i, port}] = std::move(*integers);
       }
-      // The rank must not differ between samples.
+      // A tensor is used only if it has the same rank as in the example.
       const std::vector<bool>& sequences = types->sequences[i];
       if (port < static_cast<int>(sequences.size()) &&
           sequences[port] == IsSequence(output)) {

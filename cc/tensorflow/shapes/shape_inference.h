@@ -17,14 +17,16 @@
 
 namespace ios::tf {
 
-// The shapes of a graph's outputs, by node and port: of tensors that have a
-// floating-point type and known dimensions. A sequence has the height 1.
+// The shapes of all nodes' outputs, indexed by node and port. A shape is
+// missing if the tensor's type is not a floating-point type or a dimension is
+// unknown. A sequence has the height 1.
 using OutputShapes = std::vector<std::vector<std::optional<Shape>>>;
 
 // Returns null if the shape of the tensor is unknown.
 const Shape* FindShape(const OutputShapes& shapes, TensorRef tensor);
 
-// The properties of a graph's outputs that all samples share, by node and port.
+// Properties of all nodes' outputs that do not depend on the sample, indexed by
+// node and port.
 struct OutputTypes {
   std::vector<std::vector<tensorflow::DataType>> dtypes;
   std::vector<std::vector<bool>> sequences;  // whether the rank is 3
@@ -43,9 +45,9 @@ struct SampleShapes {
   bool has_zero_batch = false;     // some tensor has no images
 };
 
-// `item` has the nodes of `view`, with the sizes of one sample and without
-// weights. Sets `types` if `placeholder` is for the example, and otherwise
-// reads `types`.
+// Infers the shapes of one sample. `item` has the nodes of `view`, with the
+// sizes of this sample and without weights. For the example, writes `types`;
+// for other samples, reads it.
 absl::StatusOr<SampleShapes> InferSampleShapes(
     const GraphView& view, const tensorflow::grappler::GrapplerItem& item,
     const PlaceholderSizes& placeholder, OutputTypes* types);

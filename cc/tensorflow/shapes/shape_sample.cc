@@ -17,12 +17,14 @@ void SetInputShape(tensorflow::TensorShapeProto shape, NodeDef* node) {
   }
 }
 
-// Returns which size replaces the only unknown dimension of an image: 0 for the
-// height, 1 for the width. A sequence is an image of height 1.
+// If only one dimension of an image is unknown, returns which size replaces it:
+// 0 for the height, 1 for the width. For a sequence, an image of height 1, this
+// is the width.
 int OnlySize(int dimension, int rank) { return dimension + 2 >= rank; }
 
-// The leading dimension is the batch. If an image has two other unknown
-// dimensions, they are its height and width.
+// Replaces the unknown dimensions of an input's shape by the sample's sizes.
+// The leading dimension is the batch size. If two other dimensions are unknown,
+// they are the height and the width.
 tensorflow::TensorShapeProto WithSample(tensorflow::TensorShapeProto shape,
                                         const ShapeSample& sample,
                                         bool first_input) {
@@ -33,7 +35,8 @@ tensorflow::TensorShapeProto WithSample(tensorflow::TensorShapeProto shape,
   }
   int unknown = 0;
   for (int d = 1; d < shape.dim_size(); ++d) unknown += shape.dim(d).size() < 0;
-  // More than two unknown dimensions are not the size of an image or sequence.
+  // With more than two unknown dimensions, the input is not an image or a
+  // sequence.
   if (unknown > 2 || shape.dim_size() < 3) return shape;
   const auto& sizes = first_input || sample.next_sizes[0] == 0
                           ? sample.sizes

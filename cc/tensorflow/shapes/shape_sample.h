@@ -1,6 +1,6 @@
-// ShapeSample: sizes of a graph's inputs for which the shapes of all tensors
-// are inferred. Only several samples together show whether a dimension is
-// fixed.
+// ShapeSample: values for the unknown sizes of a graph's inputs, for which the
+// shapes of all tensors are then inferred. Comparing several samples shows
+// which dimensions are fixed.
 #ifndef IOS_TF_CC_TENSORFLOW_SHAPES_SHAPE_SAMPLE_H_
 #define IOS_TF_CC_TENSORFLOW_SHAPES_SHAPE_SAMPLE_H_
 
@@ -20,10 +20,12 @@ inline constexpr ImageSize kUsualImageSize = {224, 224};
 struct ShapeSample {
   int64_t batch = 1;
   ImageSize sizes = {1, 1};  // height and width, for the other dimensions
-  // If TensorFlow cannot infer a shape in an optional sample, the sample says
-  // nothing about that shape.
+  // In an optional sample, TensorFlow may be unable to infer some shapes (for
+  // example, because an image is too small). The sample is then ignored for
+  // these shapes.
   bool optional = false;
-  // Sizes of all inputs except the first; 0 means the same as the first.
+  // The sizes of all inputs except the first. 0 means the size of the first
+  // input.
   int64_t next_batch = 0;
   ImageSize next_sizes = {0, 0};
 };
@@ -32,8 +34,9 @@ struct ShapeSample {
 // null.
 const tensorflow::TensorShapeProto* InputShape(const tensorflow::NodeDef& node);
 
-// Sets the sizes of the inputs of `graph` to a sample's sizes in `sized`, a
-// copy of `graph` whose other nodes may differ.
+// Sets the unknown sizes of the inputs in `sized` to those of the sample.
+// `sized` is a copy of `graph`, except that nodes which are not inputs may
+// differ.
 void SetInputSizes(const tensorflow::GraphDef& graph, const ShapeSample& sample,
                    tensorflow::GraphDef* sized);
 

@@ -15,13 +15,14 @@ namespace {
 
 using ::tensorflow::grappler::GrapplerItem;
 
-// The difference between the placeholder sizes of one tensor and the next.
+// The placeholder sizes of two consecutive tensors differ by this number.
 constexpr int64_t kPlaceholderStep = 64;
-// The number of images that replaces 0 in a sample of one image. A slice that
-// takes only the second image never has this many images.
+// In a sample of one image, tensors without images get this number of images.
+// It is 2, so that it differs from the 1 that a slice of the second image
+// always has in larger batches.
 constexpr int64_t kZeroBatch = 2;
 
-// Returns the names of nodes whose numbers inference must not use.
+// Returns the names of nodes whose values inference must not use.
 std::set<std::string> UnknownNumbers(const GraphView& view,
                                      const GrapplerItem& item,
                                      bool inputs_vary) {

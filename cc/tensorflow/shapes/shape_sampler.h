@@ -18,14 +18,15 @@ namespace ios::tf {
 
 class ShapeSampler {
  public:
-  // `batch_size` replaces batches that depend on values in the example. The
-  // inputs of the graph vary if a batch or an image size is unknown. `view` and
-  // `item`, which must outlive the sampler, are of the same graph.
+  // `batch_size` is used in the example for batch sizes that depend on values.
+  // `inputs_vary` says whether the batch or image size of some input is
+  // unknown. `view` and `item` describe the same graph and must outlive the
+  // sampler.
   ShapeSampler(const GraphView& view,
                const tensorflow::grappler::GrapplerItem& item,
                int64_t batch_size, bool inputs_vary);
 
-  // Infers the shapes of a sample and keeps them. The first sample is the
+  // Infers the shapes of a sample and stores them. The first sample is the
   // example. Returns whether shapes depend on values of the inputs.
   absl::StatusOr<bool> Add(const ShapeSample& sample);
   // Removes all samples.
@@ -38,14 +39,14 @@ class ShapeSampler {
   const Shape* shape(TensorRef tensor, int sample) const {
     return FindShape(samples_[sample].shapes, tensor);
   }
-  // Returns whether some tensor lacks images if the batch is 1.
+  // Returns whether some tensor has no images if the batch size is 1.
   bool has_zero_batch() const { return has_zero_batch_; }
 
   // Makes the shape of a tensor, or of all outputs of a node, unknown.
   void ForgetShape(TensorRef tensor);
   void ForgetShapes(int node);
 
-  // Returns the samples and leaves none.
+  // Returns all samples and removes them from the sampler.
   std::vector<SampleShapes> Take() { return std::move(samples_); }
 
  private:

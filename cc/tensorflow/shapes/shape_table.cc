@@ -16,8 +16,8 @@ namespace {
 
 using ::tensorflow::grappler::GrapplerItem;
 
-// Returns whether the tensor has shapes of one rank in all required samples,
-// and in the optional samples in which it has a shape.
+// Returns whether the tensor has a shape in all required samples, and the same
+// rank in all samples in which it has a shape.
 bool HasCertainShape(const ShapeSampler& sampler, TensorRef tensor,
                      int required_samples) {
   const int samples = sampler.samples().size();
@@ -65,8 +65,8 @@ absl::Status ShapeTable::InferSamples(int64_t batch_size,
     TF_RETURN_IF_ERROR(sampler.Add(samples[0]).status());
   }
   if (values_matter && !varying.images) AddVariedSizes(image_size, &samples);
-  // One sample is enough if inputs have one size and no shapes depend on
-  // values.
+  // One sample is enough if the sizes of all inputs are known and shapes do not
+  // depend on values.
   if (!values_matter && !varying.any()) samples.resize(1);
   for (size_t k = 1; k < samples.size(); ++k) {
     TF_RETURN_IF_ERROR(sampler.Add(samples[k]).status());

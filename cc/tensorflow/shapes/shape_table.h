@@ -22,8 +22,9 @@ namespace ios::tf {
 
 class LayoutMap;
 
-// Shapes have the dimensions of the graph until UseLayouts() is called, except
-// that sequences have the height 1. From then on shapes are [N,H,W,C].
+// The shapes of a graph's tensors in all samples. Until UseLayouts() is called,
+// dimensions are in the graph's order (sequences get the height 1); afterwards,
+// all shapes are [N,H,W,C].
 class ShapeTable {
  public:
   // `batch_size` replaces unknown leading dimensions. `image_size` replaces the
@@ -33,8 +34,8 @@ class ShapeTable {
       const GraphView& view, const tensorflow::grappler::GrapplerItem& item,
       int64_t batch_size, const ImageSize& image_size);
 
-  // Gives dimensions as [N,H,W,C] from now on, whatever the tensors' layouts
-  // are. Call it only once. `layouts` must outlive the table.
+  // Makes all functions give dimensions as [N,H,W,C], whatever the tensors'
+  // layouts are. Call it only once. `layouts` must outlive the table.
   void UseLayouts(const LayoutMap& layouts);
 
   // Returns DT_INVALID if TensorFlow does not know the type.
@@ -46,11 +47,11 @@ class ShapeTable {
   // Returns all tensors that have rank 3 in the graph.
   std::set<TensorRef> sequences() const;
 
-  // Returns null unless the tensor has a floating-point type and known
-  // dimensions. A dimension is fixed only if all samples agree; sample 0 alone
-  // is just an example. Optional samples follow the required ones: very small
-  // and large sizes, and batches of several inputs that broadcast. Null in an
-  // optional sample means that TensorFlow rejects such inputs.
+  // Returns the tensor's shape in a sample, or null if the tensor does not have
+  // a floating-point type and known dimensions. Sample 0 is the example; then
+  // come the other required samples, and then the optional ones, with very
+  // small and very large sizes, and with batches of inputs that broadcast. Null
+  // in an optional sample means that TensorFlow rejects these sizes.
   const Shape* shape(TensorRef tensor, int sample = 0) const {
     return FindShape(samples_[sample].shapes, tensor);
   }
@@ -69,8 +70,7 @@ class ShapeTable {
     }
     return true;
   }
-  // Returns whether dimension `d` of a tensor with a shape is the same for all
-  // sizes.
+  // Returns whether dimension `d` of a tensor is the same in all samples.
   bool fixed(TensorRef tensor, int d) const {
     return Always(tensor, [&](int sample) {
       return (*shape(tensor, sample))[d] == (*shape(tensor))[d];
@@ -78,9 +78,10 @@ class ShapeTable {
   }
   // Returns whether all dimensions but the first are fixed.
   bool fixed_size(TensorRef tensor) const;
-  // Returns whether dimension `d` is fixed even for inputs without images or
-  // without pixels. The batch of `x[:1]`, for example, is not: it is 0 if `x`
-  // has no images. Infers the shapes for such inputs at the first call.
+  // Returns whether dimension `d` is the same in all samples and for inputs
+  // without images or pixels. For example, the batch size of `x[:1]` is fixed()
+  // but not known(): it is 0 if `x` has no images. The first call infers the
+  // shapes for inputs without images or pixels.
   bool known(TensorRef tensor, int d);
 
   // Returns whether holds(shape of a, shape of b) is true for all sizes.
@@ -101,12 +102,13 @@ class ShapeTable {
                        size_t last) const;
 
   // The image size that the graph's constants require, if the graph does not
-  // take the requested size. The example then has this size.
+  // accept the requested size; sample 0 then has this size.
   const std::optional<ImageSize>& fitting_sizes() const {
     return fitting_sizes_;
   }
-  // Samples on both sides of each bound (size_bounds.h) that the usual samples
-  // do not show. A converted graph should be compared at these sizes.
+  // The samples that were added because the usual samples are all on one side
+  // of some bound (see size_bounds.h). A converted graph should be compared at
+  // these sizes.
   const std::vector<ShapeSample>& bound_samples() const {
     return bound_samples_;
   }
@@ -127,7 +129,7 @@ class ShapeTable {
   int required_samples_ = 0;
   std::optional<ImageSize> fitting_sizes_;
   std::vector<ShapeSample> bound_samples_;
-  // For inputs without images and for inputs without pixels.
+  // The shapes for inputs without images and for inputs without pixels.
   std::optional<std::vector<OutputShapes>> zero_batch_shapes_;
   const LayoutMap* layouts_ = nullptr;
 };

@@ -17,7 +17,8 @@ using ::tensorflow::NodeDef;
 using ::tensorflow::Tensor;
 using Numbers = std::vector<double>;
 
-// The usual samples already lie on both sides of any bound up to this size.
+// Bounds up to this size are ignored, because the usual samples are on both
+// sides of them.
 constexpr double kSmall = 2;
 // The number of bounds that a slice may have in each dimension.
 constexpr int kBoundsOfDimension = 6;
@@ -83,11 +84,12 @@ class BoundReader {
  private:
   const NodeDef& node() const { return graph_.node(node_); }
 
-  // `index` numbers the bounds of the node.
+  // Adds a bound. `index` is its number within the node.
   void Add(int index, double distance) {
     distances_[{node_, index, /*repeats=*/false}] = distance;
   }
-  // Adds a quotient: the node does something else at each whole number.
+  // Adds a bound that repeats: the node changes whenever `quotient` reaches a
+  // whole number.
   void AddQuotient(int index, double quotient) {
     distances_[{node_, index, /*repeats=*/true}] = std::abs(quotient);
   }
@@ -196,8 +198,8 @@ class BoundReader {
     }
   }
 
-  // Adds the bounds of windows: strides round the number of windows, and a
-  // window may be larger than the image.
+  // Adds the bounds of windows, which have two causes: strides round the number
+  // of windows, and a window may be larger than the image.
   void ReadWindow() {
     List window = Attr(node(), "ksize", List());
     if (window.empty()) window = Attr(node(), "ksizes", List());

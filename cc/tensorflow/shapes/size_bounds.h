@@ -1,7 +1,7 @@
-// Finds bounds: sizes at which a node starts to do something else. The slice
-// x[:, :16000] has one at 16,000 columns. A property that all samples of sizes
-// have holds for all sizes only if there are samples on both sides of each
-// bound.
+// Finds bounds: sizes of tensors at which a node starts to compute something
+// else. For example, the slice x[:, :16000] has a bound at 16,000 columns. A
+// property that was found in all shape samples is true for all sizes only if
+// some samples are on each side of every bound.
 #ifndef IOS_TF_CC_TENSORFLOW_SHAPES_SIZE_BOUNDS_H_
 #define IOS_TF_CC_TENSORFLOW_SHAPES_SIZE_BOUNDS_H_
 
@@ -16,7 +16,8 @@
 namespace ios::tf {
 
 // Identifies a bound by its node and its number within the node. If `repeats`,
-// the node changes at every whole number of a quotient, not at one size only.
+// the node does not change at one size only, but whenever a quotient of sizes
+// reaches a whole number.
 struct BoundKey {
   int node = -1;
   int index = 0;
@@ -27,16 +28,16 @@ struct BoundKey {
   }
 };
 
-// The distance of sizes from each bound: negative on one side, positive on the
-// other. For a bound that repeats, the value is the quotient itself.
+// How far a sample's sizes are from each bound: negative on one side, positive
+// on the other. For a bound that repeats, the value is the quotient itself.
 using BoundDistances = std::map<BoundKey, double>;
 
-// Returns the value of a short tensor that depends on known shapes alone, or
-// null.
+// A function that returns the value of a short tensor if it depends on known
+// shapes only, and null for other tensors.
 using ValueOf = std::function<const tensorflow::Tensor*(TensorRef)>;
 
-// Returns the distance of `outputs`, the shapes of one sample, from each bound
-// of the nodes. `graph` is as for CompleteShapes().
+// Returns the distances of one sample, whose shapes are `outputs`, from the
+// bounds of all nodes. `graph` is as for CompleteShapes().
 BoundDistances ReadBounds(const GraphView& view,
                           const tensorflow::GraphDef& graph,
                           const OutputProperties& outputs,

@@ -15,14 +15,15 @@ namespace {
 using ::tensorflow::NodeDef;
 using ::tensorflow::grappler::GrapplerItem;
 
-// Returns whether the node is a constant with one negative number, such as the
-// stride of a vector's slice that runs backwards.
+// Returns whether the node is a constant with a single negative number. An
+// example is the stride of a slice that reverses a vector.
 bool IsNegativeNumber(const NodeDef& node) {
   const auto value = node.attr().find("value");
   if (node.op() != "Const" || value == node.attr().end()) return false;
   const tensorflow::TensorProto& proto = value->second.tensor();
   tensorflow::Tensor tensor;
-  // A proto of a few bytes may repeat its number a billion times.
+  // The number of elements is checked first, because a proto of a few bytes may
+  // describe a tensor with a billion elements.
   if (!tensorflow::TensorShape::IsValid(proto.tensor_shape()) ||
       tensorflow::TensorShape(proto.tensor_shape()).num_elements() != 1 ||
       !tensor.FromProto(proto)) {
@@ -32,14 +33,13 @@ bool IsNegativeNumber(const NodeDef& node) {
   return numbers && numbers->front() < 0;
 }
 
-// Makes Grappler evaluate the slice with its kernel, not with its rule for
-// slices of shape vectors. If the end is open, that rule assumes that the slice
-// ends behind the last element. If the slice runs backwards, as in
-// `tf.shape(x)[1:3][::-1]`, this assumption is wrong and inference ends with an
-// error.
+// Makes Grappler evaluate the slice with its kernel instead of its rule for
+// slices of shape vectors. That rule assumes that a slice without an end stops
+// at the last element. For a slice that runs backwards, as in
+// `tf.shape(x)[1:3][::-1]`, this is wrong, and inference fails.
 void LeaveSliceToKernel(NodeDef* node) {
-  // The mask bit of a dimension that no slice has. The kernel and the shape
-  // function ignore it.
+  // The mask bit of dimension 30, which no tensor has. The kernel and the shape
+  // function ignore this bit, but Grappler's rule is not used if it is set.
   constexpr int64_t kNoDimension = int64_t{1} << 30;
   const auto mask = node->mutable_attr()->find("begin_mask");
   if (mask == node->mutable_attr()->end()) return;
@@ -86,7 +86,8 @@ GrapplerItem StripWeights(const GrapplerItem& item,
       continue;
     }
     if (StandsForVariable(node)) {
-      // Grappler knows the shapes of tensors that are read from a VarHandleOp.
+      // Adds a VarHandleOp, because Grappler can infer the shapes of tensors
+      // that are read from it.
       copy->set_name(node.name());
       copy->set_op("VarHandleOp");
       copy->set_device(node.device());

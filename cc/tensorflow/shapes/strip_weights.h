@@ -9,11 +9,11 @@
 
 namespace ios::tf {
 
-// Returns the item with placeholders for weights. Large constants are replaced
-// because inference copies the graph and no shape depends on their values.
-// Variables are replaced because inference cannot know their shapes. The nodes
-// in `unknown` become placeholders too, so that inference does not use the
-// numbers that they compute.
+// Returns the item with placeholders instead of weights. Large constants are
+// replaced because inference copies the graph, and no shape depends on their
+// values. Variables are replaced because inference cannot find out their
+// shapes. The nodes in `unknown` become placeholders, too, so that inference
+// does not use the numbers that they compute.
 tensorflow::grappler::GrapplerItem StripWeights(
     const tensorflow::grappler::GrapplerItem& item,
     const std::set<std::string>& unknown);

@@ -25,8 +25,8 @@ int OutputCount(const tensorflow::NodeDef& node) {
 
 void AddUnpredictableNodes(const GraphView& view,
                            std::set<std::string>* nodes) {
-  // A node computes data, sizes that samples predict, or numbers that depend on
-  // sizes and that samples do not predict.
+  // What a node computes: data; sizes that can be predicted from samples; or
+  // numbers that depend on sizes and cannot be predicted.
   enum class Of { kData, kSizes, kUnpredictable };
   std::vector<Of> computes(view.size(), Of::kData);
   for (int i : view.order()) {
@@ -36,7 +36,8 @@ void AddUnpredictableNodes(const GraphView& view,
       continue;
     }
     const std::vector<TensorRef>& inputs = view.inputs(i);
-    // The other inputs of these nodes give the shape of the result.
+    // For these nodes, only the first input is data. The other inputs give the
+    // shape of the result.
     const bool only_first =
         OneOf(op, {"Reshape", "StridedSlice", "Slice", "Gather", "GatherV2",
                    "SplitV", "Tile", "BroadcastTo", "Transpose"});
@@ -58,7 +59,7 @@ void AddUnpredictableNodes(const GraphView& view,
     const bool whole =
         tensorflow::DataTypeIsInteger(*type) || *type == tensorflow::DT_BOOL;
     if (!whole && (!all || !tensorflow::DataTypeIsFloating(*type))) continue;
-    // All other nodes may have bounds that no sample is derived from.
+    // Other nodes may have bounds for which no samples are chosen.
     const bool predictable =
         only_first ||
         OneOf(op,

@@ -1,4 +1,5 @@
-// Finds nodes whose results for other input sizes do not follow from samples.
+// Finds nodes whose results for other input sizes cannot be predicted from
+// samples.
 #ifndef IOS_TF_CC_TENSORFLOW_SHAPES_UNPREDICTABLE_NODES_H_
 #define IOS_TF_CC_TENSORFLOW_SHAPES_UNPREDICTABLE_NODES_H_
 
@@ -9,7 +10,7 @@
 
 namespace ios::tf {
 
-// Adds the names of these nodes. They bound sizes of the graph's tensors or
+// Adds the names of these nodes to `nodes`. They compute limits of sizes, or
 // choose between sizes.
 void AddUnpredictableNodes(const GraphView& view, std::set<std::string>* nodes);
 

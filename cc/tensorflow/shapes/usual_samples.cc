@@ -8,7 +8,8 @@ namespace {
 using ::tensorflow::GraphDef;
 using ::tensorflow::NodeDef;
 
-// The numbers of the graph's inputs whose batch or image size is unknown.
+// How many inputs of the graph have an unknown batch size, and how many an
+// unknown image size.
 struct OpenSizes {
   int batches = 0, images = 0;
 };
@@ -33,10 +34,10 @@ OpenSizes FindOpenSizes(const GraphDef& graph) {
 void AddVariedSizes(const ImageSize& image_size,
                     std::vector<ShapeSample>* samples) {
   const auto [height, width] = image_size;
-  // Graphs count pixels in 32 bits, so batch and sizes are not both large. Odd
-  // sizes of all magnitudes leave remainders, even after convolutions and pools
-  // have made the images smaller. Small sizes, in one dimension at a time, show
-  // where a slice takes the whole dimension.
+  // Batch and image size are not both large, because graphs count pixels in 32
+  // bits. Odd sizes of all magnitudes leave remainders, even after convolutions
+  // and pools have made the images smaller. Sizes that are small in one
+  // dimension reveal slices that then contain the whole dimension.
   for (ImageSize sizes : {ImageSize{32 * 331, 32 * 337},
                           {1, 2},
                           {2, 1},
@@ -71,8 +72,8 @@ std::vector<ShapeSample> UsualSamples(const GraphDef& graph, int64_t batch_size,
   }
   if (open.images > 0) AddVariedSizes(image_size, &samples);
   if (open.images > 1) {
-    // The first input is larger than the others, has the other orientation, or
-    // broadcasts.
+    // Samples in which the first input is larger than the others, has another
+    // orientation (portrait or landscape), or broadcasts.
     for (const auto& [sizes, next] :
          {std::pair<ImageSize, ImageSize>{{height + 38, width + 1},
                                           {height, width + 19}},
@@ -101,7 +102,8 @@ void UseFittingSizes(const ImageSize& sizes,
     }
     sample.sizes = sizes;
   }
-  // Strides and pools round sizes, and dimensions of 1 broadcast.
+  // Sizes near the fitting size reveal strides and pools, which round; sizes of
+  // 1 reveal dimensions that broadcast.
   const auto [height, width] = sizes;
   for (const ImageSize& near : {ImageSize{height - 1, width - 1},
                                 {height + 1, width + 1},

@@ -11,7 +11,7 @@
 
 namespace ios::tf {
 
-// The sizes of the graph's inputs that vary.
+// Which sizes of the graph's inputs vary: batch sizes, image sizes, or both.
 struct VaryingSizes {
   bool batches = false, images = false;
   bool any() const { return batches || images; }
@@ -21,23 +21,23 @@ VaryingSizes FindVaryingSizes(const tensorflow::GraphDef& graph);
 
 // Returns the samples of a graph: an example first, optional samples last.
 //
-// A dimension that differs between samples is not fixed. The batches include 1
-// because dimensions of 1 broadcast and squeeze. Sizes of required samples are
-// multiples of 32, which networks for images of any size accept. Optional
-// samples have small and large sizes, which some networks reject. The optional
-// samples reveal sizes that are rounded to multiples, and slices that end at a
-// number or at the end of their tensor, whichever comes first.
+// The batch sizes include 1, because dimensions of 1 broadcast and squeeze. The
+// image sizes of required samples are multiples of 32, which all networks for
+// images of any size accept. Optional samples have small and large sizes, which
+// some networks reject. They reveal sizes that are rounded to multiples, and
+// slices such as x[:100] that end earlier if the tensor is smaller.
 std::vector<ShapeSample> UsualSamples(const tensorflow::GraphDef& graph,
                                       int64_t batch_size,
                                       const ImageSize& image_size);
 
-// Adds optional samples for unknown input sizes, or for sizes that depend on
-// values.
+// Adds the optional samples, for graphs with unknown input sizes or with sizes
+// that depend on values.
 void AddVariedSizes(const ImageSize& image_size,
                     std::vector<ShapeSample>* samples);
 
-// Gives required samples `sizes`, for a graph that takes images of few sizes
-// only. The previous sizes and sizes near `sizes` become optional samples.
+// Makes `sizes` the image size of all required samples, for a graph that
+// accepts few image sizes only. The previous image sizes, and sizes near
+// `sizes`, become optional samples.
 void UseFittingSizes(const ImageSize& sizes, std::vector<ShapeSample>* samples);
 
 }  // namespace ios::tf

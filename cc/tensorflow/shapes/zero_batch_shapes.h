@@ -12,8 +12,9 @@
 
 namespace ios::tf {
 
-// `types` are those of the sample `example`. Leaves out inputs that TensorFlow
-// rejects.
+// Returns the shapes for `example` without images and for `example` without
+// pixels, except those that TensorFlow rejects. `types` has the types of the
+// sample `example`.
 std::vector<OutputShapes> InferZeroBatchShapes(
     const GraphView& view, const tensorflow::grappler::GrapplerItem& item,
     const ShapeSample& example, OutputTypes types);
