@@ -34,14 +34,14 @@ from ios_tf.tuning.searcher import NetworkSearcher
 
 STOCK = "TensorFlow"
 FROZEN = "frozen"  # TensorFlow on the frozen graph: the effect of freezing alone
-# The number of measured calls of a variant in each turn. An unmeasured call comes
-# first, so that the threads of the previous variant are idle by then.
+# The number of measured calls of a variant in each turn. Before them, the variant is
+# called once without timing, so that threads of the previous variant are idle by then.
 _CALLS = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """The latencies of one variant, and the difference of its outputs from stock's.
+    """The latencies of a variant, and its difference from stock TensorFlow.
 
     Attributes:
       name: "TensorFlow", "frozen" (TensorFlow on the frozen graph), or the strategy.
@@ -160,7 +160,7 @@ def bench(model: Any, options: BenchOptions) -> Result:
         loaded = saved_models.load(source, options.tags)
     signature = saved_models.choose_signature(options.signature, loaded)
     stock = loaded.signatures[signature]
-    # Wrong inputs fail here, before the searches.
+    # Reports wrong inputs now, before the searches.
     arguments, _ = accepted_inputs(
         stock, options.batch_size, parse_inputs(options.inputs)
     )
@@ -193,7 +193,7 @@ def bench(model: Any, options: BenchOptions) -> Result:
 
 
 def _scheduled(function: Function, searcher: NetworkSearcher) -> graph_pb2.GraphDef:
-    """The graph that `convert` writes with a strategy, even if it is not faster."""
+    """Returns the graph with this searcher's schedules, even if it is not faster."""
     if not function.problems:
         return function.frozen.graph_def
     schedules, _ = searcher.schedule_all(function.problems.values())

@@ -11,7 +11,7 @@ from ios_tf.errors import UserError
 
 
 class DifferenceError(UserError):
-    """A converted function would compute something else than the original."""
+    """A converted function computes other outputs than the original."""
 
     def __init__(
         self, signature: str, batch_size: int, where: str, difference: float
@@ -36,9 +36,10 @@ class Comparison:
         outputs and batch sizes. None if nothing was compared or no output is float.
       batch_sizes: the batch sizes at which outputs were compared.
       equal: whether all outputs of other types were equal.
-      constant: names of outputs that do not depend on the input. Equal values of such
-        outputs are not evidence.
-      has_no_evidence: whether no output depends on the input.
+      constant: names of outputs that do not depend on the input. That they are equal
+        does not show that the conversion is correct.
+      has_no_evidence: true if no output depends on the input, so that the comparison
+          shows nothing.
       inner: the tensors inside the network that were also compared.
       tensorflow_ms, converted_ms, portable_ms: median latencies of a call in ms, by
         batch size: the original in TensorFlow, the converted model on the engine, and
@@ -75,7 +76,7 @@ class Comparison:
     )
 
     def evidence(self) -> str:
-        """Describes the compared tensors in which a mistake would show."""
+        """Describes which tensors were compared that would reveal a mistake."""
         regions = sum(one.is_region and one.moves for one in self.inner)
         logits = sum(not one.is_region and one.moves for one in self.inner)
         named = {
@@ -86,14 +87,14 @@ class Comparison:
         return ", ".join(name for name, is_there in named.items() if is_there)
 
     def is_faster(self) -> bool:
-        """Whether the converted model is faster by the estimated ratios alone.
+        """Whether the converted model is faster according to the estimated ratios.
 
-        This decides even where the verdict is undecided.
+        Unlike `verdict`, this is never undecided.
         """
         return by_estimate(self.converted_ratios)
 
     def slower_in_tensorflow(self) -> list[int]:
-        """The batch sizes at which TensorFlow alone runs the original faster."""
+        """The batch sizes at which the original is faster in TensorFlow alone."""
         return slower_sizes(self.portable_ratios)
 
 

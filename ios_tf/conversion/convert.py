@@ -49,8 +49,8 @@ def convert(
     """Converts a model into an equal SavedModel that runs faster with this package.
 
     The search for schedules (paper, section 4) measures on this machine. Signatures
-    keep their input and output names, dtypes and shapes; a dynamic batch stays dynamic.
-    The result also loads into TensorFlow without this package.
+    keep their input and output names, dtypes and shapes. If the batch size is dynamic,
+    it stays dynamic. The result also loads into TensorFlow without this package.
 
     Args:
       model: a SavedModel directory, the path of a `.keras` or `.h5` file, `keras:NAME`
@@ -60,12 +60,12 @@ def convert(
       {options}
 
     The model is written, loaded and compared with the original twice: before the search
-    with sequential schedules, and after the search with the schedules found.
-    Each region, and then the whole model, is timed beside TensorFlow. A region or model
-    that is not at least 1 % faster is left to TensorFlow.
+    with sequential schedules, and after the search with the best schedules. Each
+    region, and then the whole model, is timed in turn with TensorFlow. A region or
+    model that is not at least 1 % faster is left to TensorFlow.
 
     The model is copied if it has no convolutions or gains nothing. It is also copied if
-    a signature changes a variable, or if TensorFlow's own optimizers fail for a
+    a signature assigns a variable, or if TensorFlow's own optimizers fail for a
     signature or change its outputs.
 
     Returns:
@@ -141,7 +141,8 @@ class _Conversion:
         for key in wanted or ():
             if key not in keys:
                 raise UserError(saved_models.no_signature(key, self._loaded))
-        # Signature name -> the number of its function, and number -> function.
+        # Maps each signature's name to the number of its function, and numbers to
+        # functions.
         self._function_of: dict[str, int] = {}
         self._functions: dict[int, Function] = {}
         self._wanted = wanted or keys
@@ -170,7 +171,7 @@ class _Conversion:
             return self._copied(directory, report.with_notes(f"{reason}{hint}"))
 
     def _converted(self, directory: str, report: Report) -> Report:
-        """Does the work of `run`; raises NotConvertedError where a copy is needed."""
+        """Does the work of `run`; raises NotConvertedError if a copy is needed."""
         functions = self._with_blocks()
         problems = {s: p for f in functions for s, p in f.problems.items()}
         if not problems:
@@ -199,9 +200,11 @@ class _Conversion:
     def _finished(
         self, schedules: Mapping[str, Schedule], directory: str, report: Report
     ) -> Report:
-        """Writes the model with these schedules in each function that gets faster.
+        """Writes the model.
 
-        If no function gets faster, the report has no comparisons.
+        Functions that get faster have these schedules; the others stay original.
+
+        If no function gets faster, the returned report has no comparisons.
         """
         with step("network check, region check"):
             plans = {
@@ -225,7 +228,7 @@ class _Conversion:
     def _save_faster(
         self, plans: Mapping[int, Plan], directory: str
     ) -> tuple[dict[int, Comparison], dict[int, Comparison | None]]:
-        """Writes the model with the plans that make it faster, if there are any.
+        """Writes the model with those plans that make their functions faster.
 
         Returns:
           The comparisons of the kept plans, and those of the rejected plans, by
@@ -237,9 +240,9 @@ class _Conversion:
         lost: dict[int, Comparison | None] = dict.fromkeys(plans.keys() - kept.keys())
         graph_defs = {n: f.frozen.graph_def for n, f in self._functions.items()}
         graph_defs |= {n: plan.rewrite(self._device) for n, plan in kept.items()}
-        # A changed model is compared again. The loop ends, because each function
-        # changes at most twice: it may lose its merged convolutions, and later all of
-        # its regions.
+        # The model is compared again after each change. The loop ends, because each
+        # function changes at most twice: first it loses its merged convolutions, and
+        # then all of its regions.
         while kept:
             comparisons = self._save(graph_defs, directory, timed=kept)
             changed = False
@@ -253,8 +256,9 @@ class _Conversion:
                     del kept[number]
                     graph_defs[number] = plan.function.frozen.graph_def
                 elif number in merged and comparison.slower_in_tensorflow():
-                    # A merged convolution may be faster on the engine only, and slower
-                    # in TensorFlow.
+                    # A merged convolution may be faster on the engine but slower in
+                    # TensorFlow. The engine then merges instead, and the graph keeps
+                    # the separate convolutions.
                     merged.remove(number)
                     before = graph_defs[number]
                     graph_defs[number] = plan.rewrite(
@@ -274,11 +278,12 @@ class _Conversion:
         return report.with_notes("the model is copied unchanged")
 
     def _freeze(self) -> None:
-        """Finds the functions of the model and the blocks of each."""
+        """Finds the functions of the model, and the blocks of each function."""
         numbers: dict[tuple[Any, ...], int] = {}
         for name, signature in self._loaded.signatures.items():
             frozen = frozen_graphs.freeze(name, signature, keep_filters=True)
-            # Keras exports the same function under two names. Convert it only once.
+            # Equal functions are converted only once, because Keras exports a function
+            # under two names.
             key = (name in self._wanted, *frozen.key())
             number = numbers.setdefault(key, len(numbers))
             self._function_of[name] = number
@@ -299,7 +304,7 @@ class _Conversion:
         self._use_samples()
 
     def _use_samples(self) -> None:
-        """Makes the comparisons use real samples, if there are any.
+        """Makes the comparisons use real samples, if the user or the model has some.
 
         Raises:
           UserError: the user's samples do not fit any of the functions.
@@ -313,14 +318,16 @@ class _Conversion:
                 function.reference.use_samples(samples)
             except UserError as error:
                 errors.append(error)
-        # Warmup requests in the model may be outdated, so their errors are ignored.
+        # Errors of warmup requests in the model are ignored, because the requests may
+        # be outdated.
         if self._samples and errors and len(errors) == len(converted):
             raise errors[0]
 
     def _try(self) -> None:
         """Writes, loads and runs the model with sequential schedules.
 
-        So a model that cannot work fails before the search, not after it.
+        If the model cannot be converted, this fails before the search instead of after
+        it.
         """
         graph_defs = {
             number: function.rewrite_sequential(self._device)
@@ -346,7 +353,7 @@ class _Conversion:
             size += self._weights.nbytes + self._table_bytes()
             malloc.release_unused(size)
             written = tf.saved_model.load(directory)
-        # TensorFlow raises all kinds of errors for models it cannot save or load.
+        # TensorFlow raises many kinds of errors for models that it cannot save or load.
         except UserError:
             raise
         except Exception as error:
@@ -371,7 +378,7 @@ class _Conversion:
         return comparisons
 
     def _table_bytes(self) -> int:
-        """Bytes of the original's large variables that the result shares."""
+        """The bytes of the original's large variables, which the result shares."""
         captures: dict[str, Any] = {}
         for function in self._functions.values():
             captures |= {str(id(t)): t for t in function.frozen.captures.values()}

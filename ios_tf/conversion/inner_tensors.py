@@ -1,7 +1,7 @@
-"""Compares tensors inside a network: results of regions, and logits.
+"""Compares tensors inside of a network: the results of regions, and logits.
 
-An output may hide a mistake if it saturates or hardly depends on the input. The tensors
-that lead to the output show the mistake.
+An output hides a mistake if it saturates, as a softmax does, or hardly depends on the
+input. The tensors from which the output is computed reveal the mistake.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ios_tf.differences import relative_difference, spread
 from ios_tf.model import graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 
-# Operators whose result may hide a difference in their input.
+# Operations whose output may hide a difference of their input.
 _SATURATING = (
     "Softmax",
     "LogSoftmax",
@@ -50,9 +50,9 @@ class InnerTensor:
       name: its name in messages.
       is_region: whether it is the result of a region.
       difference: the difference between the graphs, relative to the spread.
-      allowed: the largest such difference that rounding explains.
+      allowed: the largest difference that rounding explains.
       noise: the change when the inputs are rounded, relative to the spread.
-      moves: whether it depends on the input.
+      moves: whether the tensor depends on the network's input.
     """
 
     name: str
@@ -80,11 +80,12 @@ def compare(
       frozen: the original.
       graph_def: the original's graph with schedules.
       inputs: arguments of the signature.
-      others: arguments of the same shapes, which show how much a tensor moves.
+      others: other arguments of the same shapes, which show how much a tensor depends
+          on the input.
       device: "cpu" or "gpu".
     """
-    # A region that contains a softmax returns the logits only if they are outputs of
-    # the signature.
+    # The logits become outputs of the signature, because a region that contains the
+    # softmax would otherwise not return them.
     frozen = _with_logits(frozen)
     lowered = graph_optimizer.lowered(
         dataclasses.replace(frozen, graph_def=graph_def), device=device
@@ -129,7 +130,7 @@ def compare(
 
 
 def worst(tensors: Sequence[InnerTensor]) -> InnerTensor | None:
-    """The first tensor that differs, else the one with the largest difference."""
+    """Returns the first tensor that differs, or else the one that differs most."""
     differing = (one for one in tensors if one.differs)
     largest = max(tensors, key=lambda one: one.difference, default=None)
     return next(differing, largest)
@@ -152,9 +153,9 @@ def _with_logits(frozen: FrozenSignature) -> FrozenSignature:
 def _pairs(
     frozen: FrozenSignature, lowered: graph_pb2.GraphDef
 ) -> list[tuple[str, str, str]]:
-    """The tensors to compare.
+    """Returns the tensors to compare.
 
-    Each is (region or "", tensor of the lowered graph, tensor of the original).
+    Each element is (region or "", tensor of the lowered graph, tensor of the original).
     """
     results = subgraphs.results_of_regions(frozen, lowered)
     originals: Mapping[str, tf.compat.v1.NodeDef] = {

@@ -13,19 +13,19 @@ from ios_tf.errors import first_line
 from ios_tf.model.inputs import LIMITS, open_sizes
 from ios_tf.options import USUAL_IMAGE_SIZE
 
-# The size of images: one number for all unknown dimensions but the first, or two
-# numbers (height, width) that alternate.
+# The size of images: one number for all unknown dimensions except the first, or two
+# numbers, a height and a width, which are used alternately.
 Size = int | tuple[int, int]
 
-# Sizes to try for images of unknown size, until the model accepts one of them. SIZES
-# are tried after the size that the schedule is made for. OTHER_SIZES are tried where
-# the size must differ from that.
+# Sizes that are tried for images of unknown size, until the model accepts one. SIZES
+# come after the size for which the schedule is made. OTHER_SIZES are used if the size
+# must differ from that of the schedule.
 SIZES: tuple[Size, ...] = (64, 299, 512)
 OTHER_SIZES: tuple[Size, ...] = (75, 107, 224, *SIZES)
-# Sizes to try last, such as those of digits, faces and small photographs.
+# Sizes that are tried last, such as those of digits, faces and small photographs.
 _LAST_SIZES = (32, 128, 256, 28, 160, 96, 16)
-# A constant that is added to a feature map has the size of the map. The image is larger
-# by one of these factors.
+# A constant that is added to a feature map has the map's size. The image is larger than
+# the map by one of these factors, the product of the strides before the map.
 _STRIDES = (1, 2, 4, 8, 16, 32)
 _MOST_TOLD = 12
 _SMALLEST = 4
@@ -45,7 +45,7 @@ class Values(NamedTuple):
 
 
 class Guess(NamedTuple):
-    """Guesses of input properties that a signature leaves open.
+    """Guesses of properties of inputs that a signature does not give.
 
     Attributes:
       image_size: replaces unknown dimensions, except the leading one. A sound (floats
@@ -64,9 +64,9 @@ class Guess(NamedTuple):
 
 _FIRST_GUESS = Guess()
 
-# Kinds of values to try in turn, until small changes of the inputs change the outputs
-# little. A deep network that was trained on images, or normalised for them, may amplify
-# the rounding of random noise a million times.
+# Kinds of values that are tried in turn, until small changes of the inputs change the
+# outputs little. With random noise as input, a deep network that was trained on images
+# may amplify rounding errors a million times.
 VALUES = (
     Values(0.0, 1.0, False),
     Values(0.0, 1.0, True),
@@ -77,12 +77,16 @@ VALUES = (
 _SAMPLES = 64  # samples of a sound per pixel of the image size
 _FRAMES = 4  # rows of the image size per slice or frame
 _COARSE = 5  # height and width of the random grid that smooth images interpolate
-# Relative change of the inputs that simulates rounding in every layer.
+# The relative change of the inputs that has about the effect of rounding in every
+# layer.
 _ROUNDING = 2e-6
 
 
 class CannotCompareError(Exception):
-    """There are no inputs with which a model can be compared; the message says why."""
+    """A model cannot be compared, because inputs for it are not available.
+
+    The message says why.
+    """
 
 
 class NotAcceptedError(CannotCompareError):
@@ -95,7 +99,7 @@ def made_up_inputs(
     guess: Guess = _FIRST_GUESS,
     values: Values = VALUES[0],
 ) -> dict[str, tf.Tensor]:
-    """Random arguments of a signature.
+    """Returns random arguments for a signature.
 
     Args:
       specs: the specs of the arguments, by name.
@@ -120,7 +124,7 @@ def made_up_inputs(
             known[-1] = guess.channels
         if len(known) >= 5 and known[1] is None:
             known[1] = max(1, in_turn[0] // _FRAMES)
-        # Sounds have more samples than images have rows.
+        # A sound is much longer than an image is high.
         sound = spec.dtype.is_floating and len(known) <= 2
         scale = _SAMPLES if sound else 1
         sizes = open_sizes(known)
@@ -136,7 +140,8 @@ def made_up_inputs(
             array = random.integers(0, min(spec.dtype.max, guess.limit), shape)
             array = array.astype(spec.dtype.as_numpy_dtype)
         elif spec.dtype == tf.string:
-            # Networks with string inputs mostly read encoded images.
+            # A string input gets encoded images, which most networks with string inputs
+            # read.
             count = int(np.prod(shape))
             photographs = random.integers(0, 255, (count, 64, 64, 3), np.uint8)
             encoded = [tf.io.encode_jpeg(one).numpy() for one in photographs]
@@ -159,18 +164,17 @@ def _numbers(
     images = random.uniform(
         values.low, values.high, [shape[0], rows, columns, shape[3]]
     )
-    # The top quarter is black, as in a letterboxed image. Small added constants matter
-    # there.
+    # The top quarter is black, as in a letterboxed image, because small constants that
+    # a network adds have an effect only there.
     images[:, : rows // 4] = 0
     return tf.image.resize(images, shape[1:3]).numpy() if values.smooth else images
 
 
 def sizes_from_constants(graph_def: Any) -> list[Size]:
-    """Image sizes to try for a graph that takes none of the usual ones.
+    """Returns image sizes to try for a graph that does not accept the usual sizes.
 
-    The first ones are the sizes of the graph's constants, which may be positions or
-    templates, multiplied by common strides. Other sizes that models are made for
-    follow.
+    The first sizes are those of the graph's constants, which may be position embeddings
+    or templates, multiplied by common strides. Then come other common sizes.
     """
     parts = dict.fromkeys(
         (height, width)
@@ -187,13 +191,13 @@ def sizes_from_constants(graph_def: Any) -> list[Size]:
 
 
 def _images_of(shape: Any) -> list[tuple[int, int]]:
-    """The height and width of a constant, if its shape can be that of one image."""
+    """Returns [(height, width)] of a constant, or [] if it is not like an image."""
     sizes = [dimension.size for dimension in shape.dim]
     if len(sizes) == 4 and sizes[0] == 1:
         sizes = sizes[1:]
     if len(sizes) == 3 and sizes[0] == 1:  # a sequence
         sizes[0] = sizes[1]
-    # A small shape is probably that of a filter.
+    # A constant with a small shape is probably a filter.
     if len(sizes) != 3 or min(sizes[:2]) < _SMALLEST:
         return []
     return [(sizes[0], sizes[1])]
@@ -206,10 +210,10 @@ def accepted_made_up_inputs(
     values: Values,
     sizes: Sequence[Size],
 ) -> tuple[Inputs, Mapping[str, Any], Inputs]:
-    """Inputs that a function accepts, the outputs for them, and inputs of other values.
+    """Returns inputs that a function accepts, its outputs for them, and other inputs.
 
-    Both inputs have the same shapes: see `made_up_inputs`. For images of unknown size,
-    `sizes` are tried in turn.
+    Both inputs have the same shapes but different values (see `made_up_inputs`). For
+    images of unknown size, `sizes` are tried in turn.
     """
     shapes = [spec.shape for spec in specs.values()]
     unknown = any(s.rank is None or None in s.as_list()[1:] for s in shapes)
@@ -227,7 +231,7 @@ def accepted_made_up_inputs(
         )
         try:
             return inputs, function(**inputs), other
-        # A function may raise anything for meaningless inputs.
+        # A function may raise any error for meaningless inputs.
         except Exception as error:
             errors.append(error)
     strings = [name for name, spec in specs.items() if spec.dtype == tf.string]
@@ -244,13 +248,17 @@ def accepted_made_up_inputs(
 
 
 def rounded_inputs(inputs: Inputs) -> dict[str, tf.Tensor] | None:
-    """The inputs with floats changed as by rounding; None if no input is float."""
+    """Returns the inputs with a small change of all floats, like that of rounding.
+
+    Returns None if no input is float.
+    """
     random = np.random.default_rng(0)
     rounded = {}
     for name, tensor in inputs.items():
         rounded[name] = tensor
         if tensor.dtype in (tf.float32, tf.float64):
-            # All changes are upwards: changes of both signs would cancel in means.
+            # All numbers become larger in magnitude, because changes in both directions
+            # would cancel out in means.
             factors = 1 + random.uniform(0, 2 * _ROUNDING, tensor.shape)
             rounded[name] = tf.constant(tensor.numpy() * factors, tensor.dtype)
     return rounded if any(rounded[n] is not inputs[n] for n in inputs) else None

@@ -28,7 +28,7 @@ _one_at_a_time = threading.RLock()
 
 
 def _reset_after_fork() -> None:
-    """Makes a new lock in a forked child, where no thread would release the old one."""
+    """Makes a new lock in a forked child, which lacks the old lock's thread."""
     global _one_at_a_time
     _one_at_a_time = threading.RLock()
 
@@ -38,10 +38,10 @@ os.register_at_fork(after_in_child=_reset_after_fork)
 
 @contextlib.contextmanager
 def searcher_for(options: ModelOptions) -> Iterator[NetworkSearcher]:
-    """A searcher that measures on this machine and caches the schedules it finds.
+    """Makes a searcher, which measures on this machine and caches its schedules.
 
-    Only one searcher exists at a time. Another one would disturb the measurements, and
-    comparisons switch the plugin on and off for all threads.
+    Only one searcher exists at a time, because another one would disturb the
+    measurements, and because comparisons switch the plugin on and off for all threads.
 
     Raises:
       UserError: the device does not exist, or a distribution strategy is active.
@@ -76,7 +76,7 @@ def searcher_for(options: ModelOptions) -> Iterator[NetworkSearcher]:
 
 
 def keeps_all(options: ModelOptions) -> bool:
-    """Whether to keep slower regions: on request, or for a baseline strategy."""
+    """Whether slower regions are kept: on request, or for a baseline strategy."""
     return options.keep_slower or options.strategy in BASELINES
 
 
@@ -107,7 +107,7 @@ def empty_report(
 
 
 def _check_distribution() -> None:
-    """Raises UserError in a scope that makes variables for several devices."""
+    """Raises UserError inside the scope of a distribution strategy."""
     strategy = tf.distribute.get_strategy()
     if tf.distribute.has_strategy() and not isinstance(
         strategy, tf.distribute.OneDeviceStrategy

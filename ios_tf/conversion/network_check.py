@@ -1,8 +1,8 @@
-"""The final check: times a whole network with its schedules and with sequential ones.
+"""The network check: times a network with its schedules and with sequential ones.
 
-Blocks are searched one by one, so the layouts of their inputs and the state of the
-caches differ from those in the network. This check makes sure that a converted model is
-never slower than its own sequential schedule.
+Each block was searched by itself, where its inputs had another layout and the caches
+another content than in the network. This check ensures that a converted model is not
+slower than with sequential schedules.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CheckedSize:
 
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """The schedules to keep, by block signature, and the measurements by batch size."""
+    """The kept schedules by block signature, and the measurements by batch size."""
 
     schedules: Mapping[str, Schedule]
     sizes: Mapping[int, CheckedSize]
@@ -78,7 +78,8 @@ def check(
     cost_model = searcher.cost_model
     device = cost_model.device.kind
     batch_sizes = list(collected)
-    # A share of the search time is enough, because other schedules seldom win.
+    # The check gets only a part of the time limit, because other schedules are seldom
+    # faster.
     seconds = _SHARE * searcher.time_limit / len(collected)
     light = frozen.without_weights
     graphs: dict[_Choice, graph_pb2.GraphDef] = {}
@@ -149,11 +150,11 @@ def _key(choice: Mapping[str, Schedule], signatures: Iterable[str]) -> _Choice:
 def _programs(
     frozen: FrozenSignature, batch_size: int, device: str
 ) -> list[dict[str, Any]]:
-    """The {"block", "schedule"} of every region at one of the graph's batch sizes."""
+    """Returns "block" and "schedule" of every region at a batch size of the graph."""
     programs = []
     for program in graph_optimizer.lowered_programs(frozen, batch_size, device):
-        # The region's own batch size may differ: not every tensor has one entry per
-        # image.
+        # The batch size of a region may differ from that of the graph, because not
+        # every tensor has one entry per image.
         size = batch_size_of(program["block"])
         (schedule,) = (
             entry["schedule"]

@@ -88,7 +88,7 @@ def undecided(report: Report, made: Plan, comparison: Comparison | None) -> Repo
 
 
 def lost_functions(report: Report, names: Sequence[str]) -> Report:
-    """Says which functions of the model are missing in the result."""
+    """Adds a note that says which functions of the model are missing in the result."""
     if not names:
         return report
     functions = "function" if len(names) == 1 else "functions"
@@ -118,7 +118,7 @@ def load(report: Report, found: MachineLoad, command: str) -> Report:
 
 
 def search(report: Report, stats: SearchStats) -> Report:
-    """Adds the effort of the searches, and says where they ended early."""
+    """Adds the number of measurements, and says which searches ended early."""
     notes = [
         f"block {name} is too large to search as a whole, so it was cut into at least "
         f"{cuts + 1} parts; smaller --max_groups and --max_group_size make the search "
@@ -188,7 +188,8 @@ def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> Repor
     return dataclasses.replace(
         report,
         sizes=sizes,
-        # The blocks have the same operators at all batch sizes.
+        # The operators are those of one batch size; they are the same at all batch
+        # sizes.
         operators=report.operators + sum(len(block["names"]) for block in blocks),
         blocks=report.blocks + sum(parts),
         image_size=report.image_size or made.function.image_size,
@@ -291,6 +292,6 @@ def _reasons(refused: Sequence[Mapping[str, str]]) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    """One or two names, and how many more there are."""
+    """Returns one or two of the names, and the number of the others."""
     more = len(names) - 2
     return ", ".join(names[:2]) + (f" and {more} more" if more > 0 else "")

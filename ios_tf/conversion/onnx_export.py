@@ -26,12 +26,12 @@ from ios_tf.model.loading import saved_model
 from ios_tf.native.names import ANNOTATIONS, MERGED
 
 OPSET = 17
-# Largest allowed difference, relative to the largest value. Another order of summation
+# The largest allowed difference, relative to the largest value. Adding in another order
 # causes a far smaller difference.
 TOLERANCE = 1e-3
-# The start of tf2onnx's messages that name its own failed function.
+# Matches the start of tf2onnx's messages about one of its passes that failed.
 _PASS = re.compile(r"^rewriter <.*?>: (exception )?")
-# The optimizer's name for the convolution of a merge stage.
+# Matches the name that a merged convolution has.
 _MERGED = re.compile(re.escape(MERGED) + r"(_\d+)?$")
 
 
@@ -41,7 +41,8 @@ class Exported:
 
     Attributes:
       signature: the exported signature.
-      merged: number of convolutions that each replace several of the original model.
+      merged: the number of merged convolutions. Each replaces several convolutions of
+          the original model.
       difference: largest absolute difference between ONNX Runtime's outputs and
         TensorFlow's, divided by the largest absolute value; None if not checked.
     """
@@ -145,7 +146,7 @@ def _logged_errors() -> Iterator[list[str]]:
 
 
 def _without_schedules(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
-    """Removes schedules: tf2onnx optimises the graph, and the plugin would use them."""
+    """Removes schedules, so that the plugin does not use them in tf2onnx."""
     plain = graph_pb2.GraphDef()
     plain.CopyFrom(graph_def)
     for node in function_library.nodes(plain):
@@ -177,23 +178,23 @@ def _to_onnx(
                 tensors_to_rename={**inputs, **outputs},
             )
             content = proto.SerializeToString()
-        # tf2onnx raises all kinds of errors for unsupported operators, unsupported
+        # tf2onnx raises many kinds of errors for unsupported operators, unsupported
         # versions and too large models.
         except Exception as error:
             reason = errors[0] if errors else first_line(error)
             raise _cannot_export(frozen, name, reason) from error
-    # tf2onnx exports an unknown operator as one that ONNX does not know, and only logs
-    # an error.
+    # tf2onnx only logs an error for an unknown operation, and exports a node that is
+    # not valid in ONNX.
     if errors:
         raise _cannot_export(frozen, name, errors[0])
     return content
 
 
 def _cannot_export(frozen: FrozenSignature, name: str, reason: str) -> UserError:
-    """An error that describes the model, where tf2onnx would name its own functions."""
+    """Returns an error about the model, because tf2onnx's names its own functions."""
     strings = [key for key, spec in frozen.inputs.items() if spec.dtype == tf.string]
-    # tf2onnx drops nodes that read strings, and then one of its passes misses the
-    # input.
+    # tf2onnx drops nodes that read strings, and then one of its passes fails because
+    # the input is missing.
     if strings and _PASS.match(reason):
         reason = (
             f"its input {strings[0]!r} has strings, and ONNX cannot decode images or "
@@ -218,7 +219,8 @@ def _difference(
         )
         found = session.run(
             list(expected),
-            # .numpy() of a scalar does not return an array.
+            # np.asarray is needed because .numpy() of a scalar does not return an
+            # array.
             {name: np.asarray(value) for name, value in inputs.items()},
         )
     except Exception as error:
@@ -230,7 +232,7 @@ def _difference(
 
 
 def _check_directory(output: str) -> None:
-    """Raises UserError before the work if the file cannot be written."""
+    """Raises UserError if the file cannot be written. Called before the export."""
     if os.path.isdir(output):
         raise UserError(f"{output} is a directory; give the name of a file to write")
     if not os.access(os.path.dirname(output) or ".", os.W_OK):

@@ -78,9 +78,9 @@ def optimize(model_or_function: Any, options: OptimizeOptions) -> OptimizedFunct
 
     Returns:
       A function with the original's signature: the same arguments, which may be numpy
-      arrays, and the same structure of results. It has a `report`. If there is nothing
-      to schedule, or the original changes variables, it runs the original, and the
-      report says so.
+      arrays, and the same structure of results. It has a `report`. If nothing can be
+      scheduled, or if the original assigns variables, the result runs the original, and
+      the report says so.
 
     Raises:
       UserError: one line that says what is wrong with the input.
@@ -112,7 +112,7 @@ def _faster(
     report: Report,
     options: OptimizeOptions,
 ) -> tuple[_Compute | None, Report]:
-    """A faster equivalent of the original, and the report.
+    """Returns a faster equivalent of the original, and the report.
 
     If no equivalent is faster, the first result is None, and the report says why.
 
@@ -139,7 +139,7 @@ def _searched(
     report = notes.unsupported_nodes_note(report, [function])
     if not function.problems:
         return None, report
-    # A graph that cannot work fails before the search, not after it.
+    # If the graph cannot be rebuilt, this fails before the search instead of after it.
     equivalents.compared(function.rewrite_sequential(device), timed=False)
     schedules, stats = searcher.schedule_all(function.problems.values())
     report = notes.search(report, stats)
@@ -169,7 +169,7 @@ def _searched(
 
 
 class _Equivalents:
-    """Makes functions from other graphs that compute the same as an original.
+    """Makes functions from graphs that should compute the same as an original function.
 
     Attributes:
       function: the original with its blocks.
@@ -190,8 +190,8 @@ class _Equivalents:
         self._frozen = frozen_graphs.freeze_flat(
             original.name, original.function, keep_filters=True
         )
-        # Copies of variables: later changes of the original, such as training, must not
-        # change the equivalents.
+        # The equivalents use copies of the variables, because later changes of the
+        # original, such as training, must not affect them.
         self._weights = Weights()
         found = Function.find(
             original.name,
@@ -221,7 +221,7 @@ class _Equivalents:
     def _named(
         self, compute: Callable[..., Any]
     ) -> Callable[..., dict[str, tf.Tensor]]:
-        """Turns a function of flat tensors into one of named inputs and outputs."""
+        """Gives a function of flat tensors named inputs and outputs."""
         frozen = self._frozen
         return lambda **inputs: dict(
             zip(
@@ -237,10 +237,10 @@ class _Equivalents:
             rebuilt = frozen_graphs.rebuild(
                 frozen, *self._weights.take(frozen, graph_def)
             )
-        # TensorFlow raises all kinds of errors for graphs it cannot import.
+        # TensorFlow raises many kinds of errors for graphs that it cannot import.
         except Exception as error:
             with of_signature(self._original.name):
-                # Raises if TensorFlow is at fault.
+                # Raises another error if TensorFlow's own optimizers cause the failure.
                 graph_optimizer.check_folding(self._frozen)
             raise UserError(
                 f"TensorFlow cannot rebuild the function {self._original.name!r}: "
@@ -251,7 +251,8 @@ class _Equivalents:
             results = rebuilt._call_flat(tensors, rebuilt.captured_inputs)
             return [results[key] for key in self._frozen.outputs]
 
-        # References that keep the variables, tables and other resources alive.
+        # Keeps references to the owners of variables, tables and other resources, so
+        # that these stay alive.
         owner = self._original.owner if self._frozen.captures else None
         compute.owners = self._weights, owner  # type: ignore[attr-defined]
         return compute

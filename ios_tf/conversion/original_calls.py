@@ -42,25 +42,26 @@ from ios_tf.errors import first_line
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.inputs import open_sizes
 
-# Batch sizes to try if a function does not take the requested ones.
+# Batch sizes that are tried if a function does not accept the requested sizes.
 _OTHER_BATCHES = (2, 4, 8, 16, 32)
 # Other inputs are tried if rounding changes outputs by more than this.
 STEADY = 1e-4
-# Limits of the calls near bounds, which are sizes at which the function changes: the
-# number of calls, and the number of elements of the inputs of each call.
+# Limits for calls near bounds (input sizes at which the function starts to compute
+# something else): the number of calls, and the number of elements of each call's
+# inputs.
 _MOST_BOUNDS = 8
 _MOST_ELEMENTS = 16_000_000
 
 
 class Case(NamedTuple):
-    """Inputs, and the outputs of the original.
+    """A call of the original: its inputs and outputs.
 
     Attributes:
       inputs: the arguments.
-      others: other arguments of the same shapes.
+      others: arguments of the same shapes with other values.
       expected: the outputs for `inputs`.
       spreads: how much the outputs change between `inputs` and `others`. Empty if
-        differences are judged relative to the outputs' values instead.
+        differences are computed relative to the outputs' values instead.
       constant: names of outputs that do not change.
       noise: how much rounding of the inputs changes the outputs, relative to their
         spreads.
@@ -75,7 +76,7 @@ class Case(NamedTuple):
 
 
 class BoundCase(NamedTuple):
-    """Inputs of a size near which the function starts to compute something else.
+    """A call near a bound, at which the function starts to compute something else.
 
     Attributes:
       batch_size, image_size: the size.
@@ -93,7 +94,8 @@ class OriginalCalls:
     """Calls the original function of a signature once per batch size.
 
     Attributes:
-      inputs: the arguments by batch size, even if two calls of the original differ.
+      inputs: the arguments by batch size, also if two calls of the original with the
+          same inputs give different outputs.
       refused: by batch size, why the original could not be called or compared.
     """
 
@@ -105,29 +107,30 @@ class OriginalCalls:
         image_size: Size | None,
         bound_sizes: Iterable[tuple[int, int, int]],
     ) -> None:
-        """Calls nothing yet; see `Reference` for the arguments."""
+        """Does not call the function yet. For the arguments, see `Reference`."""
         self.inputs: dict[int, Inputs] = {}
         self.refused: dict[int, CannotCompareError] = {}
         self._bound_sizes = sorted(bound_sizes, key=math.prod)
         self._function = function
         self._frozen = frozen
         self._device = device
-        # Latencies are measured with the first of these sizes that the model takes.
+        # Latencies are measured with the first of these image sizes that the model
+        # accepts.
         self._sizes: Sequence[Size] = (frozen.image_size, *SIZES)
-        # Sizes to try before, and after, the usual ones.
+        # Image sizes that are tried before, and after, the usual sizes.
         self._first_sizes = () if image_size is None else (image_size,)
         self._last_sizes = sizes_from_constants(frozen.graph_def)
         self._cases: dict[int, Case] = {}
         self._samples: Mapping[str, np.ndarray] | None = None
 
     def use_samples(self, samples: Mapping[str, np.ndarray]) -> None:
-        """Uses real inputs for calls from now on."""
+        """Makes all later calls use real inputs."""
         self._samples = samples
 
     def inputs_at(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:
-        """Made-up arguments by batch size, for the batch sizes that the original takes.
+        """Returns made-up arguments for the batch sizes that the original accepts.
 
-        If the original takes none of them, another batch size is used.
+        If the original does not accept any of them, another batch size is used.
         """
         for batch_size in batch_sizes:
             with contextlib.suppress(CannotCompareError):
@@ -138,16 +141,16 @@ class OriginalCalls:
         return {size: self.inputs[size] for size in found}
 
     def refusal(self) -> CannotCompareError | None:
-        """Why the original could not be called; None if some call succeeded."""
+        """Returns why the original could not be called, or None if a call succeeded."""
         return None if self._cases else next(iter(self.refused.values()), None)
 
     def cases(
         self, batch_sizes: Sequence[int], timed: Sequence[int]
     ) -> tuple[dict[int, Case], CannotCompareError | None]:
-        """Inputs and outputs by batch size, and the first reason for a missing size.
+        """Returns the calls by batch size, and why the first missing one is missing.
 
-        Some functions take a single batch size but do not declare it. If a function
-        takes none of the requested sizes, other sizes are tried.
+        Some functions accept only one batch size without declaring it. If a function
+        does not accept any requested size, other sizes are tried.
         """
         found: dict[int, Case] = {}
         reason: CannotCompareError | None = None
@@ -168,7 +171,7 @@ class OriginalCalls:
         return found, reason
 
     def case_at(self, batch_size: int, sizes: Sequence[Size] = ()) -> Case:
-        """The inputs and outputs of the call at a batch size.
+        """Returns the inputs and outputs of the call at a batch size.
 
         Raises:
           CannotCompareError: the original cannot be called or compared at this size.
@@ -204,11 +207,11 @@ class OriginalCalls:
         self._cases[batch_size] = case
 
     def _steady_case(self, batch_size: int, sizes: Sequence[Size]) -> Case:
-        """Chooses the inputs with which the outputs show mistakes best.
+        """Returns the call whose outputs reveal mistakes best.
 
-        These are the inputs whose outputs have the least NaN. If several have the same
-        share of NaN, the number of constant outputs decides, and then the effect of
-        rounding.
+        This is the call with the smallest share of NaN in the outputs; among equal
+        ones, the call with the fewest constant outputs, and then with the smallest
+        effect of rounding.
         """
         best, least = None, (math.inf, math.inf, math.inf)
         sizes = [*self._first_sizes, *sizes, *self._last_sizes]
@@ -228,7 +231,7 @@ class OriginalCalls:
                 best, least = case, (nan, still, case.noise)
             if not nan and not still and case.noise <= STEADY:
                 break
-        assert best is not None  # there are values to try
+        assert best is not None  # VALUES is not empty
         return best
 
     def _sampled_case(self, samples: Mapping[str, np.ndarray], batch_size: int) -> Case:
@@ -247,7 +250,7 @@ class OriginalCalls:
         self, inputs: Inputs, others: Inputs, expected: Mapping[str, Any]
     ) -> Case:
         moved: Spreads = {}
-        # The function may refuse the other values.
+        # The function may raise an error for the other values.
         with contextlib.suppress(Exception):
             moved = spreads(expected, self._function(**others))
         constant = constant_outputs(moved)
@@ -260,9 +263,9 @@ class OriginalCalls:
         return Case(inputs, others, expected, moved, constant, noise)
 
     def at_bounds(self) -> Iterator[BoundCase]:
-        """Calls around the sizes at which the function changes.
+        """Makes calls with sizes around the bounds.
 
-        There are no such calls if samples are used.
+        Makes none if samples are used.
         """
         called = 0
         for batch_size, height, width in self._bound_sizes if not self._samples else ():
@@ -276,7 +279,7 @@ class OriginalCalls:
                 inputs = made_up_inputs(self._frozen.inputs, batch_size, guess)
                 with timing.running(plugin=False, device=self._device):
                     expected = self._function(**inputs)
-            # The function may refuse these sizes with any error.
+            # The function may raise any error for these sizes, which are then skipped.
             except Exception:
                 continue
             called += 1
@@ -284,7 +287,7 @@ class OriginalCalls:
 
 
 def _elements(spec: tf.TensorSpec, batch_size: int, guess: Guess) -> int:
-    """A lower bound of the number of elements of an input."""
+    """Returns a lower bound of the number of elements of an input."""
     if spec.shape.rank is None:
         return 0
     known = spec.shape.as_list()
@@ -298,12 +301,12 @@ def _elements(spec: tf.TensorSpec, batch_size: int, guess: Guess) -> int:
 
 
 def constant_in_all(cases: Mapping[int, Case]) -> list[str]:
-    """The outputs that do not depend on the input at any batch size."""
+    """Returns the names of outputs that are constant at all batch sizes."""
     still = [case.constant for case in cases.values()]
     return [name for name in still[0] if all(name in s for s in still)] if still else []
 
 
 def has_no_evidence(cases: Mapping[int, Case]) -> bool:
-    """Whether no output depends on the input."""
+    """Returns whether no output depends on the input."""
     constant = constant_in_all(cases)
     return all(name in constant for case in cases.values() for name in case.expected)

@@ -1,4 +1,4 @@
-"""The functions that users pass to `optimize`, and the ways to call them."""
+"""The functions that users pass to `optimize`, and how they are called."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Call:
         defaults: Mapping[str, Any],
         prepare: Callable[..., Any] | None = None,
     ) -> None:
-        """`prepare`: turns the arguments of a caller into those of the function."""
+        """`prepare` converts the arguments of a caller to those of the function."""
         self._type = function.function_type
         self._defaults = defaults
         self._keywords = function._arg_keywords
@@ -64,8 +64,8 @@ class Call:
                 bound.arguments.setdefault(name, value)
             bound = self._type.bind_with_defaults(bound.args, bound.kwargs, {})
         except TypeError:
-            # TensorFlow also accepts tensors by the names of the tensors, and a
-            # signature's only argument without a name.
+            # As in TensorFlow, arguments may be passed by the names of their tensors,
+            # and the only argument of a signature without a name.
             values = {**dict(zip(self._keywords, args, strict=False)), **kwargs}
             if len(args) > self._positional or values.keys() != {*self._keywords}:
                 raise
@@ -74,7 +74,7 @@ class Call:
         return self._type.unpack_inputs(bound)
 
     def result(self, tensors: Sequence[tf.Tensor]) -> Any:
-        """Packs the graph's flat output tensors as the function returns them."""
+        """Puts the graph's flat output tensors into the function's structure."""
         return self._type.pack_output(tensors)
 
 
@@ -93,7 +93,7 @@ class PrunedCall:
         self._type = function.function_type
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         self.signature = inspect.Signature(
-            # Names of nodes need not be Python identifiers.
+            # Names of nodes may not be valid Python identifiers.
             [inspect.Parameter(re.sub(r"\W", "_", key), kind) for key in keywords]
         )
 
@@ -184,7 +184,7 @@ class Original:
         call_with = given.function_spec.default_values
         try:
             function = given.get_concrete_function()
-        # The function's own code may raise anything while it is traced.
+        # The function's own code may raise any error while it is traced.
         except Exception as error:
             raise UserError(
                 f"the tf.function {name} cannot be traced: {first_line(error)}"
@@ -223,10 +223,11 @@ class Original:
         return cls(model_name, model, function, Call(function, {}, prepare))
 
     def compute(self, tensors: list[tf.Tensor]) -> Sequence[tf.Tensor]:
-        """The outputs of the function's graph."""
+        """Returns the outputs of the function's graph."""
         function = self.function
-        # The outputs are not checked: for images without pixels, some TensorFlow
-        # kernels return shapes that their own shape functions would refuse.
+        # The shapes of the outputs are not checked, because some TensorFlow kernels
+        # return shapes that their own shape functions refuse, for images without
+        # pixels.
         result = function._call_flat(tensors, function.captured_inputs)
         flat = tf.nest.flatten(result, expand_composites=True)
         return [tensor for tensor in flat if tensor is not None]
@@ -240,7 +241,7 @@ def _name(function: Any) -> str:
 
 
 def _like(spec: Any, value: Any, convert: Callable[[Any, tf.TensorSpec], Any]) -> Any:
-    """Puts a Keras model's argument into the structure that the model expects."""
+    """Converts an argument of a Keras model to the structure that the model expects."""
     import keras
 
     if isinstance(spec, Mapping) and isinstance(value, Mapping):

@@ -13,30 +13,32 @@ from ios_tf.differences import relative_difference, spread
 from ios_tf.model import function_library
 from ios_tf.model.frozen_graphs import FrozenSignature
 
-# Two computations may differ by this many times the effect of rounding the inputs.
-# Correct conversions differed by at most 0.75 times that effect, if the effect exceeded
-# 3e-6.
+# Two computations may differ by this factor times the effect of rounding the inputs. In
+# our tests, correct conversions differed by at most 0.75 times this effect if it
+# exceeded 3e-6.
 _AMPLE = 4.0
 # If rounding the inputs changes outputs by more than this, any difference is allowed.
 _CHAOS = 1e-2
-# A tolerance that allows any finite difference. The difference is infinite if shapes
-# differ, or if NaN or infinity is in other places.
+# A tolerance that allows any finite difference. A difference is infinite if shapes
+# differ, or if NaN or infinities are at different positions.
 _ANYTHING = 1e30
-# The least effect of rounding, in roundings of the largest value. A different order of
-# computation, as in the mean of a large image, may have a few times this effect. If a
-# network rescales pixels between 0 and 1 as if they were between 0 and 255, its values
-# are large and hardly move: MobileNetV3Small differed by 165 roundings.
+# The effect of rounding is assumed to be at least this many times the rounding error of
+# the largest value. Computing in another order, as in the mean of a large image, may
+# have a few times this effect. The effect is larger if values are large and depend
+# little on the input. An example is a network that divides pixels by 255 although they
+# are between 0 and 1: MobileNetV3Small differed by 165 rounding errors.
 _ROUNDINGS = 64
 
-# Output name -> the spread of each of its float components.
+# Maps each output's name to the spreads of its float components.
 Spreads = Mapping[str, Sequence[float | None]]
 
 
 def tolerance(frozen: FrozenSignature, device: str) -> float:
-    """The largest difference that rounding always explains.
+    """Returns the difference that rounding alone can always explain.
 
-    The difference is relative to the spread of a tensor. Where the network computes in
-    half precision, it is relative to the tensor's largest value: see `judged_by_value`.
+    The difference is relative to the spread of a tensor. If the network computes in
+    half precision, it is relative to the tensor's largest value (see
+    `judged_by_value`).
     """
     types = {
         tf.dtypes.as_dtype(node.attr["T"].type)
@@ -53,12 +55,12 @@ def tolerance(frozen: FrozenSignature, device: str) -> float:
 
 
 def judged_by_value(exact: float) -> bool:
-    """Whether a tolerance is so large that it is relative to values, not spreads."""
+    """Returns whether a tolerance is relative to values: so large ones are."""
     return exact >= _CHAOS
 
 
 def noise_of(near: np.ndarray, truth: np.ndarray, scale: float | None) -> float:
-    """How much rounding changes a tensor, relative to its scale.
+    """Returns how much rounding changes a tensor, relative to `scale`.
 
     Args:
       near: the tensor computed from rounded inputs.
@@ -74,17 +76,17 @@ def noise_of(near: np.ndarray, truth: np.ndarray, scale: float | None) -> float:
 
 
 def allowed_difference(exact: float, noise: float) -> float:
-    """The allowed difference of outputs that input rounding changes by `noise`."""
+    """Returns the allowed difference of outputs that change by `noise` by rounding."""
     return _ANYTHING if noise > _CHAOS else max(exact, noise * _AMPLE)
 
 
 def repeatable(exact: float, noise: float) -> float:
-    """The difference that two calls of one function may have."""
+    """Returns how much the outputs of two calls of the same function may differ."""
     return max(exact, noise)
 
 
 def spreads(expected: Mapping[str, Any], others: Mapping[str, Any]) -> Spreads:
-    """How much each float output changes between two inputs: see `spread`."""
+    """Returns how much each float output changes between two inputs (see `spread`)."""
     return {
         name: [
             spread(one, other)
@@ -96,7 +98,7 @@ def spreads(expected: Mapping[str, Any], others: Mapping[str, Any]) -> Spreads:
 
 
 def constant_outputs(moved: Spreads) -> list[str]:
-    """The names of outputs that do not depend on the input."""
+    """Returns the names of outputs that do not depend on the input."""
     return [
         name
         for name, changes in moved.items()
@@ -140,16 +142,16 @@ def compare_outputs(
 def differ(
     difference: float | None, unequal: Mapping[str, str], allowed: float
 ) -> bool:
-    """Whether outputs differ, given the result of `compare_outputs`.
+    """Returns whether outputs differ, from the result of `compare_outputs`.
 
-    Float outputs differ if their difference exceeds `allowed`. Without float outputs,
-    any unequal output counts.
+    Float outputs differ if `difference` exceeds `allowed`. If there are no float
+    outputs, outputs differ if `unequal` is not empty.
     """
     return bool(unequal) if difference is None else difference > allowed
 
 
 def shapes(outputs: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """The shapes of the components of outputs."""
+    """Returns the shapes of the components of all outputs, by name."""
     return {
         name: [array.shape for array, _ in _pairs(value, value)]
         for name, value in outputs.items()
@@ -159,7 +161,7 @@ def shapes(outputs: Mapping[str, Any]) -> dict[str, list[Any]]:
 def noise_of_outputs(
     near: Mapping[str, Any], expected: Mapping[str, Any], moved: Spreads
 ) -> float:
-    """The largest noise of a float output: see `noise_of`."""
+    """Returns the largest noise of all float outputs (see `noise_of`)."""
     worst = 0.0
     for name, value in expected.items():
         scales = iter(moved.get(name, ()))
@@ -170,14 +172,14 @@ def noise_of_outputs(
 
 
 def undefined(outputs: Mapping[str, Any]) -> list[float]:
-    """The shares of NaN in float outputs, the largest first."""
+    """Returns the share of NaN in each float output, in descending order."""
     arrays = (array for value in outputs.values() for array, _ in _pairs(value, value))
     shares = [np.isnan(a).sum() / max(1, a.size) for a in arrays if _is_float(a)]
     return sorted(map(float, shares), reverse=True)
 
 
 def _pairs(found: Any, expected: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Pairs of components of two outputs, without handles of variables and the like."""
+    """Yields pairs of components of two outputs, without handles of resources."""
     for one, truth in zip(
         tf.nest.flatten(found, expand_composites=True),
         tf.nest.flatten(expected, expand_composites=True),

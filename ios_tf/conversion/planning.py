@@ -1,6 +1,7 @@
 """The steps of converting one function: find, try, plan, rewrite and compare.
 
-`convert`, which writes the result, and `optimize`, which returns it, share them.
+Both `convert`, which writes the result, and `optimize`, which returns it, use these
+steps.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ class Function:
     """One function of a model. Several signatures may share it.
 
     Attributes:
-      frozen: its graph.
-      collected: its blocks, by batch size. Empty if it is not converted.
-      reference: the original.
-      other_networks: batch sizes at which it has other blocks. Nothing is scheduled for
-        these sizes.
+      frozen: the function as a frozen graph.
+      collected: the blocks, by batch size. Empty if the function is not converted.
+      reference: the original, for comparisons.
+      other_networks: batch sizes at which the function has other blocks. Nothing is
+        scheduled for these sizes.
     """
 
     frozen: FrozenSignature
@@ -71,7 +72,8 @@ class Function:
             be converted.
           image_size: replaces the heights and widths that the inputs leave open.
           device: "cpu" or "gpu".
-          weights: keeps the function's variables that the original does not have.
+          weights: stores variables of the converted function that the original does not
+              have.
 
         Raises:
           UserError: the function is already converted.
@@ -94,7 +96,8 @@ class Function:
                 }
             except NotOptimizedError as error:
                 graph_optimizer.check_shapes(unfolded, batch_sizes)
-                # TensorFlow infers the original's shapes, so the fault is ours.
+                # TensorFlow can infer the original's shapes, so that this is an error
+                # of IOS-TF.
                 raise error.__cause__ or error from None
         bounds = {size for one in collected.values() for size in one.bound_sizes}
         reference = Reference(
@@ -109,7 +112,10 @@ class Function:
 
     @property
     def image_size(self) -> tuple[int, int] | None:
-        """The image size of the schedules; None if the inputs do not leave it open."""
+        """The image size for which schedules are made.
+
+        None if the inputs have a fixed size.
+        """
         shapes = [spec.shape for spec in self.frozen.inputs.values()]
         if not any(s.rank and s.rank > 2 and None in s.as_list()[1:] for s in shapes):
             return None
@@ -137,13 +143,13 @@ class Function:
         timed: bool,
         portable: bool = False,
     ) -> Comparison:
-        """Compares a function made from `graph_def` with the original.
+        """Compares a function, which was made from `graph_def`, with the original.
 
         Args:
           found: the function that should compute the same.
           graph_def: the graph with schedules from which `found` was made.
-          batch_sizes: the scheduled batch sizes. Outputs are compared at these (without
-            `timed`, at the first one only) and at one other size.
+          batch_sizes: the scheduled batch sizes. Outputs are compared at all of them
+            (if not `timed`, only at the first one) and at one other size.
           timed: whether to measure latencies.
           portable: whether to measure latencies in TensorFlow alone, too.
 
@@ -160,7 +166,7 @@ class Function:
         )
 
     def timed_sizes(self, batch_sizes: Sequence[int]) -> Sequence[int]:
-        """The batch sizes to measure latencies at."""
+        """Returns the batch sizes at which latencies are measured."""
         fixed = self.fixed_batch_size()
         if fixed:
             return [fixed]
@@ -178,14 +184,14 @@ class Function:
         return first.block["inputs"][0][0]
 
     def describe_fixed_batch_size(self) -> str:
-        """Says why a batch size does not change the number of images."""
+        """Returns why a batch size does not change the number of images, as text."""
         fixed = self.fixed_batch_size()
         shapes = [spec.shape for spec in self.frozen.inputs.values()]
         leading = {shape[0] for shape in shapes if shape.rank}
         if leading == {fixed} and all(s.is_fully_defined() for s in shapes):
             return f"has the fixed batch size {fixed}"
-        # The number of images may be fixed, or depend on another dimension or on the
-        # value of an input.
+        # The reason is not more exact, because the number of images may be fixed, or
+        # depend on another dimension or on the value of an input.
         return "has no input whose first dimension is open"
 
 
@@ -199,15 +205,16 @@ def of_signature(name: str) -> Iterator[None]:
 
 
 def _told_size(collected: Mapping[int, Collected]) -> tuple[int, int] | None:
-    """The image size that a graph requires at the first batch size, if any."""
+    """Returns the image size that a graph requires, or None if it requires none."""
     return next((of_size.image_size for of_size in collected.values()), None)
 
 
 def drop_extra_batch_sizes(functions: Mapping[int, Function]) -> dict[int, Function]:
-    """Keeps one batch size of each function that computes a fixed number of images.
+    """Keeps one batch size for each function that computes a fixed number of images.
 
     Raises:
-      UserError: several sizes are requested, but no function takes them.
+      UserError: several batch sizes are requested, but no function has an open batch
+          dimension.
     """
     several = [f for f in functions.values() if len(f.collected) > 1 and f.problems]
     fixed = [function for function in several if function.fixed_batch_size()]
@@ -231,11 +238,12 @@ def drop_extra_batch_sizes(functions: Mapping[int, Function]) -> dict[int, Funct
 def largest_consistent_batch_sizes(
     collected: Mapping[int, Collected],
 ) -> dict[int, Collected]:
-    """The batch sizes at which a function is the same network.
+    """Returns the blocks of the batch sizes at which a function is the same network.
 
-    A function may be another network at some sizes: `x[2:]` of a batch of 2 has no
-    images, so the blocks lack the operators that read it. The network with the most
-    operators is taken; of equally large ones, the network with the most sizes.
+    A function may be another network at some batch sizes: for a batch of 2, `x[2:]` has
+    no images, so that the operators that read it are not in the blocks. Of these
+    networks, the function returns that with the most operators; if several have equally
+    many, that with the most batch sizes.
     """
     networks: list[list[int]] = []
     for size, network in collected.items():
@@ -254,10 +262,10 @@ def largest_consistent_batch_sizes(
 
 
 def _check_memory(name: str, function: Function) -> None:
-    """Raises UserError if memory is too small to run the function.
+    """Raises UserError if the free memory is too small to run the function.
 
-    If such a function ran, the system would end the process. An operator needs memory
-    for its input, its output and some temporary data.
+    If the function ran anyway, the system would kill the process. An operator needs
+    memory for its input, its output and some temporary data.
     """
     for size, collected in function.collected.items():
         for problem in collected.problems.values():
@@ -275,7 +283,7 @@ def _check_memory(name: str, function: Function) -> None:
 
 
 def _network(collected: Collected) -> list[Any]:
-    """The properties of the blocks that do not depend on the batch size."""
+    """Returns the properties of the blocks that do not depend on the batch size."""
     blocks = []
     for found in collected.blocks:
         block = collected.problems[found["signature"]].block
@@ -285,7 +293,7 @@ def _network(collected: Collected) -> list[Any]:
 
 
 def computed_directly(schedules: Mapping[str, Schedule]) -> dict[str, Schedule]:
-    """Schedules without special convolution algorithms, which round differently."""
+    """Returns the schedules without algorithms, which round differently."""
     return {
         signature: dataclasses.replace(schedule, algorithms={})
         for signature, schedule in schedules.items()
@@ -299,7 +307,7 @@ class Plan:
     Attributes:
       function: the function.
       checked: the schedules of its blocks.
-      regions: the latencies of its regions, where they were timed one by one.
+      regions: the latencies of its regions, if regions were timed one by one.
       left: the numbers of the regions that are left to TensorFlow.
     """
 
@@ -316,7 +324,7 @@ class Plan:
         searcher: NetworkSearcher,
         keeps_all: bool,
     ) -> Plan:
-        """Keeps the faster schedules, and the regions that are faster than TensorFlow.
+        """Makes a plan with the fastest schedules and the regions that are faster.
 
         With `keeps_all`, all regions are kept.
         """
@@ -347,22 +355,22 @@ class Plan:
 
     @property
     def gains(self) -> bool:
-        """Whether the engine computes any region of the function."""
+        """Whether the engine computes at least one region of the function."""
         blocks = next(iter(self.function.collected.values())).blocks
         return any(block["region"] not in self.left for block in blocks)
 
     def is_faster(self, comparison: Comparison) -> bool:
-        """Whether the function is faster, provided that the engine computes any region.
+        """Returns whether the function is faster, for a plan with regions.
 
-        If the function could not be called, only its regions were timed. Each region
-        that is kept is then faster.
+        If the function could not be called, only its regions were timed, and all
+        regions that are kept are faster.
         """
         if not comparison.converted_ms:
             return bool(self.regions)
         return comparison.is_faster()
 
     def verdict(self, comparison: Comparison | None) -> Verdict:
-        """Says whether the function is faster, or whether this is undecided.
+        """Returns whether the function is faster, or whether this is undecided.
 
         Without a timed comparison, the latencies of the regions decide.
         """

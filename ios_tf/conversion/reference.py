@@ -1,6 +1,6 @@
 """Compares a converted model with its original: outputs and latencies.
 
-Both run in this process and take turns. The original runs without the plugin.
+Both models run in this process and take turns. The original runs without the plugin.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ios_tf.conversion.samples import Samples
 from ios_tf.errors import UserError, first_line
 from ios_tf.model.frozen_graphs import FrozenSignature, NotConvertedError
 
-# Rounding never explains a larger difference of an output.
+# A difference of an output above this value is never explained by rounding.
 _CLEAR = 0.5
 
 
@@ -59,10 +59,10 @@ class Reference:
           function: the original.
           frozen: the original as a frozen graph.
           device: "cpu" or "gpu".
-          image_size: the known size of the function's images, if its inputs leave the
-            size open.
-          bound_sizes: (batch, height, width) near which the function starts to compute
-            something else. Outputs are also compared there.
+          image_size: the size of the function's images, if it is known although the
+            inputs leave it open.
+          bound_sizes: input sizes (batch, height, width) near which the function starts
+            to compute something else. Outputs are also compared at these sizes.
         """
         self.name = name
         self._function = function
@@ -71,7 +71,7 @@ class Reference:
         self._calls = OriginalCalls(function, frozen, device, image_size, bound_sizes)
 
     def use_samples(self, samples: Samples) -> None:
-        """Uses real inputs for comparisons and latencies from now on.
+        """Makes all later comparisons and measurements use real inputs.
 
         Raises:
           UserError: the samples do not fit this signature's inputs.
@@ -79,14 +79,14 @@ class Reference:
         self._calls.use_samples(samples.of_signature(self.name, self._frozen.inputs))
 
     def inputs(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:
-        """Made-up arguments by batch size, for the batch sizes that the original takes.
+        """Returns made-up arguments for the batch sizes that the original accepts.
 
-        If the original takes none of them, another batch size is used.
+        If the original does not accept any of them, another batch size is used.
         """
         return self._calls.inputs_at(batch_sizes)
 
     def refusal(self) -> CannotCompareError | None:
-        """Why the original could not be called; None if some call succeeded."""
+        """Returns why the original could not be called, or None if a call succeeded."""
         return self._calls.refusal()
 
     def compare(
@@ -102,11 +102,11 @@ class Reference:
         Args:
           found: the function that should compute the same.
           graph_def: the graph with schedules from which `found` was made.
-          batch_sizes: the batch sizes at which outputs are compared. If the model takes
-            images of any size, the images have another size at all batch sizes except
-            the first one and those in `timed`.
-          timed: the batch sizes at which latencies are measured. If the original takes
-            none of them, another one is used.
+          batch_sizes: the batch sizes at which outputs are compared. At the first one
+            and those in `timed`, images have the size of the schedules. At the others
+            they have another size, if the model accepts images of any size.
+          timed: the batch sizes at which latencies are measured. If the original does
+            not accept any of them, another size is used.
           portable: whether to time `found` in TensorFlow alone, too.
 
         Raises:
@@ -140,8 +140,8 @@ class Reference:
             equal = equal and not unequal
             if difference is not None:
                 differences.append(difference)
-            # The outputs may differ by this much without an explanation by inner
-            # tensors.
+            # Outputs may differ by this much. A larger difference must be explained by
+            # inner tensors.
             noise = min(allowed_difference(0.0, case.noise), STEADY)
             explained = max(self._tolerance(), noise)
             differs = differ(difference, unequal, explained) or unequal
@@ -195,7 +195,7 @@ class Reference:
             ) from error
 
     def _compare_at_bounds(self, found: Callable[..., Any]) -> None:
-        """Compares outputs around the sizes at which the function changes.
+        """Compares outputs at sizes around the bounds (see `bound_sizes`).
 
         Raises:
           DifferenceError: an output has another shape, or clearly other values.
@@ -214,7 +214,8 @@ class Reference:
         return tolerance(self._frozen, self._device)
 
     def _compare_inside(self, graph_def: Any, case: Case) -> list[InnerTensor]:
-        # A part of a graph may fail for inputs that the whole graph accepts.
+        # Parts of a graph may raise errors for inputs that the whole graph accepts;
+        # nothing is compared then.
         with contextlib.suppress(tf.errors.OpError):
             return inner_tensors.compare(
                 self._frozen, graph_def, case.inputs, case.others, self._device
@@ -224,7 +225,7 @@ class Reference:
     def _constant_notes(
         self, constant: Sequence[str], inner: Sequence[InnerTensor]
     ) -> list[str]:
-        """Notes on constant outputs, and on the tensors that are compared instead."""
+        """Returns notes on constant outputs and on tensors compared instead."""
         moving = sum(one.moves for one in inner)
         instead = (
             "the comparison also covers "
@@ -245,7 +246,7 @@ class Reference:
         difference: float,
         unequal: Mapping[str, str],
     ) -> list[str]:
-        """Notes that explain different outputs, if no inner tensor differs.
+        """Explains, in notes, why outputs differ although inner tensors do not.
 
         An operator that compares values (argmax, non-maximum suppression, ...) may turn
         rounding errors into a large difference.
@@ -298,11 +299,10 @@ class Reference:
         )
 
     def _check_optimizers(self, batch_size: int) -> None:
-        """Checks that TensorFlow optimizes the original without changing its outputs.
+        """Checks that TensorFlow's optimizers do not change the original's outputs.
 
-        For example, TensorFlow has mistaken the maximum of 2 x and x for a leaky ReLU.
-        Its convolutions fused with a ReLU return 0 for NaN, where ReLU alone returns
-        NaN.
+        Examples: TensorFlow replaced the maximum of 2 x and x by a leaky ReLU. For NaN,
+        its convolution that is fused with a ReLU returns 0, but a ReLU returns NaN.
 
         Raises:
           NotConvertedError: TensorFlow changes the outputs.

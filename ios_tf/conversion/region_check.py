@@ -1,9 +1,10 @@
-"""Compares the latencies of regions with those of the same nodes in TensorFlow.
+"""Compares the latencies of regions with TensorFlow's latencies of the same nodes.
 
 A region that is not faster is left to TensorFlow. If a graph has several regions, each
-is cut out and called with the tensors that the network computes. A single region is not
-timed here, because the comparison of the whole network decides. If the network cannot
-be called, all regions are timed with made-up tensors, even a single one.
+is cut out of the graph and called with tensors that the network computes. A single
+region is not timed here, because the comparison of the whole network decides. If the
+network cannot be called, all regions (also a single one) are timed with made-up
+tensors.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ from ios_tf.native.names import MERGED, REGION, SHAPE_OF_WEIGHT
 
 @dataclasses.dataclass(frozen=True)
 class RegionLatency:
-    """The latencies of regions and of the same nodes in TensorFlow.
+    """The latencies of one region, or of several, and of the same nodes in TensorFlow.
 
-    The regions pass tensors to each other. Usually there is only one.
+    Usually this is one region. Several regions that pass tensors to each other are
+    timed together.
 
     Attributes:
       regions: the numbers of the regions, as in `Collected.blocks`.
-      name: their name in messages.
+      name: the name of the regions in messages.
       tensorflow_ms, region_ms: latencies in ms by batch size.
       ratios: TensorFlow's latency divided by that of the regions, by batch size.
     """
@@ -55,9 +57,9 @@ class RegionLatency:
         return judge(self.ratios)
 
     def is_faster(self) -> bool:
-        """Whether the regions are faster by the estimated ratios alone.
+        """Whether the regions are faster according to the estimated ratios.
 
-        This decides even where the verdict is undecided.
+        Unlike `verdict`, this is never undecided.
         """
         return by_estimate(self.ratios)
 
@@ -136,8 +138,8 @@ def measure_made_up(
             name: tf.TensorSpec(tensor.shape, tensor.dtype)
             for name, tensor in zip(part.inputs, tensors, strict=True)
         }
-        # Made-up tensors may not fit each other, because the dependencies between their
-        # shapes are unknown.
+        # Errors are ignored, because made-up tensors may not fit each other: how their
+        # shapes depend on each other is unknown.
         with contextlib.suppress(CannotCompareError, tf.errors.OpError, ValueError):
             times = {
                 size: _latencies(
@@ -150,7 +152,7 @@ def measure_made_up(
 
 
 def _numbers(collected: Collected) -> dict[str, int]:
-    """Operator name -> the number of its region."""
+    """Maps each operator's name to the number of its region."""
     return {
         name: block["region"] for block in collected.blocks for name in block["names"]
     }
@@ -158,10 +160,10 @@ def _numbers(collected: Collected) -> dict[str, int]:
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """A part of a graph between tensors that the lowered graph has, too.
+    """A part of a graph that has the same inputs and outputs in the lowered graph.
 
     Attributes:
-      regions: names of its region nodes, which pass tensors to each other.
+      regions: names of the part's region nodes, which pass tensors to each other.
       inputs: names of the tensors that the part reads. Both graphs have these tensors,
         except those that only the original reads, such as the shape of another tensor.
       outputs: (name in the lowered graph, name in the original) of each result.
@@ -173,7 +175,10 @@ class _Part:
 
 
 def _parts(frozen: FrozenSignature, lowered: graph_pb2.GraphDef) -> list[_Part]:
-    """The regions of a lowered graph. Connected regions form one part."""
+    """Returns the parts of a graph.
+
+    Regions that pass tensors to each other are in one part.
+    """
     originals = {node.name: node for node in frozen.graph_def.node}
     nodes = {node.name: node for node in lowered.node}
     order = [node.name for node in lowered.node if node.op == REGION]
@@ -181,13 +186,14 @@ def _parts(frozen: FrozenSignature, lowered: graph_pb2.GraphDef) -> list[_Part]:
     above: dict[str, set[str]] = {}
     for region in order:
         inputs[region], above[region] = set(), set()
-        # Between a region and a node that both graphs have, there may be other nodes,
-        # such as a Transpose.
+        # Follows nodes that only the lowered graph has, such as a Transpose, up to
+        # nodes that both graphs have.
         left = list(nodes[region].input)
         while left:
             tensor = left.pop()
             node = nodes[function_library.node_of(tensor)]
-            # Weights are not inputs: the part reads them itself, as the network does.
+            # Weights are not inputs of the part, which reads them itself, as the
+            # network does.
             if tensor[0] == "^" or SHAPE_OF_WEIGHT in node.attr:
                 continue
             if node.op == REGION:
@@ -235,7 +241,10 @@ def _timed(
     lowered: graph_pb2.GraphDef,
     times: Mapping[int, Sequence[float]],
 ) -> RegionLatency:
-    """The latencies of a part. `times` has [TensorFlow's, ours] in ms by batch size."""
+    """Returns the latencies of a part.
+
+    `times` maps batch sizes to [TensorFlow's, the engine's] latency in ms.
+    """
     regions = {
         number[operator]
         for name in part.regions
@@ -258,7 +267,7 @@ def _latencies(
     values: Mapping[str, tf.Tensor],
     device: str,
 ) -> list[float]:
-    """The latencies in ms of the part in TensorFlow, and of its regions."""
+    """Measures the latencies of a part in ms: in TensorFlow, and with its regions."""
     ones, truths = zip(*part.outputs, strict=True)
     arguments = [values[name] for name in part.inputs]
     specs = {name: _spec(values[name]) for name in part.inputs}
@@ -279,13 +288,16 @@ def _latencies(
 
 def _spec(value: tf.Tensor) -> tf.TensorSpec:
     shape = value.shape.as_list()
-    if len(shape) < 2:  # may be a shape, whose length must stay known
+    if len(shape) < 2:  # the tensor may be a shape, whose length must be known
         return tf.TensorSpec(shape, value.dtype)
     return tf.TensorSpec([None, *shape[1:]], value.dtype)
 
 
 def _operators(lowered: graph_pb2.GraphDef, region: str) -> list[str]:
-    """The names of a region's operators. Merged operators have the first one's name."""
+    """Returns the names of a region's operators.
+
+    A merged convolution has the name of its first part.
+    """
     (program,) = (n.attr["program"].s for n in lowered.node if n.name == region)
     names = [one["name"] for one in json.loads(program)["block"]["operators"]]
     return [name.partition(MERGED)[0] for name in names]

@@ -25,8 +25,8 @@ KINDS = "a .npz file, a directory of .npz files or images, or a .tfrecord file"
 _IMAGES = (".png", ".jpg", ".jpeg")
 
 Specs = Mapping[str, tf.TensorSpec]
-# Input name -> the samples; the first dimension counts them. The name _UNNAMED stands
-# for the only input.
+# Maps names of inputs to arrays of samples, whose first dimension is the number of
+# samples. The name _UNNAMED means the only input.
 _Arrays = Mapping[str, np.ndarray]
 _UNNAMED = ""
 
@@ -35,7 +35,7 @@ class Samples:
     """Real inputs of a model.
 
     Attributes:
-      source: their name in errors.
+      source: the origin of the samples, for errors.
     """
 
     def __init__(
@@ -53,7 +53,9 @@ class Samples:
             raise UserError(f"{source} has no samples; samples must be {KINDS}")
 
     def of_signature(self, signature: str, specs: Specs) -> dict[str, np.ndarray]:
-        """The samples as arrays by input name. Dimension 0 counts samples.
+        """Returns the samples as arrays by input name.
+
+        The first dimension is the number of samples.
 
         Raises:
           UserError: the samples do not fit these inputs.
@@ -149,8 +151,8 @@ class Samples:
                 raise UserError(
                     f"{path} is not an image: {first_line(error)}"
                 ) from None
-            # All samples of a batch have the same size: an open size is that of the
-            # first image.
+            # Resizes to the size of the first image if the size is open, because all
+            # samples of a batch must have the same size.
             height, width = height or image.shape[0], width or image.shape[1]
             images.append(tf.image.resize(image, (height, width)).numpy())
         stacked = np.stack(images)
@@ -183,7 +185,7 @@ class Samples:
             and only.dtype == tf.string
             and not set(features) & {*specs}
         ):
-            # The model parses tf.Examples itself.
+            # Passes the record as it is, because the model parses tf.Examples itself.
             return {_UNNAMED: np.array([record], dtype=object)}
         arrays = {}
         for name, spec in specs.items():
@@ -227,7 +229,7 @@ def samples_of(given: Any) -> Samples | None:
 
 
 def warmup_samples(directory: str) -> Samples | None:
-    """A SavedModel's own warmup requests; None if it has no readable ones."""
+    """Returns the warmup requests in a SavedModel; None if none can be read."""
     path = os.path.join(directory, WARMUP)
     with contextlib.suppress(UserError, tf.errors.OpError):
         if os.path.isfile(path):
@@ -276,7 +278,7 @@ def _npz(path: str) -> _Arrays:
 
 
 def _request(record: bytes, signature: str) -> Iterator[_Arrays]:
-    """The inputs of a PredictionLog if it is a request for the signature.
+    """Yields the inputs of a PredictionLog, if it is a request for this signature.
 
     The numbers of the fields come from tensorflow_serving/apis/prediction_log.proto.
     """
@@ -315,13 +317,13 @@ _WITH_EXAMPLES = (2, 3)  # requests for classification and regression
 
 
 def is_prediction_log(record: bytes) -> bool:
-    """Whether a record is a PredictionLog, not a tf.Example, which has only field 1."""
+    """Returns whether a record is a PredictionLog. (A tf.Example has only field 1.)"""
     numbers = {number for number, _ in _fields(record)}
     return bool(numbers & {_PREDICT, *_WITH_EXAMPLES})
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """(number, content) of the length-delimited fields of a serialized message."""
+    """Yields (number, content) of a serialized message's length-delimited fields."""
     place = 0
 
     def varint() -> int:
@@ -355,9 +357,9 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 def rows(
     arrays: Mapping[str, np.ndarray], specs: Specs, batch_size: int, first: int
 ) -> dict[str, tf.Tensor]:
-    """Arguments of a signature that start at sample `first`.
+    """Returns the arguments of a call: the samples from number `first` on.
 
-    If there are fewer samples than the batch takes, they are repeated.
+    If the batch is larger than the number of samples, samples are repeated.
     """
     arguments = {}
     for name, spec in specs.items():

@@ -18,7 +18,7 @@ from ios_tf.scheduler import Schedule
 def show(
     model: str, signature: str | None = None, tags: Sequence[str] | None = None
 ) -> str:
-    """The schedules of a converted SavedModel as text.
+    """Returns the schedules of a converted SavedModel as text.
 
     Args:
       model: directory of the SavedModel.
@@ -46,7 +46,8 @@ def show(
     lines = []
     for names in same.values():
         lines.append(f"signature {', '.join(names)}")
-        # The engine computes half precision on GPUs only.
+        # A model in half precision was converted for a GPU, because only there the
+        # engine computes half precision.
         one = frozen[names[0]]
         programs = graph_optimizer.lowered_programs(
             one
@@ -61,12 +62,12 @@ def _region(
 ) -> Iterator[str]:
     operators = block["operators"]
     yield f"region {number}: {len(operators)} operators"
-    # Leave out a scope that all names share.
+    # Leaves out the scope that all names have in common.
     scope = posixpath.commonpath([posixpath.dirname(op["name"]) for op in operators])
     skip = len(scope) + 1 if scope else 0
     if scope:
         yield f"  names are relative to {scope}"
-    # Equal schedules of several batch sizes are shown once.
+    # A schedule that is the same for several batch sizes is shown once.
     sizes: dict[str, list[int]] = {}
     for entry in schedules:
         sizes.setdefault(json.dumps(entry["schedule"]), []).append(entry["batch_size"])
@@ -93,7 +94,8 @@ def _stage(
         [operators[op] for op in group if not _is_part(operators[op])]
         for group in stage["groups"]
     ]
-    # The graph has one convolution for convolutions that all batch sizes merge.
+    # If all batch sizes merge the same convolutions, the graph has a merged
+    # convolution, whose name contains MERGED.
     merges = stage["strategy"] == "merge"
     merged = merges or any(MERGED in op["name"] for group in groups for op in group)
     if stage["strategy"] == "split":
@@ -112,5 +114,5 @@ def _stage(
 
 
 def _is_part(operator: Mapping[str, Any]) -> bool:
-    """Whether an operator is a slice of a merged convolution's output."""
+    """Returns whether an operator is a slice of a merged convolution's output."""
     return operator["type"] == "slice" and MERGED in operator["name"]

@@ -14,21 +14,22 @@ from ios_tf.cost.samples import RECORDER, Latency, Sample
 from ios_tf.cost.verdict import GAIN, Ratio, ratio_of
 from ios_tf.native import engine, grappler
 
-# A function to measure: the context to call it in, and the function.
+# A function to measure: makes the context in which it is called, and the function.
 Turn = tuple[Callable[[], contextlib.AbstractContextManager[Any]], Callable[[], Any]]
 
 _SECONDS = 0.7  # for each function
 _ROUNDS = 20
-# Calls of a function in a row. The first lets the threads of the previous function come
-# to rest. Those threads hardly affect a call that takes longer than _LONG_MS.
+# The number of calls of a function in each round. The first call is not used, because
+# threads of the previous function may still be busy; a call that takes longer than
+# _LONG_MS is hardly affected and is used.
 _CALLS = 3
 _LONG_MS = 500
-# The other functions are clearly faster if they need less than this fraction of the
-# first one's time. If not, measuring takes _LONGER times as long, so that a busy
-# neighbour does not decide.
+# A function is clearly faster if it takes less than this fraction of the first
+# function's time. If no function is clearly faster, the measurement takes _LONGER times
+# as long, so that a disturbance by other processes does not decide.
 _CLEARLY = 0.95
 _LONGER = 3
-# Rounds that an interval needs on a busy machine, unless they take more than
+# The smallest number of rounds on a busy machine, unless they take more than
 # _MOST_SECONDS.
 _LEAST_BUSY = 8
 _MOST_SECONDS = 40
@@ -36,7 +37,7 @@ _PERCENTILES = (10, 90)
 
 
 class Latencies(list[float]):
-    """Latencies in milliseconds. The first one is the reference for the others.
+    """Latencies in milliseconds, of which the first is the reference for the others.
 
     Attributes:
       ratios: the ratio of the first latency to each other one, with an interval.
@@ -51,9 +52,9 @@ class Latencies(list[float]):
 
 
 def ratios(latencies: Sequence[float]) -> list[Ratio]:
-    """The ratios of the first latency to each of the others.
+    """Returns the ratios of the first latency to each of the others.
 
-    Plain numbers, which were not measured here, count as exact.
+    If `latencies` is a plain list, its numbers count as exact.
     """
     if isinstance(latencies, Latencies):
         return latencies.ratios
@@ -77,9 +78,10 @@ def ranges(latencies: Sequence[float]) -> list[tuple[float, float]]:
 
 
 def latencies(turns: Sequence[Turn]) -> list[float]:
-    """Latencies in milliseconds of functions that take turns in rounds; see `ratios`.
+    """Measures the latencies of functions that take turns in rounds, in milliseconds.
 
-    Each function returns a nest of tensors. A call ends when these are computed.
+    Each function returns a nested structure of tensors. A call ends when all tensors
+    are computed. For the result's intervals, see `ratios`.
     """
     samples: list[list[Sample]] = [[] for _ in turns]
     on_cpu = not tf.config.list_logical_devices("GPU")
@@ -88,16 +90,17 @@ def latencies(turns: Sequence[Turn]) -> list[float]:
     for i in range(_LONGER * _ROUNDS):
         if i and _is_enough(samples, i, time.perf_counter() - start, on_cpu):
             break
-        if i == 1:  # the first round's calls have started threads
+        if i == 1:  # the calls of the first round have started all threads
             meter = engine.Meter()
         in_order = list(enumerate(turns))
-        # The order alternates, because a call leaves the caches in a state that helps
-        # or hinders the next one.
+        # The order of the functions alternates, because the content of the caches after
+        # one function affects the next.
         found = {
             number: _samples_of(turn, meter, on_cpu, is_first=i == 0)
             for number, turn in (in_order if i % 2 == 0 else reversed(in_order))
         }
-        # Samples are compared in pairs, so all functions keep equally many.
+        # All functions keep the same number of samples, because samples are compared in
+        # pairs.
         count = min(map(len, found.values()))
         for number, of_one in enumerate(samples):
             of_one += found[number][:count]
@@ -108,7 +111,7 @@ def latencies(turns: Sequence[Turn]) -> list[float]:
 def _is_enough(
     samples: Sequence[Sequence[Sample]], rounds: int, seconds: float, on_cpu: bool
 ) -> bool:
-    """Whether further rounds are unnecessary or would take too long."""
+    """Returns whether more rounds are unnecessary or would take too long."""
     first, *others = samples
     ratios = [ratio_of(first, other, on_cpu) for other in others]
     clear = all(
@@ -126,7 +129,7 @@ def _is_enough(
 def _samples_of(
     turn: Turn, meter: engine.Meter, on_cpu: bool, is_first: bool
 ) -> list[Sample]:
-    """The samples of one function in one round."""
+    """Returns the samples of one function in one round."""
     context, call = turn
     samples: list[Sample] = []
     with context():
@@ -137,7 +140,7 @@ def _samples_of(
             milliseconds = (time.perf_counter() - begin) * 1e3
             disturbed, cpu_ms = meter.stop(waits_for_device=not on_cpu)
             long = milliseconds > _LONG_MS
-            # The very first call may compile.
+            # The first call of all is not used, because it may include compiling.
             if repeated or (long and not is_first):
                 samples.append(Sample(milliseconds, disturbed, cpu_ms))
             if samples and long:
@@ -153,7 +156,7 @@ def _wait_for(outputs: Any) -> None:
 
 
 def is_value(tensor: tf.Tensor) -> bool:
-    """Whether a tensor has values, unlike a handle of a variable and the like."""
+    """Returns whether a tensor has values, unlike the handle of a resource."""
     return tensor.dtype not in (tf.resource, tf.variant)
 
 
@@ -166,7 +169,8 @@ def running(plugin: bool, device: str, optimizers: bool = True) -> Iterator[None
     options = {"use_plugin_optimizers": plugin}
     if not optimizers:
         options["disable_meta_optimizer"] = True
-    # No placement for a GPU, because some operators of a model may lack GPU kernels.
+    # Operators are not placed on a GPU here, because some of them may not have GPU
+    # kernels.
     place = tf.device("/CPU:0") if device == "cpu" else contextlib.nullcontext()
     with grappler.options(**options), place:
         yield

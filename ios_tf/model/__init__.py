@@ -1,1 +1,1 @@
-"""Loads users' models, turns them into graphs, and writes graphs as models."""
+"""Loads models of users, converts them to graphs, and writes graphs as models."""

@@ -1,7 +1,8 @@
 """Variables that signatures assign and that no output depends on.
 
 Examples are the seeds of dropout, counters of calls, and the moving averages of a batch
-norm that is called for training. They stay variables, and calls still assign them.
+norm in training mode. They stay variables in a converted model, and calls still assign
+them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def check_others(
 
 
 def _assigned(function: Any, frozen: FrozenSignature) -> dict[int, str]:
-    """The identity of each assigned variable's handle -> the variable's name."""
+    """Maps the id() of each assigned variable's handle to the variable's name."""
     variables = variables_of(function)
     return {
         id(handle): variables[inside.op.name].name

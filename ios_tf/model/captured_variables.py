@@ -1,7 +1,7 @@
 """The variables that a function captures.
 
-Most of them are only read, and become constants of the function's graph. Large filters
-and tables stay variables.
+Most of these variables are only read. They become constants of the function's graph,
+except large filters and tables.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _LOOKUPS = frozenset(
 )
 # Operations that read a variable, or pass it to functions.
 _READS = _LOOKUPS.union(("ReadVariableOp", "Identity"), function_library.FUNCTION_CALLS)
-# Operations that the importer turns into operators with constant operands.
+# Operations that become operators, whose operands must be constants.
 _WITH_CONSTANTS = frozenset(
     (*function_library.WITH_FILTERS, "_FusedConv2D", "_FusedDepthwiseConv2dNative")
     + ("_FusedMatMul", "BiasAdd", "FusedBatchNorm", "FusedBatchNormV2")
     + ("FusedBatchNormV3", "Add", "AddV2", "AddN", "Sub", "Mul", "RealDiv", "Maximum")
     + ("Minimum", "SquaredDifference", "Pow", "Select", "SelectV2", "ConcatV2")
 )
-# Variables of at least this size stay variables, even if TensorFlow could fold them as
-# constants.
+# Variables of at least this many bytes stay variables, even if TensorFlow could use
+# them as constants in its constant folding.
 _HUGE_BYTES = 1 << 24
 
 
@@ -83,7 +83,7 @@ class Converter(convert_to_constants._ConverterData):
 
 
 def _read_reference(function: Any, name: str) -> np.ndarray:
-    """The value of a reference variable of TensorFlow 1, a node of the graph."""
+    """Returns the value of a TensorFlow 1 reference variable, a node of the graph."""
     with function.graph.as_default():
         value = tf.identity(function.graph.as_graph_element(f"{name}:0"))
     return function.prune([], [value.name])()[0].numpy()
@@ -94,7 +94,7 @@ class Variable:
     """A captured variable.
 
     Attributes:
-      name: the variable's name; its placeholder's name if the variable's is unknown.
+      name: the variable's name, or its placeholder's name if the variable's is unknown.
       read: returns its value.
     """
 
@@ -114,8 +114,8 @@ def variables_of(function: Any) -> dict[str, Variable]:
             name = variable.name.partition(":")[0]
             found[placeholder] = Variable(name, variable.numpy)
             continue
-        # The variable's Python object may be gone, as after
-        # `tf.saved_model.load(...).signatures[...]`.
+        # Only the handle may exist, because the variable's Python object was freed, as
+        # after `tf.saved_model.load(...).signatures[...]`.
         dtype = _dtype_of_variable(external)
         if dtype:
             read = functools.partial(read_variable, external, dtype)
@@ -124,18 +124,18 @@ def variables_of(function: Any) -> dict[str, Variable]:
 
 
 def _dtype_of_variable(handle: tf.Tensor) -> tf.DType | None:
-    """The type of a handle's variable; None if the handle is not a variable's."""
+    """Returns the type of a handle's variable; None for handles of other resources."""
     if handle.dtype != tf.resource:
         return None
     data = resource_variable_ops.get_eager_safe_handle_data(handle)
-    # Tables have handle data, too, with one more entry for their keys.
+    # The handles of tables have data, too, but with two entries: for keys and values.
     if data is None or not data.is_set or len(data.shape_and_type) != 1:
         return None
     return tf.dtypes.as_dtype(data.shape_and_type[0].dtype)
 
 
 def read_variable(handle: tf.Tensor, dtype: tf.DType) -> np.ndarray:
-    """The value of the variable that a handle stands for."""
+    """Returns the value of the variable with this handle."""
     return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype).numpy()
 
 
@@ -178,11 +178,11 @@ def large_filters(
 def large_tables(
     graph_def: graph_pb2.GraphDef, captures: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.DType]:
-    """The types of large variables that no operator takes as a constant operand.
+    """Returns the types of large variables that no operator needs as a constant.
 
-    Such a variable is a lookup table, such as an embedding, or it is read only by
-    operations that are left to TensorFlow. A constant would be copied with every copy
-    of the graph.
+    Such a variable is a lookup table, for example an embedding, or it is read only by
+    operations that are left to TensorFlow. As a constant, it would be copied with every
+    copy of the graph.
 
     Args:
       graph_def, captures: as for `large_filters`.
@@ -198,12 +198,12 @@ def large_tables(
     for node in graph_def.node:
         for tensor in node.input:
             readers[tensor.partition(":")[0]].append(node)
-    # A value that is computed from variables and constants alone counts as a constant.
+    # A value that is computed only from variables and constants counts as a constant.
     variables = {name for name in captures if name in nodes}
     computed = set(computed_of_constants(graph_def.node, variables))
 
     def is_table(placeholder: str, size: int) -> bool:
-        # No operation may write to the variable.
+        # The variable is not a table if an operation may write to it.
         if not all(node.op in _READS for node in readers[placeholder]):
             return False
         names, seen = [placeholder], {placeholder}
@@ -261,7 +261,8 @@ def mark_variables(
 ) -> None:
     """Writes the types and shapes of captured variables to their placeholders.
 
-    A resource's placeholder does not describe the tensors that are read from it.
+    This is needed because the placeholder of a resource has neither the type nor the
+    shape of the tensors that are read from the resource.
     """
     nodes = {node.name: node for node in graph_def.node}
     for placeholder, dtype, shape in _variables_of_known_shape(captures):
@@ -280,7 +281,7 @@ def mark_filters(
     nodes = {node.name: node for node in graph_def.node}
     waits: dict[str, list[str]] = {}  # the control inputs of reads of filters
     for node in graph_def.node:
-        # This attribute differs between functions that compute the same.
+        # Removes an attribute that differs between functions that compute the same.
         node.attr.pop("_user_specified_name", None)
         if node.op != "ReadVariableOp":
             continue
@@ -298,8 +299,8 @@ def mark_filters(
             return [tensor]
         return [one for wait in waits[tensor] for one in without_reads(wait)]
 
-    # Nothing writes to filters. So a node that waits for the read of a filter can wait
-    # for the control inputs of the read instead.
+    # Filters are never written. So a node that waits for the read of a filter can wait
+    # for the control inputs of that read instead.
     for node in graph_def.node:
         if not waits.keys().isdisjoint(node.input):
             left = [one for tensor in node.input for one in without_reads(tensor)]

@@ -18,7 +18,7 @@ from ios_tf.model.function_library import node_of
 
 @dataclasses.dataclass(frozen=True)
 class Computation:
-    """Digests of a function's computation from its arguments and captures.
+    """Digests of what a function computes from its arguments and captures.
 
     Attributes:
       outputs: a digest for each output tensor. Equal digests mean equal computations.
@@ -32,8 +32,8 @@ class Computation:
     def of(cls, function: Any) -> Computation | None:
         """Digests a ConcreteFunction of a loaded SavedModel.
 
-        Arguments are the same if they have the same name (`_arg_keywords`), and
-        captured tensors if they are the same object.
+        Two arguments are the same if they have the same name (`_arg_keywords`); two
+        captured tensors are the same if they are the same object.
 
         Returns:
           The digests, or None if the graph has loops of TensorFlow 1.
@@ -75,7 +75,7 @@ class _Digests:
     def nodes(
         self, nodes: Iterable[Any], leaves: Mapping[str, list[bytes]]
     ) -> dict[str, bytes | list[bytes]]:
-        """Node name -> value, as `_tensor` describes it. `leaves` are known values."""
+        """Maps each node's name to a value for `_tensor`. `leaves` has known values."""
         by_name = {node.name: node for node in nodes}
         order = graphlib.TopologicalSorter(
             {name: map(node_of, node.input) for name, node in by_name.items()}
@@ -103,7 +103,7 @@ class _Digests:
         return digest
 
     def _operation(self, node: Any) -> bytes:
-        """The op and its attributes, with digests in place of function names."""
+        """Digests a node's op and attributes, with digests for function names."""
         operation = node_def_pb2.NodeDef(op=node.op)
         for key, value in node.attr.items():
             if key[0] != "_":
@@ -115,7 +115,7 @@ class _Digests:
         return operation.SerializeToString(deterministic=True)
 
     def _function(self, name: str) -> str:
-        """The digest of a function that a node takes as an attribute."""
+        """Returns the digest of a function that is named in an attribute of a node."""
         if name not in self._digests_of_functions:
             own = _Digests(self._library.values())
             count = len(self._library[name].signature.input_arg)

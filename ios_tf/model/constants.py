@@ -1,4 +1,4 @@
-"""Nodes that a graph computes from its constants alone, and arithmetic with them."""
+"""Finds nodes that depend on constants only, and joins factors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FLOATS = (
 def computed_of_constants(
     nodes: Sequence[node_def_pb2.NodeDef], variables: Collection[str] = ()
 ) -> list[str]:
-    """The names of constants and of nodes computed from them alone, producers first.
+    """Returns the names of constants and of nodes that depend on them only, in order.
 
     Args:
       nodes: the nodes of a graph or of a function.
@@ -49,10 +49,10 @@ def with_single_factors(
 ) -> graph_pb2.GraphDef:
     """Joins consecutive multiplications and divisions by constants into one product.
 
-    TensorFlow's constant folding joins these operations one by one. If a product
-    becomes a constant, TensorFlow then still uses the shape that it had before. After a
-    convolution with a dynamic batch size, this error ends the process
-    (ConstantFolding::MulConvPushDown of TensorFlow 2.21).
+    This avoids an error of TensorFlow 2.21 (ConstantFolding::MulConvPushDown).
+    TensorFlow's constant folding joins these operations one by one, and for a product
+    that became a constant it still uses the old shape. After a convolution with a
+    dynamic batch size, this aborts the process.
 
     Args:
       graph_def: the graph. The bodies of its functions are changed, too.
@@ -86,7 +86,7 @@ class _Factors:
         fetched: Iterable[str],
         product: str,
     ) -> None:
-        """`product`: the suffix that names the output of a multiplication."""
+        """`product`: the suffix of a tensor name for the output of a multiplication."""
         self._nodes = nodes
         self._product = product
         self._constant = set(computed_of_constants(nodes))
@@ -123,7 +123,10 @@ class _Factors:
             node.input[1] = reciprocal + self._product.replace("z", "y")
 
     def _join_with_operand(self, node: node_def_pb2.NodeDef) -> bool:
-        """Joins a multiplication with its operand; returns whether it did so."""
+        """Joins a multiplication with the one before it.
+
+        Returns whether this was possible.
+        """
         outer = self._factor(node)
         if outer is None or node.name in self._dropped:
             return False
@@ -139,14 +142,14 @@ class _Factors:
         return True
 
     def _factor(self, node: node_def_pb2.NodeDef) -> int | None:
-        """The index of the constant input of a multiplication, if it has just one."""
+        """The index of the only constant input of a multiplication, or None."""
         if node.op != "Mul" or node.attr["T"].type not in _FLOATS:
             return None
         constant = [node_of(tensor) in self._constant for tensor in node.input[:2]]
         return constant.index(True) if constant.count(True) == 1 else None
 
     def _add(self, op: str, like: node_def_pb2.NodeDef, inputs: Sequence[str]) -> str:
-        """Adds a node that computes a constant for `like`; returns the node's name."""
+        """Adds a node that computes a constant for `like`; returns its name."""
         name = f"{like.name}/{op.lower()}"
         while name in self._by_name:
             name += "_"

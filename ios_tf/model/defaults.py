@@ -1,7 +1,7 @@
 """Replaces unfed placeholders by their defaults, and conditionals by their branches.
 
-TensorFlow 1 models are trained and served with the same graph. A placeholder such as
-`is_training` decides whether variables are updated.
+In TensorFlow 1, a model is trained and served with the same graph. A placeholder with a
+default, such as `is_training`, decides whether variables are updated.
 """
 
 from __future__ import annotations
@@ -23,23 +23,22 @@ def settled(
     inputs: Sequence[tf.TensorSpec],
     outputs: Sequence[str],
 ) -> graph_pb2.GraphDef:
-    """The graph with only the branches that the defaults select.
+    """Returns the graph with only the branches that the default values select.
 
     The arguments are those of `grappler.optimize`. `graph_def` may be changed.
     """
     fed = {function_library.node_of(spec.name) for spec in inputs}
     if _become_constants(graph_def, fed):
-        # First folds values that depend on the defaults, then removes the switches of
-        # TensorFlow 1.
+        # Folds values that depend on the defaults, and removes TensorFlow 1's switches.
         graph_def = grappler.optimize(graph_def, inputs, outputs, ["constfold", "loop"])
         _call_branches(graph_def)
     return graph_def
 
 
 def _become_constants(graph_def: graph_pb2.GraphDef, fed: Collection[str]) -> bool:
-    """Replaces unfed placeholders by their defaults; returns whether there were any."""
+    """Replaces unfed placeholders by their defaults. Returns whether it found one."""
     unfed = [n for n in graph_def.node if n.op == _OP and n.name not in fed]
-    # Placeholders in functions cannot be fed.
+    # Placeholders inside of functions are never fed.
     unfed += [n for f in graph_def.library.function for n in f.node_def if n.op == _OP]
     for node in unfed:
         node.op = "Identity"

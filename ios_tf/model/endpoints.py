@@ -1,7 +1,7 @@
 """The functions of a SavedModel that Python calls, such as the `serve` of Keras.
 
-A converted model keeps each function that computes the same as one of its signatures.
-The function then calls the converted signature.
+In a converted model, such a function calls a converted signature. So the model keeps
+only functions that compute the same as one of its signatures.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Variant:
         tensor.
       results: the structure of the results, with a spec for each tensor.
       signature: the name of the signature that computes the results.
-      inputs: for each input of the signature, its index among the argument tensors.
-      outputs: for each tensor of the results, its index among the signature's outputs.
+      inputs: for each input of the signature, the index of the argument tensor.
+      outputs: for each tensor of the results, the index of the signature's output.
     """
 
     arguments: Sequence[Any]
@@ -59,12 +59,12 @@ class Variant:
 
 @dataclasses.dataclass(frozen=True)
 class Endpoint:
-    """A function of a SavedModel's root.
+    """A function of a SavedModel's root object.
 
     Attributes:
       parameters: its parameters and their defaults.
       input_signature: its `input_signature`, if it has one.
-      variants: the ways of calling it for which a signature computes the same.
+      variants: the ways of calling it for which some signature computes the same.
     """
 
     parameters: inspect.Signature
@@ -167,7 +167,7 @@ def _variant(
     concrete: Any,
     signatures: Mapping[str, tuple[Any, Computation | None]],
 ) -> Variant | None:
-    """The variant for a concrete function; None if no signature computes the same."""
+    """Returns a concrete function's variant; None if no signature computes the same."""
     computation = Computation.of(concrete)
     if computation is None:
         return None
@@ -199,20 +199,20 @@ def _variant(
 def _in_order(
     parameters: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> list[Any]:
-    """Arguments in the order of the parameters."""
+    """Returns the arguments in the order of the parameters."""
     bound = parameters.bind(*args, **kwargs)
     bound.apply_defaults()
     return list(bound.arguments.values())
 
 
 def _tensors(values: Sequence[Any]) -> list[Any]:
-    """The tensors, or their specs, among arguments."""
+    """Returns those arguments that are tensors or specs of tensors."""
     flat = tf.nest.flatten(values, expand_composites=True)
     return [one for one in flat if tf.is_tensor(one) or _is_spec(one)]
 
 
 def _is_taken(value: Any, expected: Any) -> bool:
-    """Whether a tensor, or every tensor of a spec, has the expected type and shape."""
+    """Whether a tensor, or any tensor of a spec, has the expected type and shape."""
     return (
         (tf.is_tensor(value) or _is_spec(value))
         and value.dtype == expected.dtype

@@ -40,17 +40,17 @@ class FrozenSignature:
 
     Attributes:
       graph_def: the graph. The functions of control flow are in its library.
-      inputs: argument name -> the placeholder's tensor, in the function's order.
-      outputs: name -> (tensor name, static shape) of every output tensor of the graph.
-      structure: output name -> the nest that its tensors are packed into. Each
-        component of the nests is one entry of `outputs`, in order.
-      captures: name of a placeholder node -> the resource that it stands for, such as
-        a table.
+      inputs: maps argument names to the placeholders' tensors, in the function's order.
+      outputs: maps names of output tensors to (tensor name, static shape).
+      structure: maps output names to the nested structures of their tensors. The
+        components of all structures, in order, are the entries of `outputs`.
+      captures: maps names of placeholder nodes to the captured resources, such as
+        tables.
       changes: the placeholder of a resource that a call changes, such as a table; None
-        if there is none.
+        if calls do not change any.
       image_size: replaces the heights and widths that the inputs leave open.
-      assigned: placeholder -> the value before any call, for each variable that a call
-        assigns and that no output depends on.
+      assigned: maps placeholders to the values that variables had before any call, for
+        variables that a call assigns and on which no output depends.
     """
 
     graph_def: graph_pb2.GraphDef
@@ -77,16 +77,16 @@ class FrozenSignature:
 
     @functools.cached_property
     def without_weights(self) -> FrozenSignature:
-        """The signature with one number in place of the values of each large filter.
+        """The signature with a single number as the value of each large filter.
 
-        This is enough where only the graph matters, not the weights of its
-        convolutions. The weights are most of the graph's bytes, and every optimizer
-        copies them several times.
+        This is enough if the values of the weights do not matter, and much faster:
+        weights are most of the graph's bytes, and every optimizer copies them several
+        times.
         """
         filters = set()
         for node in self.graph_def.node:
             if node.op in function_library.WITH_FILTERS:
-                # An Einsum may have a single input.
+                # An Einsum may have only one input, so that the slice may be empty.
                 filters.update(name.partition(":")[0] for name in node.input[1:2])
         light = graph_pb2.GraphDef(versions=self.graph_def.versions)
         light.library.CopyFrom(self.graph_def.library)
@@ -106,10 +106,11 @@ class FrozenSignature:
             tensor = copy.attr["value"].tensor
             tensor.dtype = content.dtype
             tensor.tensor_shape.CopyFrom(content.tensor_shape)
-            # TensorFlow repeats this one value. Equal weights get equal values.
+            # TensorFlow repeats a single value for all elements. It is computed from
+            # the weights, so that equal weights get equal values.
             tensor.float_val.append(1 + zlib.crc32(content.tensor_content) / 2**32)
         signature = dataclasses.replace(self, graph_def=light)
-        # The new signature is its own version without weights.
+        # `without_weights` of the new signature is the new signature itself.
         signature.__dict__["without_weights"] = signature
         return signature
 
@@ -196,8 +197,8 @@ def freeze_flat(
     """
     arguments = function.inputs[: len(function.inputs) - len(function.graph.captures)]
     keywords = [tensor.op.name for tensor in arguments]
-    # The names sort in the order of the outputs, because dictionaries are flattened in
-    # the order of their keys.
+    # The names are chosen such that their alphabetical order is the order of the
+    # outputs, because dictionaries are flattened in the order of their keys.
     structure = {f"output_{i:04}": tensor for i, tensor in enumerate(function.outputs)}
     outputs = list(structure)
     return _freeze(name, function, keywords, structure, outputs, keep_filters)
@@ -257,8 +258,8 @@ def _inline(whole: FrozenSignature) -> FrozenSignature:
     function_library.keep_control_flow(graph_def)
     function_library.inline_where_convolutions_are(graph_def)
     for function in graph_def.library.function:
-        # This attribute, which names equivalent functions for other devices, hinders
-        # inlining.
+        # Removes an attribute that names equivalent functions for other devices,
+        # because it prevents inlining.
         function.attr.pop("api_implements", None)
     if outputs:  # otherwise the graph becomes empty, and the optimizer refuses that
         try:
@@ -269,7 +270,8 @@ def _inline(whole: FrozenSignature) -> FrozenSignature:
     function_library.keep_biases_apart(graph_def)
     wanted = [*(spec.name for spec in whole.inputs.values()), *outputs]
     graph_def = function_library.pruned(graph_def, wanted)
-    # A TensorFlow 1 model captures all variables of its graph for each signature.
+    # Drops captures that are not used: in a TensorFlow 1 model, each signature captures
+    # all variables of the graph.
     names = {node.name for node in graph_def.node}
     captures = {name: t for name, t in whole.captures.items() if name in names}
     return dataclasses.replace(whole, graph_def=graph_def, captures=captures)
@@ -293,7 +295,7 @@ _READS = frozenset(
     + ("VarIsInitializedOp", "DestroyResourceOp")
     + ("LookupTableFindV2", "LookupTableSizeV2", "LookupTableExportV2")
 )
-# Operations in whose inputs TensorFlow can replace a variable by a constant.
+# Operations for which TensorFlow can replace an input from a variable by a constant.
 _TAKE_CONSTANTS = frozenset(
     (
         "ReadVariableOp",
@@ -332,7 +334,8 @@ def _with_constants(
     graph_def, _ = convert_to_constants._replace_variables_by_constants(
         Converter(inlined.graph_def, inlined.captures, function, variables, left)
     )
-    # TensorFlow drops the control inputs of reads, such as a check of the inputs.
+    # Restores the control inputs of reads (for example a check of the inputs), which
+    # TensorFlow drops.
     function_library.wait_as_before(inlined.graph_def, graph_def)
     function_library.drop_references(graph_def)
     mark_filters(graph_def, filters)
@@ -357,7 +360,8 @@ def rebuild(
 
     The function can be a signature of a SavedModel.
 
-    `variables`: captures of `graph_def` that `frozen` does not have, by placeholder.
+    `variables`: additional captures of `graph_def`, which `frozen` does not have, by
+    placeholder.
     """
     renamed = graph_pb2.GraphDef()
     renamed.CopyFrom(graph_def)
@@ -376,7 +380,8 @@ def rebuild(
         results = iter(imported(*arguments))
         components = []
         for result, (_, shape) in zip(results, frozen.outputs.values(), strict=True):
-            # Shape inference may know less about the rewritten graph.
+            # Sets the shape, because shape inference may find less of it in the
+            # rewritten graph.
             result.set_shape(shape)
             components.append(result)
         return tf.nest.pack_sequence_as(
@@ -393,7 +398,8 @@ def rebuild(
     )
 
 
-# Input names that TensorFlow can save. TF1 models may have other names, such as "x:0".
+# Matches input names that TensorFlow can save. TF1 models may have others, such as
+# "x:0".
 _SAVABLE = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-]*")
 
 

@@ -13,12 +13,14 @@ from tensorflow.python.framework import op_def_registry
 CONVOLUTIONS = ("Conv2D", "Conv2DBackpropInput", "DepthwiseConv2dNative")
 # Operations whose second input is a filter.
 WITH_FILTERS = (*CONVOLUTIONS, "MatMul", "BatchMatMul", "BatchMatMulV2", "Einsum")
-# Smaller weights cost little as constants, and optimizers fold them.
+# The size in bytes from which weights count as large. Smaller weights become constants,
+# which cost little and can be folded.
 LARGE_BYTES = 1 << 16
 WEIGHT_TYPES = (types_pb2.DT_FLOAT, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)
 _BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
 _CONTROL_FLOW = (*_BRANCHES, "While", "StatelessWhile", "For")
-# Operations that pass a resource on. The last three are control flow of TensorFlow 1.
+# Operations that only pass a resource on. The last three are TensorFlow 1's control
+# flow.
 _PASSES = ("Identity", "Enter", "Switch", "Merge")
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 # Operations whose inputs are the arguments of their functions.
@@ -28,16 +30,15 @@ COMPILED = "_XlaMustCompile"
 _LOWER = "_lower_using_switch_merge"
 _LOWERED_BEFORE = "_ios_lowered_before"
 _COMPILED_BEFORE = "_ios_compiled_before"
-# Attributes that say how to differentiate a function, or that name its gradient
-# functions. A frozen graph does not need them, and TensorFlow's loader cannot find the
-# named functions.
+# Attributes about gradients of a function. They are removed, because a frozen graph
+# does not need them and TensorFlow's loader cannot find the functions that they name.
 _OF_GRADIENTS = (
     "_gradient_op_type",
     "forward_function_name",
     "backward_function_name",
 )
-# The attribute that places a node on the device of another node. It is not needed any
-# more, because each node has its own device by now.
+# The attribute that places a node on the device of another node. It is removed, because
+# each node has its own device by now.
 _COLOCATION = "_class"
 
 
@@ -55,7 +56,7 @@ WITHOUT_EFFECTS = frozenset(
 
 
 def has_effects(graph_def: graph_pb2.GraphDef) -> bool:
-    """Whether running the graph may do more than compute its outputs."""
+    """Whether the graph may have side effects besides computing its outputs."""
     for node in nodes(graph_def):
         op = op_def_registry.get(node.op)
         if node.op in FUNCTION_CALLS or node.op in WITHOUT_EFFECTS or op is None:
@@ -66,7 +67,7 @@ def has_effects(graph_def: graph_pb2.GraphDef) -> bool:
 
 
 def node_of(tensor: str) -> str:
-    """The name of the node that a tensor, or a control input, comes from."""
+    """Returns the name of the node of a tensor or a control input."""
     return tensor.partition(":")[0].removeprefix("^")
 
 
@@ -82,9 +83,9 @@ def pruned(graph_def: graph_pb2.GraphDef, wanted: Iterable[str]) -> graph_pb2.Gr
 
 
 def computed_from(graph_def: graph_pb2.GraphDef, tensors: Iterable[str]) -> set[str]:
-    """The nodes on whose values some tensors depend.
+    """Returns the nodes on whose values these tensors depend.
 
-    Nodes that are only control inputs are left out.
+    Nodes that are needed only as control inputs are left out.
     """
     return reachable(
         map(node_of, tensors),
@@ -123,7 +124,7 @@ def wait_as_before(before: graph_pb2.GraphDef, graph_def: graph_pb2.GraphDef) ->
 def drop_references(graph_def: graph_pb2.GraphDef) -> None:
     """Removes attributes that name other nodes and functions.
 
-    The named nodes and functions may be gone when the graph is imported again.
+    The named nodes and functions may no longer exist when the graph is imported again.
     """
     del graph_def.library.gradient[:]
     for owner in (*nodes(graph_def), *graph_def.library.function):
@@ -134,8 +135,8 @@ def drop_references(graph_def: graph_pb2.GraphDef) -> None:
 def rename_functions(graph_def: graph_pb2.GraphDef) -> None:
     """Adds a digest of the library to the name of each of its functions.
 
-    TensorFlow registers functions by name in the whole process. A graph optimizer
-    changes functions without renaming them.
+    This is needed because TensorFlow registers functions by name for the whole process,
+    and graph optimizers change functions without renaming them.
     """
     digest = hashlib.sha256(
         graph_def.library.SerializeToString(deterministic=True)
@@ -191,9 +192,9 @@ def with_plain_names(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
 
 
 def keep_control_flow(graph_def: graph_pb2.GraphDef) -> None:
-    """Keeps TensorFlow from lowering functional control flow to that of TensorFlow 1.
+    """Prevents TensorFlow from lowering If and While to TensorFlow 1's control flow.
 
-    Lowered control flow does not show that a variable is only read.
+    In lowered control flow, it cannot be seen whether a variable is only read.
     """
     for node in nodes(graph_def):
         if node.op in _CONTROL_FLOW:
@@ -215,15 +216,17 @@ def lower_control_flow(graph_def: graph_pb2.GraphDef) -> None:
 
 
 def inline_where_convolutions_are(graph_def: graph_pb2.GraphDef) -> None:
-    """Lets TensorFlow inline functions that it would compile with XLA or not inline.
+    """Makes TensorFlow inline functions that it would compile with XLA or not inline.
 
-    Only functions with convolutions are changed, because the engine replaces XLA there.
+    Only functions with convolutions are changed, because the engine computes those
+    instead of XLA.
     """
     library = {f.signature.name: f for f in graph_def.library.function}
     convolve = {
         name for name in library if _all_nodes(name, library, CONVOLUTIONS.__contains__)
     }
-    # Only XLA has kernels for its own operators.
+    # Functions with XLA's own operators are left alone, because only XLA has kernels
+    # for these operators.
     convolve -= {
         name
         for name in library
@@ -251,9 +254,9 @@ def inline_where_convolutions_are(graph_def: graph_pb2.GraphDef) -> None:
 def keep_biases_apart(graph_def: graph_pb2.GraphDef) -> None:
     """Replaces each BiasAdd after a convolution that XLA would compile by an addition.
 
-    TensorFlow does not fuse such an addition. Keras lets XLA compile grouped
-    convolutions: without oneDNN, TensorFlow has no kernel for a grouped convolution
-    that its optimizers have fused with a BiasAdd.
+    TensorFlow's optimizers fuse a convolution with a BiasAdd, but not with an addition.
+    Without oneDNN, TensorFlow has no kernel for a grouped convolution that is fused
+    with a BiasAdd. (Keras lets XLA compile grouped convolutions.)
     """
     convolutions = set()  # the names of these convolutions
     for node in graph_def.node:
@@ -294,7 +297,7 @@ def hidden_convolutions(graph_def: graph_pb2.GraphDef) -> collections.Counter[st
 
 
 def other_convolutions(graph_def: graph_pb2.GraphDef) -> set[str]:
-    """The types of the graph's convolutions that are not in `CONVOLUTIONS`."""
+    """Returns the graph's types of convolutions that are not in `CONVOLUTIONS`."""
     types = {node.op for node in nodes(graph_def) if "Conv" in node.op}
     return types - {*CONVOLUTIONS}
 
@@ -314,7 +317,7 @@ def _kind(node: Any, library: dict[str, Any]) -> str:
 
 
 def _all_nodes(name: str, library: dict[str, Any], wanted: Any) -> bool:
-    """Whether a function, or one that it calls, has an operator that is `wanted`."""
+    """Whether a function, or one that it calls, has an operation that is `wanted`."""
     waiting, seen = [name], {name}
     while waiting:
         for node in library[waiting.pop()].node_def:
@@ -327,7 +330,7 @@ def _all_nodes(name: str, library: dict[str, Any], wanted: Any) -> bool:
 
 
 def _called_by(node: Any, library: dict[str, Any]) -> set[str]:
-    """The functions of the library that a node names."""
+    """Returns the functions of the library that a node's attributes name."""
     names = {node.op}
     for value in node.attr.values():
         names.update(function.name for function in functions_of(value))
@@ -356,13 +359,13 @@ def _rename(value: Any, names: Mapping[str, str]) -> None:
 def uses(
     graph_def: graph_pb2.GraphDef, resources: Mapping[str, str]
 ) -> Iterator[tuple[str, str, bool]]:
-    """The users of resources: (resource, operator type, whether it calls functions).
+    """Yields the users of resources: (resource, operation, whether it calls functions).
 
     Operators inside the called functions are users, too.
 
     Args:
       graph_def: a graph with only the nodes that its outputs need.
-      resources: name of a placeholder -> the resource's name in the result.
+      resources: maps names of placeholders to the resources' names in the result.
     """
     library = {f.signature.name: f for f in graph_def.library.function}
 
@@ -370,7 +373,7 @@ def uses(
         by_name = {node.name: node for node in nodes}
 
         def resource(name: str) -> str | None:
-            """The resource that an input stands for; None if it is another tensor."""
+            """Returns the resource that an input is, or None for another tensor."""
             name = name.partition(":")[0]
             while name in by_name and by_name[name].op in _PASSES:
                 name = by_name[name].input[0].partition(":")[0]
@@ -386,9 +389,10 @@ def uses(
             for name in called:
                 arguments = library[name].signature.input_arg
                 if node.op in FUNCTION_CALLS:
-                    # The condition or index of a branch is not passed to the function.
+                    # The first input of a branch is its condition or index, not an
+                    # argument.
                     passed = zip(arguments, inputs[node.op in _BRANCHES :], strict=True)
-                else:  # any input may be any argument of the function
+                else:  # for other operations, any input may be any argument
                     some = next(filter(None, inputs))
                     passed = ((a, some) for a in arguments if a.type == _RESOURCE)
                 inner = {a.name: of_input for a, of_input in passed if of_input}

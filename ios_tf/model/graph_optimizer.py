@@ -24,7 +24,8 @@ class Collected:
     """The blocks that the optimizer found in a graph.
 
     Attributes:
-      problems: signature -> the block to schedule; equal blocks share one.
+      problems: maps signatures to the blocks to schedule. Equal blocks have one
+          problem.
       blocks: {"signature", "names", "region"} of every block, in graph order.
       report: the optimizer's counts: operators, regions, nodes left to TensorFlow.
     """
@@ -35,15 +36,15 @@ class Collected:
 
     @property
     def bound_sizes(self) -> list[tuple[int, int, int]]:
-        """(batch, height, width) near which the graph computes something else."""
+        """Sizes (batch, height, width) near which the graph computes something else."""
         return [(n, h, w) for n, h, w in self.report.get("bound_sizes", ())]
 
     @property
     def image_size(self) -> tuple[int, int] | None:
         """The height and width of images that the graph requires.
 
-        The result is None if the inputs do not leave the size open, or if the graph
-        accepts the size that was tried first.
+        None if the inputs have a fixed size, or if the graph accepts the size that was
+        tried first.
         """
         size = self.report.get("image_size")
         return None if size is None else (size[0], size[1])
@@ -57,8 +58,8 @@ def is_converted(frozen: FrozenSignature) -> bool:
 def fold_constants(frozen: FrozenSignature) -> FrozenSignature:
     """The signature with its constant subgraphs evaluated.
 
-    Keras writes a batch norm as arithmetic on the variables. Folding turns it into one
-    multiplication and one addition, which the importer recognises.
+    Keras writes a batch norm as arithmetic with variables. Folding turns it into one
+    multiplication and one addition, which the native importer recognises.
     """
     outputs = [tensor for tensor, _ in frozen.outputs.values()]
     graph_def = with_single_factors(frozen.graph_def, outputs)
@@ -78,7 +79,7 @@ def check_folding(frozen: FrozenSignature) -> None:
       NotOptimizedError: folding fails, or TensorFlow cannot import the folded graph
         although it can import the original one.
     """
-    # TensorFlow raises all kinds of errors for graphs it cannot import.
+    # TensorFlow raises many kinds of errors for graphs that it cannot import.
     try:
         frozen_graphs.rebuild(frozen, frozen.graph_def)
     except Exception:
@@ -164,9 +165,9 @@ def lowered(
 def lowered_programs(
     frozen: FrozenSignature, batch_size: int = 1, device: str = "cpu"
 ) -> list[dict[str, Any]]:
-    """The programs that the engine would run: {"block", "schedules"} of each region.
+    """Returns "block" and "schedules" of each region that the engine would run.
 
-    The schedules are {"batch_size", "schedule"} objects
+    Each schedule is an object {"batch_size": …, "schedule": …}
     (cc/tensorflow/ops/program_json.h).
     """
     return [
@@ -191,13 +192,13 @@ def describe_region(graph_def: graph_pb2.GraphDef, name: str) -> str:
 
 
 def _program(node: node_def_pb2.NodeDef) -> dict[str, Any]:
-    # The program may come from an untrusted model.
+    # The program is parsed with limits, because it may come from an untrusted model.
     data = node.attr["program"].s
     return document.parse(data, f"the program of {node.name}", len(data))
 
 
 def _opened(frozen: FrozenSignature) -> Graph:
-    """The graph on the native side. A graph without weights stays open."""
+    """Returns the graph on the native side. A graph without weights stays open."""
     return frozen.opened if frozen.is_light else frozen.open()
 
 

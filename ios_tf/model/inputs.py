@@ -12,11 +12,11 @@ import tensorflow as tf
 from ios_tf.errors import UserError, plain
 from ios_tf.options import USUAL_IMAGE_SIZE
 
-# An array, or the shape of a random one.
+# A given input: an array, or the shape of a random array.
 Given = np.ndarray | tuple[int, ...]
 
-# Exclusive upper bounds of random whole numbers, to be tried in turn: for pixel values,
-# and for indices that any vocabulary has.
+# Exclusive upper bounds of random whole numbers, which are tried in turn: 255 for
+# pixels, and 2 for indices, which are then valid in any vocabulary.
 LIMITS = (255, 2)
 
 
@@ -70,8 +70,8 @@ def example_inputs(
     Args:
       function: a signature function of a loaded SavedModel.
       batch_size: replaces an unknown first dimension.
-      given: argument name -> an array, or the shape of a random array. Other arguments
-        are random.
+      given: maps argument names to arrays, or to shapes of random arrays. Other
+        arguments are random.
       limit: exclusive upper bound of random whole numbers.
 
     Raises:
@@ -100,10 +100,10 @@ def example_inputs(
 def accepted_inputs(
     function: Any, batch_size: int, given: Mapping[str, Given] | None = None
 ) -> tuple[dict[str, tf.Tensor], Mapping[str, tf.Tensor]]:
-    """Arguments that a signature function takes, and its outputs.
+    """Returns arguments that a signature function accepts, and its outputs.
 
-    See `example_inputs`. Random whole numbers may be indices, so small ones are tried,
-    too.
+    The arguments are those of `example_inputs`. Small whole numbers are tried, too,
+    because they may be indices.
 
     Raises:
       UserError: as `example_inputs` and `outputs_of`.
@@ -117,12 +117,12 @@ def accepted_inputs(
 
 
 def open_sizes(shape: Sequence[int | None]) -> dict[int, int]:
-    """Open dimension -> 0 if it is a height, 1 if it is a width.
+    """Maps each open dimension to 0 if it is a height, and to 1 if it is a width.
 
-    The leading dimension is the batch. Several open dimensions alternate between height
-    and width. A single one is a height only if two dimensions follow it: a sequence is
-    an image of height 1, so its length is a width (see WithSample in
-    cc/tensorflow/shapes/shape_sample.cc).
+    The leading dimension is the batch. Several open dimensions are alternately a height
+    and a width. A single open dimension is a height only if two dimensions follow it:
+    the length of a sequence is a width, because a sequence is an image of height 1.
+    (WithSample in cc/tensorflow/shapes/shape_sample.cc does the same.)
     """
     dimensions = [d for d, size in enumerate(shape) if d and size is None]
     if len(dimensions) == 1:
@@ -133,16 +133,16 @@ def open_sizes(shape: Sequence[int | None]) -> dict[int, int]:
 def image_size_of(
     specs: Mapping[str, tf.TensorSpec], inputs: Mapping[str, tf.Tensor]
 ) -> tuple[int, int]:
-    """The height and width of inputs whose size a signature leaves open.
+    """Returns the height and width of inputs whose size the signature does not give.
 
-    Returns the usual image size if the signature does not leave it open.
+    The result is the usual image size if the signature gives all sizes.
     """
     for name, spec in specs.items():
         if spec.shape.rank is None or spec.shape.rank < 3:
             continue
         opened = open_sizes(spec.shape.as_list())
-        # If only the height or only the width is open, the other one does not matter:
-        # both get the same value.
+        # If only the height or only the width is open, both get its value, because the
+        # other is not used.
         sizes = {i: inputs[name].shape[d] for d, i in reversed(opened.items())}
         if sizes:
             return sizes.get(0, sizes.get(1)), sizes.get(1, sizes.get(0))
@@ -199,7 +199,7 @@ def _given(name: str, spec: tf.TensorSpec, array: np.ndarray) -> tf.Tensor:
 
 
 def _known_shape(name: str, spec: tf.TensorSpec, batch_size: int) -> tuple[int, ...]:
-    """The shape in the signature, with the given batch size."""
+    """Returns the shape in the signature, with the given batch size."""
     sizes = spec.shape.as_list() if spec.shape.rank is not None else [None, None]
     if sizes and sizes[0] is None:
         sizes[0] = batch_size

@@ -35,13 +35,13 @@ def package() -> types.ModuleType | None:
 
 
 def version_of_file(path: str) -> str | None:
-    """The version of Keras that wrote a file, if it is Keras 2 or older.
+    """Returns the version of Keras that wrote a file, if it is Keras 2 or older.
 
-    None if Keras 3 wrote the file, or if the version is unknown.
+    Returns None if Keras 3 wrote the file, or if the version is unknown.
     """
     try:
         version = _version(path)
-    # The file may be damaged in any way. Loading it reports the damage.
+    # Errors are ignored here, because loading a damaged file reports the damage later.
     except Exception:
         return None
     return version if version.partition(".")[0] in ("1", "2") else None

@@ -21,7 +21,7 @@ from ios_tf.native import malloc
 
 KERAS_PREFIX = "keras:"
 MODELS_PREFIX = "models:"
-# Messages of Keras about layers and functions whose code is not in the file.
+# Matches messages of Keras about layers and functions whose code is not in the file.
 _NEEDS_CODE = re.compile(
     r"Could not locate (class|function)|Unknown \w+( \w+)?: |is a Python lambda"
     r"|safe_mode=False|custom_object"
@@ -52,7 +52,8 @@ def saved_model(
     Raises:
       UserError: `model` is none of these.
     """
-    # All users of step directories call this function first, except `optimize`.
+    # Removes old step directories here, because all users of step directories except
+    # `optimize` call this function first.
     remove_abandoned_steps()
     keras_model = keras_model_of(model, weights, log)
     if keras_model is None:
@@ -64,7 +65,7 @@ def saved_model(
         path = os.path.join(directory, "model")
         try:
             export_for_inference(keras_model, path)
-        # Keras and TensorFlow raise various errors, such as for unbuilt models.
+        # Keras and TensorFlow raise many kinds of errors, such as for unbuilt models.
         except Exception as error:
             raise UserError(
                 f"the Keras model {keras_model.name!r} cannot be exported: "
@@ -123,7 +124,7 @@ def traced(model: Any) -> tuple[Any, Sequence[Any]]:
     try:
         function, specs = inference_function(model)
         return function.get_concrete_function(), specs
-    # Keras and TensorFlow raise various errors, such as for unbuilt models.
+    # Keras and TensorFlow raise many kinds of errors, such as for unbuilt models.
     except Exception as error:
         raise UserError(
             f"the Keras model {model.name!r} cannot be traced: {first_line(error)}"
@@ -133,8 +134,8 @@ def traced(model: Any) -> tuple[Any, Sequence[Any]]:
 def export_for_inference(model: Any, path: str) -> None:
     """Writes a Keras model like `model.export`, but traced for inference.
 
-    `model.export` traces the layers after Resizing, CenterCrop and random layers for
-    training.
+    `model.export` is not used, because it traces layers after Resizing, CenterCrop and
+    random layers in training mode.
     """
     import keras
 
@@ -149,7 +150,8 @@ def export_for_inference(model: Any, path: str) -> None:
     except ImportError:  # another version of Keras, or another package
         model.export(path, verbose=False)
         return
-    # Without Keras's lists of layers and variables, writing is several times as fast.
+    # Writes a plain module, because writing Keras's lists of layers and variables takes
+    # several times as long.
     module = tf.Module()
     module.kept = [variable.value for variable in model.variables]
     module.serve = function
@@ -174,7 +176,7 @@ def _has_resources(function: Any, variables: Sequence[tf.Variable]) -> bool:
 
 
 def _batch_size(model: Any) -> int | None:
-    """The smallest fixed batch size of a Keras model's inputs; an export drops it."""
+    """Returns the smallest fixed batch size of a Keras model's inputs, or None."""
     inputs = tf.nest.flatten(getattr(model, "inputs", None) or [])
     sizes = (one.shape[0] for one in inputs)
     return min((size for size in sizes if size is not None), default=None)
@@ -241,7 +243,8 @@ def _check_exists(path: str) -> None:
         raise UserError(f"{path}: cannot be read: {first_line(error)}") from error
     if is_prefix:
         raise UserError(f"{path} is {other_formats.CHECKPOINT}")
-    # TensorFlow reports a path in an unreadable directory as missing.
+    # The path may exist in an unreadable directory, which TensorFlow reports as
+    # missing.
     raise UserError(why_unreadable(path) or f"{path}: no such file or directory")
 
 
@@ -267,7 +270,7 @@ def _load_keras_file(path: str) -> Any:
     package = (keras2.package() if version else None) or keras
     try:
         return package.saving.load_model(path, compile=False)
-    # Keras raises all kinds of errors for damaged or unknown content.
+    # Keras raises many kinds of errors for damaged or unknown content.
     except Exception as error:
         if version and package is keras:
             raise UserError(
@@ -278,7 +281,7 @@ def _load_keras_file(path: str) -> Any:
         if "No model config found" in reason:
             raise UserError(f"{path} is {other_formats.WEIGHTS}") from error
         if _NEEDS_CODE.search(reason):
-            # Keras's own advice only helps Python users.
+            # Replaces Keras's own advice, which only helps in Python.
             reason, advice = reason.partition(". ")[0], _CODE_ADVICE
         raise UserError(f"{path}: Keras cannot load it: {reason}{advice}") from error
 

@@ -1,6 +1,6 @@
 """Network: the blocks of a model in one JSON file, without weights and TensorFlow.
 
-With such a file, the engine can be benchmarked on a machine without TensorFlow.
+With this file, the engine can be benchmarked on a machine without TensorFlow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VERSION = 1
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A part of a region that one search schedules as a block.
+    """A part of a region that is scheduled as a block of its own.
 
     Attributes:
       signature: the signature of its problem.
@@ -52,7 +52,8 @@ class Network:
 
     Attributes:
       name: its name in output for people.
-      problems: signature -> the block to schedule; equal blocks share one.
+      problems: maps signatures to the blocks to schedule. Equal blocks have one
+          problem.
       regions: the regions in execution order.
     """
 

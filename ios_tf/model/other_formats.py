@@ -17,7 +17,7 @@ WEIGHTS = (
     "weights without a model. In Python, build the model, call model.load_weights, and "
     "write it with model.export(DIRECTORY)"
 )
-# (pattern of the end of a file name, description of the format).
+# Pairs of a pattern for the end of a file name and a description of the format.
 _FILES = (
     (
         r"/?saved_model\.pb(txt)?",

@@ -19,9 +19,9 @@ from ios_tf.model import temp_dirs
 def written_directory(output: str, overwrite: bool = False) -> Iterator[str]:
     """Yields a directory to write to, which becomes `output` if the block succeeds.
 
-    The directory lies beside `output`, so a rename is enough at the end. It is removed
-    if the block fails. If the process is killed, the next process that writes to the
-    same output removes it.
+    The directory is beside `output`, so that it can be renamed at the end. It is
+    removed if the block fails. If the process is killed, the next process that writes
+    to the same output removes it.
 
     Raises:
       UserError: `output` exists and may not be replaced, or cannot be written.
@@ -43,7 +43,7 @@ def written_directory(output: str, overwrite: bool = False) -> Iterator[str]:
     try:
         with _errors_of_writing(output):
             tf.io.gfile.makedirs(temporary)
-            # Some filesystems accept any directory name, so test with a file.
+            # Writes a test file, because some filesystems accept any directory name.
             test = posixpath.join(temporary, ".write_test")
             with tf.io.gfile.GFile(test, "w") as file:
                 file.write("")
@@ -77,7 +77,8 @@ def _errors_of_writing(output: str) -> Iterator[None]:
 def _move(source: str, target: str, aside: str) -> None:
     """Renames `source` to `target`, and replaces a target that exists.
 
-    If paths cannot be exchanged, the old target is kept at `aside` until the end.
+    If the system cannot exchange two paths, the old target is kept at `aside` until the
+    end.
     """
     exists = tf.io.gfile.exists(target)
     if exists and _exchange(source, target):
@@ -99,7 +100,7 @@ def _move(source: str, target: str, aside: str) -> None:
 
 
 def _exchange(a: str, b: str) -> bool:
-    """Exchanges two paths atomically; returns whether the system supports it.
+    """Exchanges two paths atomically. Returns whether the system supports this.
 
     Remote filesystems, old kernels and some network filesystems do not.
     """
@@ -141,7 +142,7 @@ def _check_free(output: str, overwrite: bool) -> None:
         raise UserError(
             f"{output}: exists already; --overwrite (overwrite=True) replaces it"
         )
-    # --overwrite only permits deleting a model.
+    # --overwrite only allows replacing a model or an empty directory.
     if not tf.io.gfile.isdir(output) or (
         tf.io.gfile.listdir(output) and not tf.saved_model.contains_saved_model(output)
     ):

@@ -23,7 +23,7 @@ from ios_tf.native import malloc
 
 @dataclasses.dataclass(frozen=True)
 class Interface:
-    """The parts of a MetaGraph's interface that TensorFlow does not load.
+    """Parts of a MetaGraph's interface that loading with TensorFlow would lose.
 
     Attributes:
       tags: the tags of the MetaGraph.
@@ -40,8 +40,8 @@ class Interface:
 class Signatures:
     """The signatures of a SavedModel, and the resources that they need.
 
-    Everything else is dropped, such as an optimizer's state and the copy of each
-    variable that Keras writes.
+    Everything else is dropped, for example the state of an optimizer, and the second
+    copy of each variable that Keras writes.
 
     Attributes:
       signatures: the signature functions by name.
@@ -71,8 +71,8 @@ def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
     _meta_graph(directory, tags)  # its errors say more than TensorFlow's
     try:
         loaded = tf.saved_model.load(directory, tags=list(tags) if tags else None)
-    # TensorFlow's own message describes errors such as truncated files and unregistered
-    # ops.
+    # For other errors, such as truncated files and unregistered ops, TensorFlow's own
+    # message is good.
     except Exception as error:
         reason = why_unreadable(directory) or first_line(error)
         if "Failed to find any matching files" in reason:
@@ -102,7 +102,7 @@ def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
 
 
 def without_signatures(loaded: Any) -> str:
-    """Advice for a loaded SavedModel without signatures."""
+    """Returns advice for a loaded SavedModel without signatures."""
     names = list(endpoints.functions_of(loaded))
     if not names:
         return "it also has no functions to give a signature, so nothing can be run"
@@ -188,7 +188,7 @@ def save(
     """Writes a SavedModel of `signatures` with the tables and assets of `loaded`.
 
     Args:
-      loaded: the SavedModel the functions come from.
+      loaded: the SavedModel from which the functions were made.
       signatures: maps the name of each signature of `loaded` to a function that takes
         the same arguments. Several signatures may have the same function.
       directory: the directory to write to.
@@ -202,16 +202,16 @@ def save(
         if not isinstance(one, tf.Variable):
             resources.append(one)
         elif id(one.handle) in captured:  # most variables are constants by now
-            # Not trainable, because these variables are only a few of the model's
-            # weights.
+            # The variables are marked as not trainable, because only some of the
+            # model's weights are variables.
             one._trainable = False
             weights.append(one)
     root = autotrackable.AutoTrackable()
     root._weights, root._resources = weights, resources
     for name, endpoint in loaded.endpoints.items():
         setattr(root, name, endpoint.rebuild(signatures))
-    # There is no Python code to convert. AutoGraph would write temporary files, which
-    # stay if the process is killed.
+    # Switches AutoGraph off: it is not needed, and writes temporary files that stay if
+    # the process is killed.
     tf.autograph.experimental.do_not_convert(tf.saved_model.save)(
         root,
         directory,
@@ -238,7 +238,7 @@ def _write_interface(
 ) -> None:
     """Writes the parts of a SavedModel's interface that TensorFlow cannot save.
 
-    `names`: for each signature, saved input name -> original input name.
+    `names`: for each signature, maps saved input names to original input names.
     """
     saved_model = loader_impl.parse_saved_model(directory)
     (meta_graph,) = saved_model.meta_graphs
@@ -260,7 +260,8 @@ def _write_interface(
                 del signature.inputs[saved]
         original = interface.signature_defs.get(key)
         if original:
-            # TensorFlow Serving accepts calls of the signature by this method only.
+            # The method name must be kept, because TensorFlow Serving accepts calls by
+            # this method only.
             signature.method_name = original.method_name
             for name, value in original.defaults.items():
                 signature.defaults[name].CopyFrom(value)
@@ -271,9 +272,9 @@ def _write_interface(
 
 
 def _without_weights(initializer: Any) -> Any:
-    """A TF1 model's initializer that captures only the tensors it needs.
+    """Returns an initializer of a TF1 model that captures only the tensors it needs.
 
-    TensorFlow loads an initializer with all variables of its graph as captures.
+    When TensorFlow loads an initializer, it captures all variables of the graph.
     """
     function = initializer._init_fn
     outputs = [tensor.name for tensor in function.outputs]

@@ -1,4 +1,4 @@
-"""Functions of parts of a graph, and the tensors that a graph's lowered form shares."""
+"""Makes functions of parts of a graph; finds tensors that a lowered graph shares."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ios_tf.native.names import REGION
 class GraphFunction:
     """A function of positional tensors that returns a list of tensors.
 
-    A positional call of TensorFlow's own function takes milliseconds: internally it
-    raises and catches an error whose message contains the values.
+    TensorFlow's own function is not used, because a positional call takes milliseconds:
+    it raises and catches an error whose message contains the values.
     """
 
     def __init__(self, function: Any) -> None:
@@ -52,7 +52,7 @@ def between(
     inputs: Mapping[str, tf.TensorSpec],
     outputs: Sequence[str],
 ) -> GraphFunction:
-    """A function of some tensors of a graph that returns other tensors of it.
+    """Makes a function of some tensors of a graph that returns other tensors of it.
 
     Args:
       frozen: the signature with the captures of the graph.
@@ -95,7 +95,8 @@ def other_inputs(
 ) -> set[str]:
     """Finds the tensors that a part of a graph reads in addition to `inputs`.
 
-    An example is the shape of another tensor, which a lowered graph may not have.
+    An example is the shape of another tensor, if a lowered graph does not have that
+    tensor.
 
     Args:
       frozen: the signature.
@@ -151,9 +152,9 @@ def results_of_regions(
 ) -> list[tuple[str, str, str]]:
     """Finds the tensors of the original that regions of the lowered graph compute.
 
-    A node that both graphs have reads the same values in both. In the lowered graph,
-    these values may come from a region, perhaps through a Transpose. The same is true
-    for the outputs of the signature.
+    A node that is in both graphs reads the same values in both. If these values come
+    from a region in the lowered graph (perhaps through a Transpose), the corresponding
+    tensor of the original is found. The same is done for the outputs of the signature.
 
     Returns:
       (region, tensor of the lowered graph, tensor of the original), in the order of

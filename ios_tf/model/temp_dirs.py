@@ -11,8 +11,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-# A process locks a directory soon after making it, but a younger directory than this
-# may not be locked yet.
+# A directory that was made less than this many seconds ago may not be locked yet,
+# although its process is alive.
 _YOUNG_SECONDS = 60
 _PREFIX = "ios_tf_run_"
 _STEP_PREFIX = "ios_tf_step_"
@@ -34,10 +34,10 @@ def remove_abandoned(parent: str, prefix: str, suffix: str = "") -> None:
     """Removes directories PREFIX*SUFFIX of `parent` whose owners have died."""
     pattern = f"{glob.escape(os.path.join(parent, prefix))}*{glob.escape(suffix)}"
     for path in glob.glob(pattern):
-        # A directory that cannot be inspected belongs to somebody else.
+        # Errors are ignored: a directory that cannot be read belongs to another user.
         with contextlib.suppress(OSError):
             found = os.lstat(path)
-            # abs(), because the clock may have been set back since.
+            # abs() is needed because the clock may have been set back since.
             if abs(time.time() - found.st_mtime) < _YOUNG_SECONDS:
                 continue
             if found.st_uid == os.geteuid() and not os.path.islink(path):
@@ -54,9 +54,9 @@ def remove_abandoned_steps() -> None:
 def step_directory() -> Iterator[str]:
     """A temporary directory for the files of one step.
 
-    It does not change the state of the process, which may be a user's program. It does
-    not remove directories of dead processes either: a conversion has many steps, and
-    calls `remove_abandoned_steps` once at its start.
+    The state of the process, which may be a user's program, does not change (unlike
+    with `temporary_directory`). Directories of dead processes are not removed here; a
+    conversion, which has many steps, calls `remove_abandoned_steps` once at its start.
     """
     with (
         tempfile.TemporaryDirectory(prefix=_STEP_PREFIX) as directory,
@@ -69,8 +69,8 @@ def step_directory() -> Iterator[str]:
 def temporary_directory() -> Iterator[str]:
     """A directory for all temporary files of this process.
 
-    Libraries put their files there, too, and leave them behind when the process is
-    killed. So the directories of dead processes are removed first.
+    Libraries also write their files there. If a process is killed, its directory stays,
+    so that the directories of dead processes are removed first.
     """
     parent = tempfile.gettempdir()
     remove_abandoned(parent, _PREFIX)

@@ -28,7 +28,7 @@ class Weights:
     """The variables of one or several graphs. Equal values share a variable.
 
     Args:
-      large_bytes: the least size in bytes of a constant that becomes a variable.
+      large_bytes: constants of at least this many bytes become variables.
     """
 
     def __init__(self, large_bytes: int | None = None) -> None:
@@ -50,8 +50,8 @@ class Weights:
         """A signature with copies of the variables that are filters or tables."""
         captures = dict(frozen.captures)
         placeholders: dict[int, str] = {}  # by the identities of the copies' handles
-        # A function captures a variable only once, and equal variables share a copy. So
-        # the placeholders of equal variables are joined.
+        # Equal variables share one copy, and a function captures a variable only once.
+        # So the placeholders of equal variables become one placeholder.
         same: dict[str, str] = {}
         for name, dtype in self._variables_to_copy(frozen).items():
             handle = self._variable(read_variable(frozen.captures[name], dtype)).handle
@@ -85,9 +85,9 @@ class Weights:
     def with_scaled_filters(self, frozen: FrozenSignature) -> FrozenSignature:
         """Folds multiplications of a convolution's output into its filter.
 
-        This happens where the filter is a variable, and the factors are constants: one
-        per channel, or a scalar. TensorFlow's constant folding does the same for
-        constant filters. The new nodes have the names that TensorFlow would give.
+        The filter must be a variable, and the factors must be constants: one per
+        channel, or a scalar. (TensorFlow's constant folding does the same for filters
+        that are constants.) The new nodes get the names that TensorFlow would give.
         """
         nodes = {node.name: node for node in frozen.graph_def.node}
         uses = collections.Counter(
@@ -175,7 +175,8 @@ class _Editor:
         self._replaced: dict[str, list[node_def_pb2.NodeDef]] = {}
         self._added: list[node_def_pb2.NodeDef] = []
         self._captures: dict[str, tf.Tensor] = {}
-        # A function captures a variable only once.
+        # Maps the ids of captured tensors to placeholders, because a function captures
+        # a variable only once.
         self._handles = {id(t): name for name, t in frozen.captures.items()}
 
     def replace(self, name: str, node: node_def_pb2.NodeDef | None) -> None:
@@ -221,7 +222,8 @@ class _Editor:
             graph_def.node.extend(self._replaced.get(node.name, [node]))
         graph_def.node.extend(self._added)
         captures = {**self._frozen.captures, **self._captures}
-        # Pruning removes reads of unused variables, which would be saved otherwise.
+        # Pruning removes reads of unused variables, which would otherwise be saved,
+        # too.
         tensors = [one.name for one in self._frozen.inputs.values()]
         tensors += [tensor for tensor, _ in self._frozen.outputs.values()]
         graph_def = function_library.pruned(graph_def, tensors)
@@ -238,8 +240,8 @@ class _Editor:
 def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
     """The constants that scheduled operators read, except those that are only filters.
 
-    The engine needs such operands as constants, for example a tensor that is added to
-    each image. This includes constants from which such an operand is computed.
+    The engine needs these operands as constants. An example is a tensor that is added
+    to each image. The result includes constants from which such an operand is computed.
     """
     readers = collections.defaultdict(list)
     for node in graph_def.node:
@@ -247,8 +249,9 @@ def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
             if tensor[0] != "^":
                 readers[function_library.node_of(tensor)].append((node, k))
     computed = computed_of_constants(graph_def.node)
-    # as_filter: operators read the value as a filter. needed: operators read the value
-    # other than as a filter, or read a value that is computed from it.
+    # For each name: `as_filter` says whether operators read the value as a filter.
+    # `needed` says whether operators read it as another operand, or read a value
+    # computed from it.
     as_filter: dict[str, bool] = {}
     needed: dict[str, bool] = {}
     for name in reversed(computed):
@@ -275,7 +278,7 @@ def _value(frozen: FrozenSignature, read: node_def_pb2.NodeDef) -> np.ndarray:
 def _scaled_convolution(
     product: node_def_pb2.NodeDef, nodes: Mapping[str, node_def_pb2.NodeDef]
 ) -> tuple[node_def_pb2.NodeDef, node_def_pb2.NodeDef, np.ndarray] | None:
-    """The convolution whose output `product` multiplies channel by channel.
+    """Finds the convolution whose output `product` multiplies channel by channel.
 
     Returns:
       The convolution, the node that reads its filter, and the factors of the filter's

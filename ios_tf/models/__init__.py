@@ -1,8 +1,9 @@
 """The four networks of the paper (its Table 2) as Keras builders.
 
-Weights are random from a seed. Batch statistics are those of smooth images, so that
-activations keep their scale and outputs depend on inputs. A schedule depends on
-operators, shapes and edges, but not on weights.
+Weights are random; a seed determines them. The statistics of batch norms are computed
+from smooth images, so that activations keep their scale and outputs depend on inputs.
+Random weights are sufficient, because a schedule depends on operators, shapes and
+edges, but not on weights.
 """
 
 from __future__ import annotations
@@ -60,10 +61,10 @@ def build(
 
     Args:
       name: a key of NETWORKS.
-      seed: the seed of the weights, of the images that give the batch statistics, and
-        of the graphs of randwire.
-      graphs: a file with the graphs of randwire (`randwire.read_graphs`), in place of
-        generated ones.
+      seed: the seed of the weights, of the images from which batch statistics are
+        computed, and of the graphs of randwire.
+      graphs: a file with graphs for randwire (see `randwire.read_graphs`), which are
+        used instead of generated ones.
       calibrated: whether to compute batch statistics, which takes seconds; without
         them, the outputs are meaningless.
 

@@ -1,7 +1,8 @@
 """Batch statistics for networks with random weights.
 
 With the default statistics, activations grow or vanish with depth, and a network's
-output hardly depends on its input. A wrong layer would then go unnoticed.
+output hardly depends on its input. A comparison of outputs would then not find a wrong
+layer.
 """
 
 from __future__ import annotations
@@ -74,10 +75,10 @@ def structured(shape: tuple[int, ...]) -> np.ndarray:
 def calibrate_on(network: keras.Model, inputs: np.ndarray) -> None:
     """Gives batch norms the statistics of `inputs`, and constant weights random values.
 
-    With default weights (means of 0, and factors of 1, or of 1e-6 in ConvNeXt), an
-    output hardly depends on its input or on an operator, so a wrong operator would go
-    unnoticed. If there are no batch norms, the outputs of convolutions and products are
-    standardised instead.
+    With default weights (means of 0, and factors of 1, or of 1e-6 in ConvNeXt), outputs
+    hardly depend on the input or on single operators, so that a comparison of outputs
+    would not find a wrong operator. If the network has no batch norms, the outputs of
+    convolutions and products are standardised instead.
     """
     random = np.random.default_rng(0)
     norms = [
@@ -124,8 +125,8 @@ def _call_and_standardise(
     y = call(x)
     layer.activation = activation
     mean, variance = tf.nn.moments(y, list(range(y.shape.rank - 1)))
-    # Differences that are tiny beside the values are rounding errors, and must not
-    # grow.
+    # The factor is limited, because differences that are tiny relative to the values
+    # are rounding errors, which must not be magnified.
     least = 0.1 * tf.sqrt(tf.reduce_mean(y * y))
     factor = 1.0 / tf.maximum(tf.sqrt(tf.reduce_mean(variance)), least)
     layer.kernel.assign(layer.kernel * factor)

@@ -61,7 +61,7 @@ def read_graphs(path: str) -> tuple[Graph, ...]:
 
 
 def watts_strogatz(nodes: int, seed: int) -> Graph:
-    """A connected small-world graph, WS(4, 0.75) as the networks' authors chose."""
+    """Returns a connected small-world graph, WS(4, 0.75) as in the RandWire paper."""
     import networkx
 
     graph = networkx.connected_watts_strogatz_graph(nodes, 4, 0.75, seed=seed)
@@ -69,7 +69,7 @@ def watts_strogatz(nodes: int, seed: int) -> Graph:
 
 
 def generated_graphs(seed: int) -> tuple[Graph, ...]:
-    """Random graphs that are as large as the paper's."""
+    """Returns random graphs with as many nodes as those of the IOS paper."""
     sizes = (16, 32, 32, 32)
     return tuple(watts_strogatz(n, seed + i) for i, n in enumerate(sizes))
 
