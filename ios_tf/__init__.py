@@ -1,8 +1,8 @@
 """IOS-TF: inter-operator scheduling for CNNs in TensorFlow.
 
-Importing this package makes converted models run on the IOS engine: the native plugin
-is loaded into TensorFlow as soon as both packages are imported, in either order. The
-import does nothing else; in particular, it does not import TensorFlow.
+Importing this package makes converted models run on the IOS engine: as soon as both
+packages are imported, in either order, the native plugin is loaded into TensorFlow.
+Importing this package does not import TensorFlow.
 """
 
 from __future__ import annotations

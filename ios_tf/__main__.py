@@ -3,7 +3,8 @@
 import signal
 import sys
 
-# Until there is something to clean up, an interrupt ends the process at once.
+# An interrupt ends the process at once until the command starts, because nothing must
+# be cleaned up before that.
 _before = signal.getsignal(signal.SIGINT)
 if _before is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-# The smallest divisor. If only zeros are expected, the relative difference of any other
-# value is infinite, or nearly so.
+# The smallest divisor. If all expected values are 0, any other value has a huge or
+# infinite relative difference.
 _LEAST = 1e-30
-# A tensor is constant if it changes by at most this many roundings of its largest
-# value.
+# A tensor counts as constant if it changes by at most this many times the rounding
+# error of its largest value.
 _ROUNDINGS = 16
 
 
 def relative_difference(
     found: np.ndarray, expected: np.ndarray, scale: float | None = None
 ) -> float:
-    """The largest difference divided by `scale`; infinite if the shapes differ.
+    """Returns the largest difference divided by `scale`; infinity if shapes differ.
 
-    The scale is the largest expected value by default.
+    By default, `scale` is the largest expected value.
 
-    NaN and infinities equal themselves and are infinitely far from all other values.
-    Equivalent computations overflow at the same positions, so these positions do not
-    count.
+    Positions at which both arrays have NaN or the same infinity are ignored, because
+    equivalent computations overflow at the same positions. If only one array has NaN or
+    an infinity at a position, the result is infinite.
     """
     compared = _finite(found, expected)
     if compared is None:
@@ -34,7 +34,7 @@ def relative_difference(
 
 
 def spread(one: np.ndarray, other: np.ndarray) -> float | None:
-    """The largest change of a tensor between two inputs.
+    """Returns the largest change of a tensor between two inputs.
 
     The result is 0 if the change is below the rounding of the tensor's values, and
     None if it is unknown, because the shape changes or no value is finite.
@@ -52,9 +52,9 @@ def spread(one: np.ndarray, other: np.ndarray) -> float | None:
 
 
 def relative_norm(found: np.ndarray, expected: np.ndarray) -> float:
-    """The norm of the difference divided by the norm of the expected values.
+    """Returns the norm of the difference divided by the norm of the expected values.
 
-    Shapes, NaN and infinities count as in `relative_difference`.
+    Different shapes, NaN and infinities are treated as in `relative_difference`.
     """
     compared = _finite(found, expected)
     if compared is None:
@@ -66,7 +66,7 @@ def relative_norm(found: np.ndarray, expected: np.ndarray) -> float:
 def _finite(
     found: np.ndarray, expected: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The differences from the finite expected values, and these values.
+    """Returns the differences from the finite expected values, and these values.
 
     The result is None if the shapes differ, if a NaN or an infinity does not equal its
     expected value, or if a difference is not finite.

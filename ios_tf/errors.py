@@ -21,12 +21,13 @@ _OF_KERAS = "Exception encountered when calling "
 _QUOTED_BY_KERAS = "\n\nException encountered: "
 _DUMPED_BY_KERAS = " Full object config: "
 
-# TensorFlow puts node names before a reason and the operation's name after it.
+# TensorFlow writes names of nodes before the reason of an error, and the name of the
+# operation after it.
 _NODES = re.compile(r"(\[\[)?\{\{\w+ [^{}]*\}\}(\]\])?:? ?")
 _OPERATION = re.compile(r" ?\[Op:\w+\](?: name: ?\S*)?")
 
 # Lines that begin with these texts do not give the reason of an error. TensorFlow
-# writes such lines when an operator fails in a function.
+# writes them when an operator fails inside of a function.
 _OF_NO_USE = ("Graph execution error", "Detected at node", "<stack traces", 'File "')
 
 
@@ -36,7 +37,7 @@ def plain(text: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or its type if it has none.
+    """Returns the first line of an error's message, or the error's type if it is empty.
 
     If Keras gives the reason in the second line, that line is included.
     """

@@ -13,7 +13,7 @@ from ios_tf.errors import UserError
 
 
 def is_special(path: str | os.PathLike[str]) -> bool:
-    """Returns whether a local path is a device, a named pipe or similar.
+    """Returns whether a local path is a device, a named pipe or another special file.
 
     Reading or writing such a path may block forever or have side effects.
     """

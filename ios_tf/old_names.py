@@ -1,5 +1,8 @@
-"""Names of options before 2026-11-28. Each of them raises an error that gives the new
-name. Remove this module, and its uses, in the version after the first release."""
+"""Old names of options (before 2026-11-28).
+
+Using an old name raises an error with the new name. Remove this module, and its uses,
+in the version after the first release.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def check_value(option: str, value: object) -> None:
 
 
 def of_flags(words: Sequence[str]) -> str | None:
-    """The error for the first old flag among these words; None if there is none."""
+    """Returns the error for the first old flag among these words, or None."""
     for word in words:
         flag = word.partition("=")[0]
         if flag in _FLAGS:

@@ -76,14 +76,17 @@ def _option(default: Any, help: str, group: str, **details: Any) -> Any:
 
 
 def _same(options: Any, name: str) -> dict[str, Any]:
-    """The metadata of another class's field, for a field with the same meaning."""
+    """Returns the metadata of another class's field that has the same meaning."""
     (found,) = (f for f in dataclasses.fields(options) if f.name == name)
     return dict(found.metadata)
 
 
 def number(text: str) -> Any:
-    """The whole number that a text stands for; any other text is returned."""
-    # Python does not parse much longer numbers.
+    """Converts a text to a whole number.
+
+    Returns the text itself if it is not a whole number.
+    """
+    # The length is limited because Python refuses to parse very long numbers.
     return int(text) if text.isdecimal() and len(text) < 1000 else text
 
 
@@ -100,7 +103,7 @@ def _decimal(text: str) -> Any:
 
 
 def _ignore(line: str) -> None:
-    """The default of `log`."""
+    """Ignores a line. The default value of the option `log`."""
 
 
 def _strategy(name: str, value: Any) -> str:
@@ -347,12 +350,12 @@ class ModelOptions(MeasuringOptions):
 
     @property
     def batch_sizes(self) -> list[int]:
-        """The batch sizes to schedule for, in ascending order."""
+        """The batch sizes for which schedules are made, in ascending order."""
         return cast("list[int]", self.batch_size)
 
     @property
     def height_and_width(self) -> tuple[int, int]:
-        """The height and width of images whose size a signature leaves open."""
+        """The height and width of images if the signature does not give their size."""
         return cast("tuple[int, int]", self.image_size)
 
 
@@ -549,7 +552,7 @@ def _flag_value(value: Any) -> str:
 
 
 def options_of(options: Any) -> dict[str, Option]:
-    """The options of a class by name, in the order of their groups.
+    """Returns the options of a class by name, in the order of their groups.
 
     Within a group, the options that the class adds to its base class come first.
     """
@@ -579,7 +582,7 @@ def default_text(options: Any, name: str, default: Any = None) -> str | None:
     return f"{default:g}" if isinstance(default, float) else str(default)
 
 
-# A function with options as users call it, by the arguments before its options.
+# Type variables for with_options: the arguments before the options, and the result.
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _R_co = TypeVar("_R_co", covariant=True)

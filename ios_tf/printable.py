@@ -1,7 +1,7 @@
 """Makes untrusted text printable.
 
-Names, messages and paths may contain control sequences that a terminal obeys, and line
-ends that make one line look like several.
+Names, messages and paths may contain control sequences that a terminal executes, or
+line ends that make one line look like several.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any
 
 from ios_tf.errors import UserError
 
-# Seconds: the CPU time for which threads may stay busy, and the interval of checks.
+# Times in seconds: threads must have been idle for _REST; checks are _LOOK apart.
 _REST, _LOOK = 0.5, 0.005
 
 
@@ -84,7 +84,8 @@ class RequestProcess:
 
 def answer_requests(answer: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
     """Answers the requests of a `RequestProcess` until standard input ends."""
-    # Send what frameworks print to stderr, so that it does not mix with the answers.
+    # Redirects stdout to stderr, so that lines that frameworks print do not mix with
+    # the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     for line in sys.stdin:
@@ -100,7 +101,7 @@ def answer_requests(answer: Callable[[dict[str, Any]], Mapping[str, Any]]) -> No
 
 
 def wait_until_idle() -> None:
-    """Returns when no thread of the process is busy, or has been for `_REST` seconds.
+    """Waits until no thread is busy, but at most for `_REST` seconds of CPU time.
 
     Threads of some pools poll for work long after their last task; ONNX Runtime's
     threads poll for 35 ms.
@@ -114,7 +115,7 @@ def wait_until_idle() -> None:
 
 
 def _other_threads_run() -> bool:
-    """Whether another thread of the process runs, or waits for a core to run."""
+    """Returns whether another thread of the process runs, or waits for a core."""
     own = threading.get_native_id()
     for thread in pathlib.Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):  # the thread has ended

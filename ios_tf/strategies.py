@@ -1,11 +1,10 @@
-"""The names of the search strategies, and of what `enable` does with unknown blocks."""
+"""The names of the search strategies, and the values of `enable`'s option `on_miss`."""
 
-# auto: every stage is concurrent or a merge, whichever is faster. A Searcher also
-#   compares splits of the whole block with the search's result.
-# parallel: every stage is concurrent.
-# merge: every stage is one operator or a merge.
-# greedy, sequential: see scheduler/baselines.py.
+# auto: every stage is concurrent or a merge, whichever is faster. The class Searcher
+#   also compares the result with splits of the whole block. parallel: every stage is
+#   concurrent. merge: every stage is one operator or a merge. greedy, sequential: see
+#   scheduler/baselines.py.
 STRATEGIES = ("auto", "parallel", "merge", "greedy", "sequential")
 SLOWEST_FIRST = ("sequential", "greedy", "merge", "parallel", "auto")
-# See EnableOptions in options.py.
+# The values of the option `on_miss`; see EnableOptions in options.py.
 ON_MISS = ("skip", "greedy", "search")

@@ -21,7 +21,7 @@ ENGINE_DEVICES = "cpu, gpu, gpu:1 … or gpu:1,tf32=off …"
 _MOST = 2**31 - 1
 _MOST_RUNS = 1_000_000  # for one latency
 _MOST_CALLERS = 1024  # each is a thread
-# Together they bound the list of arrivals in one measurement.
+# The product of both limits the length of the list of arrivals in one measurement.
 _MOST_CALLS_PER_SECOND = 100_000
 _LONGEST_SECONDS = 600
 
@@ -95,7 +95,7 @@ def image_size(name: str, value: Any) -> tuple[int, int]:
 
 
 def _is_list(value: Any) -> bool:
-    """Whether a value is a list of some kind, such as an array of numpy, not a text."""
+    """Returns whether a value is a sequence, such as a list or a numpy array."""
     if isinstance(value, (str, bytes)):
         return False
     # A numpy array without dimensions is a number.
@@ -252,7 +252,7 @@ def pattern(text: str) -> str:
 
 
 def as_argument(check: Callable[[str], _T]) -> Callable[[str], _T]:
-    """Wraps a check as a parser argument's type; its error then names the argument."""
+    """Makes a check usable as the `type` of a parser's argument."""
 
     def checked(text: str) -> _T:
         try:

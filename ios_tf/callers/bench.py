@@ -55,7 +55,7 @@ def bench(model: Any, options: BenchOptions) -> Result:
         loaded = saved_models.load(source, options.tags)
         signature = saved_models.choose_signature(options.signature, loaded)
         function = loaded.signatures[signature]
-        # Wrong inputs fail here, before the search.
+        # Reports wrong inputs now, before the search.
         arguments, outputs = accepted_inputs(
             function, options.batch_size, parse_inputs(options.inputs)
         )
@@ -110,9 +110,9 @@ def bench(model: Any, options: BenchOptions) -> Result:
 
 
 class _Forms:
-    """The files of a model in the forms that frameworks load.
+    """The files of a model in the formats that frameworks load.
 
-    Each form is written when it is first needed.
+    Each format is written when it is first needed.
     """
 
     def __init__(self, original: Model, directory: str) -> None:
@@ -122,7 +122,7 @@ class _Forms:
         self._directory = directory
 
     def path(self, form: str) -> str:
-        """The path of the model in the form of a `Framework`."""
+        """Returns the path of the model in a format; writes it if necessary."""
         return str(getattr(self, form))
 
     @functools.cached_property
@@ -164,7 +164,7 @@ def _start(
         options.log(f"loading the model in {framework.name}")
         try:
             path = forms.path(framework.form)
-        # Exporters raise all kinds of errors for unsupported operators.
+        # Exporters raise many kinds of errors for unsupported operators.
         except Exception as error:
             _note_failure(key, first_line(error), failures)
             continue
@@ -214,7 +214,7 @@ def _measure(
 
 
 def _note_failure(key: str, reason: str, failures: dict[str, str]) -> None:
-    """Notes why a framework is not measured.
+    """Stores the reason why a framework is not measured.
 
     Raises:
       UserError: the framework is TensorFlow, with or without IOS-TF.
@@ -226,7 +226,7 @@ def _note_failure(key: str, reason: str, failures: dict[str, str]) -> None:
 
 
 def _images_per_call(inputs: Mapping[str, tf.Tensor], batch_size: int) -> int:
-    """The leading size of the inputs, or `batch_size` if they have several.
+    """Returns the first dimension of the inputs, or `batch_size` if they differ in it.
 
     Raises:
       UserError: the inputs have another fixed batch size than the given one.
@@ -242,7 +242,7 @@ def _images_per_call(inputs: Mapping[str, tf.Tensor], batch_size: int) -> int:
 
 
 def _check_open_batch(signature: str, function: Any) -> None:
-    """Raises UserError if calls of a signature cannot be joined to batches."""
+    """Raises UserError if calls of a signature cannot be combined into batches."""
     tensors = {
         "input": function.structured_input_signature[1],
         "output": function.structured_outputs,

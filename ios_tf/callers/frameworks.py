@@ -1,7 +1,8 @@
 """The frameworks that `bench --callers` compares.
 
-Each runs in its own process, which imports only this framework. The classes take files
-that another process has written, so that only TensorFlow's own rows need TensorFlow.
+Each framework runs in its own process, which imports only this framework. The classes
+load files that another process has written, so that only the processes of TensorFlow
+import TensorFlow.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import numpy as np
 
 from ios_tf.callers.loops import Call
 
-# How long a call waits for others to form a batch, and the least length of the queue.
+# How long a call waits for other calls to form a batch with, and the smallest length of
+# the queue of waiting calls.
 _BATCH_TIMEOUT_MICROSECONDS = 1000
 _LEAST_QUEUE = 10
 
@@ -72,11 +74,11 @@ class Session(abc.ABC):
 
     @abc.abstractmethod
     def callers(self, count: int) -> Sequence[Caller]:
-        """Functions for callers that may call at the same time."""
+        """Returns `count` callers, which may call at the same time."""
 
 
 class _Separate(Session):
-    """A session that prepares something for each caller, and keeps it."""
+    """A session in which each caller has its own objects, which are made once."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
@@ -108,7 +110,8 @@ class TensorFlowSession(Session):
         if not self.uses_plugin:
             options = {"use_plugin_optimizers": False}
             tf.config.optimizer.set_experimental_options(options)
-        # Without a reference to it, the model would lose its variables.
+        # Keeps a reference to the loaded model, without which its variables would be
+        # freed.
         self.loaded = saved_models.load(model.path, model.tags)
         self.function = self.loaded.signatures[model.signature]
         self.tensors = {name: tf.constant(x) for name, x in self.inputs.items()}
@@ -127,7 +130,7 @@ class TensorFlowSession(Session):
         return [Caller(call, outputs)] * count
 
     def _batched(self, function: Any, count: int) -> Any:
-        """A function that joins up to `count` waiting calls to one batch."""
+        """Returns a function that combines waiting calls to a batch, up to `count`."""
         names = list(self.tensors)
         specs = function.structured_input_signature[1]
 
@@ -191,7 +194,7 @@ def openvino_request(compiled: Any, inputs: Mapping[str, np.ndarray]) -> Any:
 def set_litert_inputs(
     interpreter: Any, signature: str, inputs: Mapping[str, np.ndarray]
 ) -> dict[str, int]:
-    """Gives an interpreter its inputs. Returns the indices of outputs by name."""
+    """Sets the inputs of an interpreter. Returns the indices of its outputs by name."""
     runner = interpreter.get_signature_runner(signature)
     indices = {name: each["index"] for name, each in runner.get_input_details().items()}
     outputs = {
@@ -207,7 +210,7 @@ def set_litert_inputs(
 
 
 class OpenVinoSession(_Separate):
-    """OpenVINO with its hint for throughput, and an infer request for each caller."""
+    """OpenVINO in its throughput mode, with an infer request for each caller."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
@@ -260,7 +263,7 @@ class OnnxRuntimeSession(_Separate):
 
 
 class LiteRtSession(_Separate):
-    """LiteRT with one interpreter for each caller, and one thread for each of them."""
+    """LiteRT with one interpreter for each caller, which runs in one thread."""
 
     def new_caller(self) -> Caller:
         from ai_edge_litert.interpreter import Interpreter
@@ -277,14 +280,16 @@ class LiteRtSession(_Separate):
 
 @dataclass(frozen=True)
 class Framework:
-    """A framework, which has a row of the table for each number of callers.
+    """A framework that is compared.
+
+    It has a row in the table for each number of callers.
 
     Attributes:
       name: the name in the table.
       session: loads a model.
-      form: the form of the model that it loads: "original", "converted", "onnx" or
+      form: the format of the model that it loads: "original", "converted", "onnx" or
         "litert".
-      packages: module -> package of pip, for the modules that users may lack.
+      packages: maps modules that users may not have to their packages on PyPI.
       batching: whether TensorFlow's batching is in front of the model.
     """
 

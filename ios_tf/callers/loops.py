@@ -1,7 +1,7 @@
-"""Loops of callers: threads of this process that call a model at once.
+"""Loops of callers: threads of this process that call a model at the same time.
 
-In a closed loop, each caller calls again as soon as it has its answer. In an open loop,
-calls arrive at random times, and the next free caller takes each of them.
+In a closed loop, each caller calls again as soon as it has its result. In an open loop,
+calls arrive at random times, and the next free caller makes each call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import numpy as np
 Call = Callable[[], Any]
 
 PERCENTILES = (50, 90, 99)
-# Uncounted calls of each caller. They let caches, threads and clocks settle.
+# Each caller first makes this many calls that are not measured, so that caches, threads
+# and clock frequencies settle.
 _WARMUP_CALLS = 3
 
 
@@ -40,7 +41,7 @@ class Measurement:
     unanswered: int = 0
 
     def figures(self, batch_size: int) -> dict[str, float]:
-        """The throughput, and the latency and processor time of a call."""
+        """Returns the throughput, and the latency and processor time of a call."""
         calls = len(self.latencies_ms)
         percentiles = np.percentile(self.latencies_ms, PERCENTILES)
         return {
@@ -58,7 +59,7 @@ def closed_loop(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Measurement:
-    """Lets each caller call for `seconds`, at least once.
+    """Makes each caller call again and again for `seconds`, at least once.
 
     Args:
       callers: the function of each caller, which has a thread of its own.
@@ -83,10 +84,10 @@ def open_loop(
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Measurement:
-    """Calls at given times, and measures latencies from these times.
+    """Makes calls at given times, and measures each latency from the given time.
 
-    A backlog at the last arrival has as much time again. Arrivals that are still
-    waiting after that time are not answered.
+    After the last arrival, waiting calls are made for as long as all arrivals together
+    took. Calls that still wait after that are not made.
 
     Args:
       callers: the function of each caller, which has a thread of its own.
@@ -111,7 +112,7 @@ def open_loop(
 
 
 def arrival_times(rate: float, seconds: float, seed: int) -> Sequence[float]:
-    """The times of a Poisson process: about `seconds` with `rate` arrivals each."""
+    """Returns arrival times, in seconds, of a Poisson process: `rate` per second."""
     count = max(1, round(rate * seconds))
     gaps = np.random.default_rng(seed).exponential(1 / rate, count)
     times: Sequence[float] = np.cumsum(gaps).tolist()
@@ -124,7 +125,10 @@ def _run(
     clock: Callable[[], float],
     arrivals: int | None = None,
 ) -> Measurement:
-    """Runs a loop in a thread for each caller; all loops begin together."""
+    """Runs the loop of each caller in a thread of its own.
+
+    All loops begin at the same time.
+    """
     begin: dict[str, float] = {}
 
     def note_begin() -> None:
@@ -162,9 +166,10 @@ def _now(clock: Callable[[], float]) -> Mapping[str, float]:
 
 
 def _raise_first(errors: Sequence[BaseException | None]) -> None:
-    """Raises an error of a call, if there is one."""
+    """Raises the first error of a call, if a call failed."""
     raised = [error for error in errors if error]
-    # The threads that waited at the barrier only report that another one failed.
+    # Puts the errors of threads that only waited at the barrier last, because they just
+    # say that another thread failed.
     raised.sort(key=lambda error: isinstance(error, threading.BrokenBarrierError))
     if raised:
         raise raised[0]

@@ -13,20 +13,22 @@ from ios_tf.callers.loops import PERCENTILES, Measurement
 from ios_tf.conversion.bench import Measured
 from ios_tf.tables import table
 
-# A larger difference of outputs, relative to their largest value, is reported.
+# The result mentions a difference of outputs above this value, relative to the largest
+# output.
 _TOLERANCE = 1e-2
 _LOW, _HIGH = 10, 90  # percentiles of the rounds
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A framework with a number of callers.
+    """A row of the table: the measurements of a framework with a number of callers.
 
     Attributes:
       framework: a key of `FRAMEWORKS`.
       callers: the number of callers.
-      calls: the number of counted calls in all rounds.
-      unanswered: the number of arrivals that no caller took in time, in all rounds.
+      calls: the number of measured calls in all rounds.
+      unanswered: the number of calls, in all rounds, that were not made because all
+          callers were busy.
       rounds: the figures of each round, see `Measurement.figures`.
     """
 
@@ -53,7 +55,7 @@ class Row:
         )
 
     def medians(self) -> dict[str, dict[str, float]]:
-        """The median over the rounds of each figure, and where most rounds lie."""
+        """Median and percentiles _LOW and _HIGH of each figure over the rounds."""
         medians = {}
         for figure in self.rounds[0]:
             values = [each[figure] for each in self.rounds]
@@ -83,7 +85,7 @@ class Result(Measured):
     failures: Mapping[str, str]
 
     def table(self) -> str:
-        """The medians as text of at most 80 columns."""
+        """Returns the medians as a table of text, at most 80 columns wide."""
         lines = []
         for row in self.rows:
             medians = row.medians()

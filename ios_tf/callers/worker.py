@@ -18,7 +18,8 @@ from ios_tf.native import malloc
 from ios_tf.processes import RequestProcess, answer_requests, wait_until_idle
 
 _ROOT = Path(__file__).resolve().parents[2]
-# Without the empty entry, the working directory's modules are not imported.
+# The empty entry of sys.path is removed, so that modules in the working directory are
+# not imported.
 _PROGRAM = f"""
 import sys
 sys.path = [{str(_ROOT)!r}, *filter(None, sys.path)]

@@ -26,7 +26,10 @@ Parser = argparse_flags.ArgumentParser
 
 
 def say(line: str) -> None:
-    """Prints a line of information at once. A closed pipe does not end the work."""
+    """Prints a line and flushes it.
+
+    If the pipe is closed, the work goes on without output.
+    """
     try:
         print(printable(line), flush=True)
     except BrokenPipeError:
@@ -99,7 +102,7 @@ def add_options(parser: Parser, options: Any, *names: str, **defaults: Any) -> N
             details |= {
                 "action": "append" if option.repeated else "store",
                 "type": as_argument(functools.partial(_parsed, name, option)),
-                # Elements of a list are appended to its default value.
+                # argparse would append the elements of a list to its default value.
                 "default": None if option.repeated else default,
                 "metavar": option.metavar,
                 "choices": option.choices,
@@ -108,7 +111,7 @@ def add_options(parser: Parser, options: Any, *names: str, **defaults: Any) -> N
 
 
 def chosen_options(options: Any, namespace: argparse.Namespace) -> dict[str, Any]:
-    """The options of a class that a command line sets, as keyword arguments."""
+    """Returns the options of a class that the command line sets, by name."""
     return {
         name: value
         for name, option in options_of(options).items()
@@ -118,7 +121,8 @@ def chosen_options(options: Any, namespace: argparse.Namespace) -> dict[str, Any
 
 def _parsed(name: str, option: Option, text: str) -> Any:
     value = option.check(name, option.parse(text))
-    # The check of a list takes a single element as a list.
+    # Passes a single element without a list, because the checks of lists accept this,
+    # too.
     return value[0] if option.repeated else value
 
 
@@ -129,11 +133,11 @@ def _on_or_off(text: str) -> bool:
 
 
 def add_model(parser: Parser, text: str = MODEL) -> None:
-    """Adds the model, and the tags that choose among its MetaGraphs."""
+    """Adds the argument for the model, and the option for its MetaGraph's tags."""
     add_model_path(parser, text)
     add_options(parser, ConvertOptions, "tags")
 
 
 def add_model_path(parser: Parser, text: str = MODEL) -> None:
-    """Adds the model."""
+    """Adds the argument for the model."""
     parser.add_argument("model", metavar="MODEL", help=text)

@@ -11,7 +11,8 @@ from ios_tf.cli import arguments
 from ios_tf.options import ConvertOptions
 from ios_tf.printable import printable
 
-# Exit codes by the verdict of a report. 1 means failure and 2 wrong usage.
+# The exit code for each verdict of a report. Other exit codes are 1 (failure) and 2
+# (wrong usage).
 EXIT_CODES = {"converted": 0, "copied": 3, "undecided": 4}
 
 

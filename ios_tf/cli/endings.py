@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-# The exception of a signal is raised again after this time. Usually a handler has
-# caught it by then.
+# If a signal's exception was lost, it is raised again after this time. Usually a
+# handler has caught it earlier.
 _AGAIN_SECONDS = 0.3
 
 
@@ -18,10 +18,10 @@ _AGAIN_SECONDS = 0.3
 def ended_by_exception() -> Iterator[None]:
     """Ends the block with an exception on SIGINT, SIGTERM or SIGHUP.
 
-    The exception lets the block remove unfinished results. TensorFlow's native code
-    sometimes calls Python, and drops the exception there or turns it into another
-    error. So the exception is raised again until something handles it. It also replaces
-    other errors that leave this block.
+    Because of the exception, the block can remove unfinished results. If the signal
+    arrives while TensorFlow's native code calls Python, TensorFlow may drop the
+    exception or turn it into another error. So the exception is raised again until it
+    is handled. It also replaces other errors that leave this block.
     """
     raised: list[BaseException] = []
 
@@ -32,7 +32,8 @@ def ended_by_exception() -> Iterator[None]:
         raise raised[-1]
 
     def end_again(number: int, frame: Any) -> None:
-        # While an exception is handled, a cleanup may be running.
+        # Does not raise it while another exception is handled, because a cleanup may be
+        # running.
         if raised and sys.exc_info()[1] is None:
             raise raised[-1]
 
@@ -45,8 +46,8 @@ def ended_by_exception() -> Iterator[None]:
                 raise raised[-1] from error
             raise
         finally:
-            # Called twice, because the exception may be raised again during the first
-            # call.
+            # _stop is called twice, because the exception may be raised again during
+            # the first call.
             try:
                 _stop(raised)
             finally:
@@ -62,7 +63,7 @@ def _stop(raised: list[BaseException]) -> None:
 def handled(
     handler: Callable[[int, Any], object], *numbers: signal.Signals
 ) -> Iterator[None]:
-    """Handles signals with `handler` inside the block.
+    """Calls `handler` for these signals inside the block.
 
     Signals that are ignored, as under nohup, stay ignored. Outside the main thread this
     does nothing, because Python handles signals only there.

@@ -25,12 +25,12 @@ from ios_tf.model import temp_dirs
 from ios_tf.native import engine, malloc
 from ios_tf.printable import printable
 
-# The usual reason why native code aborts, and the loader's messages when it gets no
-# memory.
+# Messages about a lack of memory: the usual reason why native code aborts, and the
+# messages of the dynamic loader.
 _EXHAUSTED = "probably because it got no memory or no thread"
 _NOT_LOADED = f"TensorFlow cannot be loaded, {_EXHAUSTED}"
 _NOT_MAPPED = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
-# TensorFlow's log lines that are neither errors nor fatal.
+# Matches TensorFlow's log lines that are not errors.
 _HARMLESS = re.compile(rb"[IW]\d{4} |WARNING: All log messages before absl")
 _COMMANDS = (convert, show, cache, bench, explain)
 
@@ -59,7 +59,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Opens standard streams that the parent process, such as a daemon, has closed.
+    """Opens standard streams that are closed, as a daemon may leave them.
 
     Otherwise the next files that are opened would get the descriptors of these streams.
     """
@@ -82,7 +82,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _is_of_use(record: logging.LogRecord) -> bool:
-    """Whether to print a log record: ours, or at least a warning of another logger."""
+    """Whether to print a log record: all of ours; warnings and errors of others."""
     return record.name == "ios_tf" or record.levelno >= logging.WARNING
 
 
@@ -106,8 +106,8 @@ def _run(options: argparse.Namespace) -> int:
             raise
         print(f"ios_tf: error: {_one_line(error)}", file=sys.stderr, flush=True)
         if isinstance(error, (MemoryError, NativeLibraryError)):
-            # Half-loaded libraries cannot be unloaded without memory, and would print
-            # errors.
+            # Hides the errors that half-loaded libraries print when they are unloaded
+            # without memory.
             with open(os.devnull, "wb") as nothing:
                 os.dup2(nothing.fileno(), 2)
         return 1
@@ -163,7 +163,8 @@ def _parser() -> _Parser:
         "--verbosity=1, which logs each step and its duration, and the other flags of "
         "absl (--helpfull).",
     )
-    # Sub-parsers have the parser's own class.
+    # argparse makes sub-parsers of the parser's own class, so that they report errors
+    # in the same way.
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for module in _COMMANDS:
         module.add_commands(commands)
@@ -171,7 +172,8 @@ def _parser() -> _Parser:
 
 
 def _import_tensorflow() -> None:
-    # Set before the import, because TensorFlow reads the variable when it is loaded.
+    # Sets the variable before the import, because TensorFlow reads it when it is
+    # loaded.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 
@@ -206,9 +208,9 @@ def _quiet_standard_error() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _limited() -> Iterator[None]:
-    """Reports errors inside the block as a lack of memory if memory is limited.
+    """Reports errors inside the block as a lack of memory, if memory is limited.
 
-    Imports without enough memory fail in all kinds of ways.
+    If memory is missing, imports fail with many kinds of errors.
     """
     try:
         yield

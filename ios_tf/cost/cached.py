@@ -1,19 +1,21 @@
-"""Cached cost model: stages that are equal in structure are measured once.
+"""Cached cost model: stages that do the same work are measured once.
 
-Its lower bounds come from groups, of which there are far fewer than stages. Let t(g) be
-the latency of group g alone on one of the stage's lanes. If lanes divide the device:
+It also gives lower bounds of the latencies of stages. They are computed from the
+latencies of groups, because a block has far fewer groups than stages. Let t(g) be the
+latency of group g if it runs alone on one of the stage's lanes. If lanes divide the
+device:
 
     stage latency >= the least time in which lanes can do all t(g), each g on one lane
 
-because a group is not faster beside others than alone on the same lane. `least_time` is
-a lower bound of that time. A stage of one group has the whole device, which is at most
-as fast as all its lanes together: its bound is t(g) / lanes.
+because a group is not faster beside other groups than alone on the same lane.
+`least_time` is a lower bound of that time. A stage with one group uses the whole
+device, which is at most as fast as all its lanes together. Its bound is t(g) / lanes.
 
-If lanes share the device, a group that runs alone has all of the device. The bound is
-then the largest t(g). For a stage of one group, t(g) is the latency of the stage.
+If lanes share the device, a group that runs alone uses all of the device. The bound is
+then the largest t(g). For a stage with one group, t(g) is the latency of the stage.
 
-A merge does all the work of each of its operators, so it is not faster than any single
-one of these operators.
+A merge does the work of all of its operators, so that it is not faster than any of
+these operators alone.
 """
 
 from __future__ import annotations
@@ -30,13 +32,13 @@ from ios_tf.scheduler.search import CostModel
 
 
 class CachedCostModel:
-    """Asks another cost model for latencies that the database does not know yet.
+    """A cost model that asks another one for latencies that the database does not have.
 
     One instance serves all blocks of a model, on one device.
 
     Attributes:
-      measured: number of latencies that the other cost model was asked for.
-      reused: number of latencies that were known already.
+      measured: number of latencies for which the other cost model was asked.
+      reused: number of latencies that were in the database.
     """
 
     def __init__(
@@ -49,7 +51,8 @@ class CachedCostModel:
         self._database = LatencyDatabase(None, "") if database is None else database
         self._parts: dict[tuple[str, tuple[int, ...], int], float] = {}
         self._group_keys: dict[tuple[str, tuple[int, ...]], str] = {}
-        # Estimates are used in this search and measured again in the next one.
+        # Estimated latencies (from disturbed samples). They are used in this search,
+        # and measured again in the next search.
         self._estimates: dict[str, Latency] = {}
         self.measured = 0
         self.reused = 0
@@ -130,7 +133,7 @@ class CachedCostModel:
             return self._estimates[key]
         latency = self._database.get(key)
         if latency and not self._accepts(latency):
-            return None  # measured less precisely than is asked for now
+            return None  # it was measured less precisely than this search requires
         return latency
 
     def _accepts(self, latency: Latency) -> bool:
@@ -148,11 +151,11 @@ class CachedCostModel:
 
 
 def least_time(jobs: Sequence[float], lanes: int) -> float:
-    """A lower bound of the time in which lanes can do all jobs.
+    """Returns a lower bound of the time in which `lanes` lanes can do all jobs.
 
-    The lanes need at least an equal share of the sum of all jobs. Some lane does at
-    least k + 1 of the k * lanes + 1 longest jobs, so it needs at least the sum of the
-    k + 1 shortest of these.
+    One bound is the sum of all jobs divided by the number of lanes. For each k, there
+    is another bound: of the k * lanes + 1 longest jobs, some lane does at least k + 1,
+    which takes at least as long as the k + 1 shortest of them.
     """
     longest = sorted(jobs, reverse=True)
     times = [sum(jobs) / lanes]

@@ -19,22 +19,22 @@ if TYPE_CHECKING:  # imports TensorFlow, which not every search needs
     from ios_tf.native.devices import Device
 
 _Candidate = TypeVar("_Candidate")
-# Measurements of each candidate when whole schedules are compared.
+# The number of samples of each candidate when whole schedules are compared.
 _ROUNDS = 7
-# If even the fastest candidate takes more than _LONG_MS, each further sample is one
-# run, and there are at most _LONG_ROUNDS rounds. Candidates that are at least
-# _SLOWER_BY_FAR times as slow as the fastest one are not measured after round
-# _LONG_ROUNDS, or after the first round if the fastest one takes more than _LONG_MS.
+# If even the fastest candidate takes more than _LONG_MS, samples after the first have
+# one run each, and there are at most _LONG_ROUNDS rounds. A candidate whose latency is
+# at least _SLOWER_BY_FAR times that of the fastest one is measured only up to round
+# _LONG_ROUNDS, or only in the first round if the fastest one takes more than _LONG_MS.
 _LONG_MS = 50.0
 _LONG_ROUNDS = 3
 _SLOWER_BY_FAR = 1.3
-# The largest number of samples of a stage if some of them are disturbed, as a multiple
-# of `sample_count`.
+# If samples of a stage are disturbed, at most this many times `sample_count` samples
+# are taken.
 _MOST_DISTURBED = 2
 # The largest number of rounds if some latencies are disturbed.
 _DISTURBED_ROUNDS = 4
-# This many candidates are measured even after the time limit: the sequential schedule,
-# the schedule that the search found, and one more.
+# The first candidates are measured even after the time limit, this many of them: the
+# sequential schedule, the schedule that the search found, and one more.
 _MIN_CANDIDATES = 3
 
 
@@ -46,8 +46,9 @@ class Measurement:
       warmup_runs: unmeasured runs before the samples.
       runs: runs per sample.
       sample_count: the smallest number of samples; the latency is their median.
-      max_spread: samples are taken until their spread is at most this, until there are
-        `budget` samples, or until they have taken `enough_ms` together.
+      max_spread: no more samples are taken once their spread is at most this. The other
+        reasons to stop are that there are `budget` samples, or that they took
+        `enough_ms` together.
 
     Raises:
       UserError: `warmup_runs`, `runs` or `sample_count` is not a whole number in its
@@ -70,7 +71,7 @@ class Measurement:
 
     @property
     def budget(self) -> int:
-        """The largest number of samples; a single sample has no spread to improve."""
+        """The largest number of samples; 1 if a single sample is requested."""
         return 4 * self.sample_count if self.sample_count > 1 else 1
 
     def accepts(self, latency: Latency) -> bool:
@@ -93,8 +94,8 @@ class LaneCostModel(CostModel, Protocol):
     """A cost model that also knows the latency of a group on a part of the device.
 
     Attributes:
-      lanes: the number of lanes of the device; a stage uses one lane per group, up to
-        this number.
+      lanes: the number of lanes of the device. A stage uses one lane per group, but at
+        most this many.
       lanes_divide_device: true if each lane has a fixed part of the device (CPU cores);
         false if any lane may use all of it (a GPU).
     """
@@ -127,12 +128,12 @@ class BlockCostModel(LaneCostModel, Protocol):
     ) -> list[float]:
         """The median latencies in ms of several schedules of a block.
 
-        After `seconds`, no other candidate is started, except the first few.
-        The result has one latency per measured candidate.
+        After `seconds`, no more candidates are started, except the first few. The
+        result has one latency for each measured candidate, in order.
         """
 
     def release(self) -> None:
-        """Frees everything the device holds for the blocks measured so far."""
+        """Frees the device's memory for the blocks that were measured so far."""
 
 
 class NetworkCostModel(BlockCostModel, Protocol):
@@ -149,10 +150,11 @@ class NetworkCostModel(BlockCostModel, Protocol):
         candidates: Sequence[Sequence[Mapping[str, Any]]],
         seconds: float = math.inf,
     ) -> list[float]:
-        """The median latencies in ms of several forms of a network.
+        """The median latencies in ms of several variants of a network.
 
-        A form has a {"block", "schedule"} object for each region of the network; its
-        latency is the sum of the regions' latencies. `seconds` is as for `compare`.
+        A variant has an object {"block": …, "schedule": …} for each region of the
+        network. Its latency is the sum of the regions' latencies. `seconds` is as for
+        `compare`.
         """
 
 
@@ -161,10 +163,11 @@ def compare_within_memory(
     candidates: Sequence[_Candidate],
     release: Callable[[], None],
 ) -> list[float]:
-    """Measures the latencies of candidates in ms.
+    """Measures the latencies of candidates in milliseconds, as far as memory allows.
 
-    Candidates are measured in turn if all of them fit into memory together, otherwise
-    one after the other. If a candidate does not fit alone, its latency is infinite.
+    If all candidates fit into memory together, they are measured in turn (A B A B …),
+    otherwise one after the other. A candidate that does not fit into memory even alone
+    gets an infinite latency.
     """
     try:
         return compare(candidates)
@@ -182,7 +185,7 @@ def compare_within_memory(
 
 @runtime_checkable
 class Observer(Protocol):
-    """A cost model that also tells how certain a latency is.
+    """A cost model that also says how certain a latency is.
 
     Attributes:
       measurement: how the model measures.
@@ -191,11 +194,14 @@ class Observer(Protocol):
     measurement: Measurement
 
     def observe(self, problem: Problem, stage: Stage, lanes: int = 0) -> Latency:
-        """The latency of a stage; if `lanes` > 0, as on one of that many lanes."""
+        """The latency of a stage.
+
+        If `lanes` > 0, the stage runs on one of `lanes` lanes.
+        """
 
 
 class SampledCostModel(abc.ABC):
-    """A cost model that samples stages as often as their noise requires.
+    """A cost model that takes as many samples of a stage as the noise requires.
 
     Attributes:
       measurement: how the model measures.
@@ -213,15 +219,15 @@ class SampledCostModel(abc.ABC):
         Args:
           problem: the block.
           stage: a stage of the block.
-          lanes: if above 0, the stage runs as it would on one of this many lanes.
+          lanes: if above 0, the stage runs on one of this many lanes.
         """
 
     def observe(self, problem: Problem, stage: Stage, lanes: int = 0) -> Latency:
         """Samples a stage until the measurement accepts its latency.
 
         Beside busy processes, the measurement may never accept the latency. So fewer
-        samples are taken if some are disturbed. The device has then tried each sample
-        several times already, so more samples would tell little.
+        samples are taken if some are disturbed: the device has then tried each sample
+        several times already, and more samples would hardly help.
         """
         self.measurements += 1
         samples: list[Sample] = []
@@ -257,7 +263,7 @@ class SampledCostModel(abc.ABC):
         seconds: float,
     ) -> list[float]:
         """The median latencies of candidates; `seconds` as for a BlockCostModel."""
-        # Candidates take turns, so that other processes disturb all of them alike.
+        # Candidates take turns, so that other processes disturb all of them equally.
         end = time.monotonic() + seconds
         samples: list[list[Sample]] = []
         once = Measurement(
@@ -275,7 +281,8 @@ class SampledCostModel(abc.ABC):
             long = fastest > _LONG_MS
             if long and (done == _LONG_ROUNDS or time.monotonic() > end):
                 break
-            # The device has retried disturbed samples piece by piece, which is slow.
+            # `slow` is true if the device measured disturbed samples again in pieces,
+            # which takes long.
             slow = any(latency.disturbed for latency in latencies)
             late = done >= _LONG_ROUNDS and time.monotonic() > end
             if slow and (late or done >= _DISTURBED_ROUNDS):

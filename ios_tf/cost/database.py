@@ -1,13 +1,14 @@
 """The latency database: one file with one line per measurement.
 
-A line is written as soon as it is measured, so a search that is killed loses only the
-measurement in progress. Processes that share a database measure in turn, because
+A line is written as soon as it is measured, so that a search that is killed loses only
+the measurement in progress. Processes that share a database measure in turn, because
 simultaneous measurements would disturb each other. Each process reads the file again
-before it measures, so no process repeats a measurement of another one.
+before it measures, so that it does not repeat measurements of other processes.
 
-A user who may write into the directory may write anything into the file. So the file
-holds no definitions that could run, no journal beside it is replayed, and the file is
-not mapped into memory. A line has one valid form; all other lines are ignored.
+Another user who may write into the directory may write anything into the file. So the
+file is plain text instead of the file of a database library: nothing in it is executed,
+it has no journal, and it is not mapped into memory. A line has one valid form; all
+other lines are ignored.
 """
 
 from __future__ import annotations
@@ -29,21 +30,23 @@ from collections.abc import Iterator
 from ios_tf.cost.samples import Latency
 
 _logger = logging.getLogger("ios_tf")
-# Every line begins with its version. Other versions may be in the same file.
+# The version of a line, with which the line begins. A file may have lines of several
+# versions.
 _VERSION = 1
 # Enough for about 400,000 latencies.
 _MAX_BYTES = 64 << 20
-# Beginnings of an incomplete line, whose writer is still writing or was killed.
+# The shortest beginnings of a line. The last line may be incomplete, because a process
+# is still writing it or was killed.
 _BEGINNINGS = (b"%d" % _VERSION, b"%d " % _VERSION)
-# Version, device, SHA-256 of the stage key, median ms, spread, samples, seconds since
-# 1970.
+# A line: version, device, SHA-256 of the stage key, median in ms, spread, number of
+# samples, time of the measurement in seconds since 1970.
 _LINE = re.compile(
     rb"^%d ([A-Za-z0-9_.~%%-]{1,300}) ([0-9a-f]{64}) ([0-9.e+-]{1,24}) "
     rb"([0-9.e+-]{1,24}|inf) ([0-9]{1,9}) [0-9]{1,20}$" % _VERSION,
     re.MULTILINE,
 )
-# The longest wait for the lock while no process writes a latency. It is far longer than
-# a measurement.
+# A process waits for the lock at most this long without a new latency in the file. This
+# is far longer than a measurement takes.
 _PATIENCE_SECONDS = 60.0
 _LOOK_AGAIN_SECONDS = 0.01
 _OPEN = os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -75,8 +78,8 @@ class LatencyDatabase:
         if path:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             self._file = _open(path)
-            # The file stays open while this object is used. So it does not matter if
-            # its path leads elsewhere later, or if the directory is removed.
+            # The file stays open, so that it does not matter if the path later leads to
+            # another file, or if the directory is removed.
             self._close = weakref.finalize(self, _closed, self._file)
             ignored = self._read(self._file)
             if ignored:
@@ -96,7 +99,7 @@ class LatencyDatabase:
         return self._latencies.get(_hash(stage))
 
     def put(self, stage: str, latency: Latency) -> None:
-        """Stores a latency, in the file before the call returns.
+        """Stores a latency, and writes it to the file before the call returns.
 
         If the file cannot be written (a full disk, for example), one warning is logged.
         """
@@ -120,7 +123,7 @@ class LatencyDatabase:
                 self._warn(error)
 
     def forget(self) -> None:
-        """Forgets all latencies known so far; the file keeps them."""
+        """Forgets all latencies that were read so far. They stay in the file."""
         self._latencies.clear()
 
     def __len__(self) -> int:
@@ -129,11 +132,11 @@ class LatencyDatabase:
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
-        """While the `with` block runs, no other process measures with this database.
+        """Locks the database: inside the `with` block, no other process measures.
 
-        The kernel releases the lock when a process ends, however it ends. If there are
-        no locks, or if a process keeps the lock without measuring, processes measure at
-        the same time, after one warning.
+        The kernel releases the lock when the process ends, however it ends. If the
+        filesystem has no locks, or if a process keeps the lock without measuring, logs
+        one warning and measures without the lock.
         """
         if self._file is None or self._locked:
             yield
@@ -153,9 +156,10 @@ class LatencyDatabase:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _lock(self, file: int) -> None:
-        """Waits for the lock as long as its holders write latencies.
+        """Waits for the lock while other processes write latencies.
 
-        A process that may read the file can take the lock, and keep it forever.
+        The time is limited, because any process that may read the file can take the
+        lock and keep it forever.
         """
         size, since = -1, 0.0
         while True:
@@ -196,7 +200,8 @@ class LatencyDatabase:
         if size > _MAX_BYTES:
             raise ValueError(f"it has more than {_MAX_BYTES} bytes")
         data = os.pread(file, size - self._whole, self._whole)
-        # Another process may be writing the rest.
+        # The text after the last line end is incomplete: another process may be writing
+        # the rest.
         end = data.rfind(b"\n") + 1
         data, rest = data[:end], data[end:]
         self._whole += end
@@ -212,13 +217,13 @@ class LatencyDatabase:
         return ignored
 
     def _append(self, file: int, line: str) -> None:
-        """Appends a line. Where locks work, no other process writes at that time."""
+        """Appends a line. If locks work, no other process writes at the same time."""
         found = os.fstat(file)
         if not found.st_nlink:
             raise ValueError("it has been removed")
         self._read(file)
-        # Bytes after the last line were written by a process that was killed, or on a
-        # full disk. They must not become part of the next line.
+        # If the file ends with an incomplete line (of a process that was killed, or
+        # because the disk was full), it must not become part of the new line.
         data = line.encode()
         if os.fstat(file).st_size > self._whole:
             if self._lockable:
@@ -276,9 +281,9 @@ def clear_latencies(path: str) -> int:
 def open_database(
     path: str | None, device: str, fresh: bool = False
 ) -> LatencyDatabase:
-    """Opens the database at `path`; if that fails, logs a warning and uses memory.
+    """Opens the database at `path`. If this fails, logs a warning and uses memory only.
 
-    With `fresh`, the latencies that the file holds now are not used.
+    With `fresh`, the latencies that are already in the file are not used.
     """
     if path:
         try:
@@ -297,7 +302,7 @@ def open_database(
 
 
 def _closed(file: int) -> OSError | None:
-    """Closes a descriptor; returns the error, if there is one."""
+    """Closes a descriptor. Returns the error, or None on success."""
     try:
         os.close(file)
     except OSError as error:
@@ -308,8 +313,8 @@ def _closed(file: int) -> OSError | None:
 def _open(path: str, may_write: bool = True) -> int:
     """Opens a regular file that has only one name, and returns its descriptor.
 
-    Otherwise anyone who may write into the directory could use a symbolic or hard link
-    to lead this process to another file.
+    The checks are needed because any user who may write into the directory could create
+    a symbolic or hard link there, so that this process would write to another file.
     """
     with contextlib.suppress(FileNotFoundError):
         _check_plain(os.lstat(path))  # opening a device has side effects
@@ -319,7 +324,8 @@ def _open(path: str, may_write: bool = True) -> int:
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
-            # A file that is read-only is useful, too: it holds known latencies.
+            # A file that cannot be written is opened for reading, because its latencies
+            # are useful, too.
             try:
                 file = os.open(path, _OPEN | os.O_RDONLY)
             except OSError:

@@ -1,8 +1,8 @@
 """Samples of latencies, and how several samples become one latency.
 
-A sample that another process disturbed is longer than the work it measures. The engine
-marks such samples (cc/engine/host/resource_use.h); this module computes latencies
-from them.
+If another process disturbs a sample, the sample takes longer than the measured work.
+The engine marks disturbed samples (cc/engine/host/resource_use.h). This module computes
+latencies from disturbed and undisturbed samples.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Sequence
 # A latency is undisturbed only if at least this many samples (or all, if there are
 # fewer) are undisturbed.
 _ENOUGH = 2
-# If some samples are disturbed and the others have a larger spread than this, some of
-# the others are disturbed, too.
+# If some samples are disturbed and the spread of the others exceeds this, then some of
+# the others were probably disturbed, too.
 _AGREEMENT = 0.1
-# A machine is busy if more than this share of the samples is disturbed.
+# A machine counts as busy if more than this share of the samples is disturbed.
 _BUSY = 0.2
 
 
@@ -48,7 +48,7 @@ class Latency:
         quartile of all samples, which is an estimate.
       spread: the interquartile range of the same samples over `median_ms`; infinite for
         one sample.
-      samples: the number of undisturbed samples; if `disturbed`, of all samples.
+      samples: the number of undisturbed samples, or of all samples if `disturbed`.
       disturbed: whether too few samples were undisturbed, or the undisturbed samples do
         not agree.
     """
@@ -88,8 +88,8 @@ class MachineLoad:
     """The load of the machine during some measurements.
 
     Attributes:
-      average: the system's load average, which is the number of threads that wanted to
-        run, including our own.
+      average: the system's load average: the mean number of threads that run or wait
+        for a core, including our own.
       samples: the number of samples taken.
       disturbed: the number of disturbed samples.
     """
@@ -105,7 +105,7 @@ class MachineLoad:
 
     @property
     def busy(self) -> bool:
-        """True if too many samples were disturbed: latencies are then estimates."""
+        """True if too many samples were disturbed: latencies are only estimates."""
         return self.share > _BUSY
 
     def __str__(self) -> str:
@@ -128,7 +128,7 @@ class LoadRecorder:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[list[MachineLoad]]:
-        """Yields a list that gets the load of the `with` block when the block ends."""
+        """Yields a list, to which the load is added when the `with` block ends."""
         samples, disturbed = self._samples, self._disturbed
         before = _load_average()
         found: list[MachineLoad] = []

@@ -15,7 +15,7 @@ def stage_key(
     stage: Stage,
     group_keys: dict[tuple[str, tuple[int, ...]], str] | None = None,
 ) -> str:
-    """A string that describes the work of a stage, whatever block it is in.
+    """Returns a string that describes the work of a stage, independently of its block.
 
     Stages with equal keys have the same strategy, and groups with the same operators
     (types, attributes, shapes) and the same edges inside. The order of the groups does
@@ -26,7 +26,7 @@ def stage_key(
     Args:
       problem: the block.
       stage: a stage of the block.
-      group_keys: keeps the keys of groups between calls.
+      group_keys: a cache for the keys of groups, which calls share.
     """
     group_keys = {} if group_keys is None else group_keys
     keys = [known_group_key(problem, group, group_keys) for group in stage.groups]
@@ -40,7 +40,8 @@ def _readers_key(problem: Problem, operators: tuple[int, ...]) -> str:
         return list(operators_of(problem.successors[op]))
 
     def described(reader: int) -> list[Any]:
-        # A concat may pass its inputs on, so the readers of the concat count, too.
+        # If the reader is a concat, its readers count, too, because a concat may only
+        # pass its inputs on.
         behind = readers(reader) if problem.types[reader] == "concat" else []
         keys = sorted(problem.operator_keys[op] for op in behind)
         return [problem.operator_keys[reader], keys]

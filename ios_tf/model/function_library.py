@@ -13,8 +13,7 @@ from tensorflow.python.framework import op_def_registry
 CONVOLUTIONS = ("Conv2D", "Conv2DBackpropInput", "DepthwiseConv2dNative")
 # Operations whose second input is a filter.
 WITH_FILTERS = (*CONVOLUTIONS, "MatMul", "BatchMatMul", "BatchMatMulV2", "Einsum")
-# The size in bytes from which weights count as large. Smaller weights become constants,
-# which cost little and can be folded.
+# Weights of fewer bytes become constants, which cost little and can be folded.
 LARGE_BYTES = 1 << 16
 WEIGHT_TYPES = (types_pb2.DT_FLOAT, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)
 _BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
@@ -30,8 +29,8 @@ COMPILED = "_XlaMustCompile"
 _LOWER = "_lower_using_switch_merge"
 _LOWERED_BEFORE = "_ios_lowered_before"
 _COMPILED_BEFORE = "_ios_compiled_before"
-# Attributes about gradients of a function. They are removed, because a frozen graph
-# does not need them and TensorFlow's loader cannot find the functions that they name.
+# Attributes about gradients, which a frozen graph does not need. They are removed,
+# because TensorFlow's loader cannot find the functions that they name.
 _OF_GRADIENTS = (
     "_gradient_op_type",
     "forward_function_name",

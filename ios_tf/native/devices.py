@@ -1,4 +1,4 @@
-"""The device a model is scheduled for: the CPU, or the GPU that TensorFlow uses."""
+"""The device of a model's schedules: the CPU, or the GPU that TensorFlow uses."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def choose(name: str, log: Callable[[str], None] = lambda line: None) -> Device:
     if name == "auto" and not found:
         log("device: the CPU, because TensorFlow sees no GPU")
         return CPU
-    # CUDA numbers all GPUs of the process, but `name` only those TensorFlow may use.
+    # The numbers differ: CUDA counts all GPUs of the process, but `name` counts only
+    # those that TensorFlow may use.
     ordinal = found[0].name.rpartition(":")[2] if found else "0"
     tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
     gpu = Device("gpu", f"gpu:{ordinal}{'' if tf32 else ',tf32=off'}", "/device:GPU:0")
@@ -77,7 +78,7 @@ def choose(name: str, log: Callable[[str], None] = lambda line: None) -> Device:
 def _leave_only(
     number: int, gpus: Sequence[tf.config.PhysicalDevice]
 ) -> list[tf.config.PhysicalDevice]:
-    """Makes TensorFlow use only one GPU, which then becomes its first one."""
+    """Makes TensorFlow use only one GPU, which then becomes its GPU:0."""
     if number >= len(gpus):
         sees = f"{len(gpus)} GPU{'s' * (len(gpus) != 1)}" if gpus else "no GPU"
         raise UserError(f"device gpu:{number}: TensorFlow sees {sees}")
@@ -92,13 +93,14 @@ def _leave_only(
 
 
 def _leave_memory(gpus: Sequence[tf.config.PhysicalDevice]) -> None:
-    """Makes TensorFlow take a GPU's memory as it needs it, not all of it at once.
+    """Makes TensorFlow allocate GPU memory when it needs it, not all of it at once.
 
-    The engine takes its memory from TensorFlow when it runs in TensorFlow. But cuDNN,
-    and the engine without TensorFlow (`ios_tf tune`), would find almost no memory left.
+    Inside of TensorFlow, the engine gets memory from TensorFlow's allocator. But cuDNN,
+    and the engine without TensorFlow (`ios_tf tune`), need memory that TensorFlow has
+    not allocated.
     """
     for gpu in gpus:
-        # This fails if TensorFlow has taken the memory already, or the user has set a
-        # limit.
+        # This raises an error if TensorFlow has already allocated the memory, or if the
+        # user has set a limit.
         with contextlib.suppress(RuntimeError, ValueError):
             tf.config.experimental.set_memory_growth(gpu, True)

@@ -22,9 +22,11 @@ _FLOAT_ARRAYS = ctypes.POINTER(_FLOATS)
 _INT64S = ctypes.POINTER(ctypes.c_int64)
 _STRINGS = ctypes.POINTER(ctypes.c_char_p)
 _POINTERS = ctypes.POINTER(ctypes.c_void_p)
-# numpy does not have bfloat16: its bits are passed as uint16.
+# The numpy type of each data type. numpy does not have bfloat16, whose bits are passed
+# as uint16.
 _DTYPES = {"float32": "float32", "float16": "float16", "bfloat16": "uint16"}
-# The program, inputs with their shapes, and outputs.
+# The common argument types of functions that run a program: the program, the inputs
+# with their shapes, and the outputs.
 _RUN = [ctypes.c_void_p, _POINTERS, _INT64S, ctypes.c_int, _POINTERS, ctypes.c_int]
 # The functions of the C API: their return types and argument types.
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
@@ -118,7 +120,7 @@ def _library() -> ctypes.CDLL:
 
 
 def load() -> None:
-    """Loads the engine's library, and tells it where Python's NVIDIA libraries are.
+    """Loads the engine's library; names it the directories of NVIDIA's packages.
 
     Raises:
       EngineError: the library cannot be loaded.
@@ -129,9 +131,9 @@ def load() -> None:
 def exit_on_abort(message: str | None, descriptor: int = 2) -> None:
     """Makes abort() print a message, and exit with code 1, from now on.
 
-    exit() prints the message, too, if its code is not 0. Libraries call these functions
-    if they get no memory or threads. With None as the message, both functions work as
-    usual again.
+    exit() prints the message, too, if its code is not 0. Libraries call abort() or
+    exit() if they get no memory or threads. If the message is None, both work as usual
+    again.
     """
     _library().ios_exit_on_abort(message and message.encode(), descriptor)
 
@@ -216,7 +218,7 @@ def problem(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def part(block: Mapping[str, Any], operators: Sequence[int]) -> dict[str, Any]:
-    """The problem of some of a block's operators; their indices must ascend."""
+    """The problem of some operators of a block, by their indices in ascending order."""
     members = (ctypes.c_int * len(operators))(*operators)
     text = json.dumps(block).encode()
     return json.loads(_take_string(_library().ios_part(text, members, len(members))))
@@ -233,7 +235,7 @@ def check_schedule(block: Mapping[str, Any], schedule: str) -> None:
 
 
 def check_memory(size: int) -> None:
-    """Checks that `size` bytes of the host's memory are free, or can be freed.
+    """Checks that the host has `size` bytes of memory that are free or can be freed.
 
     Raises:
       EngineMemoryError: there is less memory.
@@ -274,10 +276,10 @@ class Profiler:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Takes samples of candidates' latencies.
 
-        `candidates` are schedules as JSON objects, which need not cover the block. The
-        candidates take turns, and each gets `repeat` samples of `number` runs. If
-        `lanes` is above 0, a stage runs as beside other groups: on one lane of a device
-        that is divided into `lanes` lanes.
+        `candidates` are schedules as JSON objects, which may leave operators of the
+        block out. The candidates take turns, and each gets `repeat` samples of `number`
+        runs. If `lanes` is above 0, the device is divided into `lanes` lanes, and a
+        stage uses only one of them, as if other groups ran beside it.
 
         Returns:
           The milliseconds (float64), and whether another process disturbed each sample
@@ -310,7 +312,7 @@ class Profiler:
 class Meter:
     """Detects whether other processes disturb this process.
 
-    A meter knows only the threads that exist when the meter is made.
+    A meter covers only the threads that exist when the meter is made.
     """
 
     def __init__(self) -> None:

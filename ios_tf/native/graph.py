@@ -1,4 +1,4 @@
-"""A frozen graph that is opened on the native side once for several queries."""
+"""A frozen graph that the native library opens once, for several queries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ios_tf.options import USUAL_IMAGE_SIZE
 class Graph:
     """An open graph (cc/tensorflow/convert/open_graph.h). Not thread-safe.
 
-    Methods that fail raise TensorFlow's error for the failure, with its payloads.
+    Methods raise TensorFlow's errors, with their payloads.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class Graph:
         left: Collection[int] = (),
         materialise_merges: bool = True,
     ) -> graph_pb2.GraphDef:
-        """The graph with schedules in its nodes' attributes, and with merges done.
+        """The graph with schedules as attributes of nodes, and with merged nodes.
 
         Args:
           batch_sizes: the batch sizes to schedule for.
           device: as for `blocks`.
-          schedules: block signature -> JSON.
+          schedules: maps block signatures to schedules as JSON.
           left: the numbers of regions that are left to TensorFlow.
           materialise_merges: whether operators that all batch sizes merge become one
             convolution of the graph; otherwise only the engine merges them.

@@ -1,4 +1,4 @@
-"""TensorFlow's graph optimizers: runs some once, or sets options of all calls."""
+"""Runs TensorFlow's graph optimizers, and sets their options for the process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ios_tf.native import malloc
 
 
 def rewriter_config(optimizers: Sequence[str]) -> config_pb2.ConfigProto:
-    """A configuration to run only these optimizers, once."""
+    """Returns a configuration that runs only these optimizers, once."""
     config = config_pb2.ConfigProto()
     rewriter = config.graph_options.rewrite_options
     rewriter.min_graph_nodes = -1
@@ -61,7 +61,7 @@ def meta_graph(
     """
     result = meta_graph_pb2.MetaGraphDef()
     result.graph_def.CopyFrom(graph_def)
-    # The signature keeps inputs and outputs from being optimised away.
+    # The graph gets a signature, so that its inputs and outputs are not optimised away.
     signature = result.signature_def["serving_default"]
     for i, spec in enumerate(inputs):
         info = signature.inputs[str(i)]
@@ -80,7 +80,8 @@ def options(**wanted: bool) -> Iterator[None]:
     The options are those of `tf.config.optimizer.set_experimental_options`. They apply
     to the whole process.
     """
-    # TensorFlow uses plugins by default, but lists the option only if it was set.
+    # The default of this option is added, because TensorFlow returns only options that
+    # were set.
     before = {"use_plugin_optimizers": True}
     before |= tf.config.optimizer.get_experimental_options()
     tf.config.optimizer.set_experimental_options(wanted)

@@ -6,8 +6,8 @@ import contextlib
 import ctypes
 import gc
 
-# Fewer bytes are not worth running Python's garbage collection, which takes half a
-# second.
+# Less than this many bytes is not worth running Python's garbage collection, which
+# takes half a second.
 _WORTHWHILE = 16 << 20
 
 

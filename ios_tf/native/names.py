@@ -1,6 +1,7 @@
-"""Names in graphs and caches, as cc/tensorflow/names.h has them."""
+"""Names in graphs and caches, which must be equal to those of cc/tensorflow/names.h."""
 
-# Attributes of nodes that carry schedules: lists with an entry for each batch size.
+# Names of the attributes of nodes that contain schedules: lists with one entry per
+# batch size.
 ANNOTATIONS = (
     "_ios_batch",
     "_ios_stage",
@@ -9,24 +10,24 @@ ANNOTATIONS = (
     "_ios_micro_batches",
     "_ios_algorithm",
 )
-# The shape of a weight that a node reads from a variable, or computes from variables.
+# The attribute with the shape of a weight that a node reads or computes from variables.
 SHAPE_OF_WEIGHT = "_ios_shape"
-# The type and the shape of the variable that a placeholder stands for.
+# The attributes of a placeholder for a variable: the variable's type and shape.
 TYPE_OF_VARIABLE = "_ios_variable_type"
 SHAPE_OF_VARIABLE = "_ios_variable_shape"
-# The suffix of a merged convolution's name; its first convolution's name precedes it.
+# The suffix of a merged convolution's name, after the name of the first convolution.
 MERGED = "/ios_merge"
 OPTIMIZER = "IosOptimizer"
 REGION = "IosRegion"
 # TensorFlow's passes that the plugin runs itself, by the names of TensorFlow's options.
-# TensorFlow does not tell the plugin which passes the user has switched off.
+# The plugin cannot know which of them the user has switched off.
 PASSES = (
     "remapping",
     "layout_optimizer",
     "arithmetic_optimization",
     "common_subgraph_elimination",
 )
-# An error with this payload says that TensorFlow's own shape inference has failed.
+# The payload of an error that says that TensorFlow's own shape inference has failed.
 NO_SHAPES = "ios_tf/no_shapes"
 # The subdirectory of a cache for blocks that wait for `ios_tf tune`.
 PENDING = "pending"

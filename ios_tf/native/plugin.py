@@ -59,11 +59,11 @@ _ops: ModuleType | None = None
 
 
 def load_with_tensorflow() -> None:
-    """Loads the plugin when TensorFlow is imported, or now if it has been.
+    """Loads the plugin when TensorFlow is imported, or now if it is already imported.
 
-    A missing native library must not stop programs that import ios_tf for a part that
-    does not need the library, and TensorFlow works without it. So a problem is one line
-    in the log here, and an error only when the library is used.
+    If the library cannot be loaded, this logs one line, and an error is raised only
+    when the library is used: programs may import ios_tf for parts that do not need the
+    library, and TensorFlow works without it.
     """
     try:
         import wrapt
@@ -89,8 +89,8 @@ def ops() -> ModuleType:
     """
     global _ops
     if _ops is None:
-        # This is not under the lock, because TensorFlow's import calls this function,
-        # perhaps in another thread.
+        # TensorFlow is imported without holding the lock, because its import calls this
+        # function, perhaps in another thread.
         _tensorflow()
     with _lock:
         if _ops is None:
@@ -110,7 +110,7 @@ def runtime() -> ctypes.CDLL:
 
 @functools.cache
 def _runtime() -> ctypes.CDLL:
-    # TensorFlow has loaded the library already, so this is the same instance.
+    # TensorFlow has already loaded the library, so that ctypes gets the same instance.
     return engine.typed_library(LIBRARIES / "libios_tf_ops.so", _SIGNATURES)
 
 
@@ -144,7 +144,7 @@ def version_mismatch(running: str, built: str) -> str | None:
 
 
 def built_against() -> str:
-    """The version of TensorFlow the library was built against."""
+    """Returns the version of TensorFlow for which the library was built."""
     try:
         return str(json.loads((LIBRARIES / "build.json").read_text())["tensorflow"])
     except (OSError, ValueError, KeyError):
@@ -177,7 +177,7 @@ def _load_ops() -> ModuleType:
 
 
 def device_fingerprint(device: str) -> str:
-    """A device's fingerprint for its latencies, in a form fit for directory names.
+    """Returns a device's fingerprint in a form that is valid in directory names.
 
     Raises:
       UserError: the device does not exist.

@@ -1,4 +1,4 @@
-"""The inter-operator scheduler: pure Python and numpy, no TensorFlow, no device."""
+"""The inter-operator scheduler. It uses only Python and numpy, and no device."""
 
 from ios_tf.scheduler.baselines import (
     greedy_schedule,

@@ -15,10 +15,10 @@ def sequential_schedule(problem: Problem) -> Schedule:
 def split_schedules(problem: Problem, lanes: int) -> list[Schedule]:
     """Schedules of one stage, split into micro-batches in several ways.
 
-    One schedule has one micro-batch per lane, or per image if there are fewer images.
-    The others have more micro-batches, of one, two or four images each, because the
-    caches of a core have room for few images. One image cannot be split: the list is
-    then empty.
+    The first schedule has one micro-batch per lane, or per image if there are fewer
+    images. The others have more micro-batches, of one, two or four images each, because
+    a core's caches may have room for few images only. The list is empty for a batch of
+    one image.
 
     Args:
       problem: the block.

@@ -1,7 +1,7 @@
 """Bitsets: many sets of operators as columns of 64-bit words, for numpy.
 
-An array of sets is uint64[words, sets]: bit i of the words of a column, read as one
-number, says whether operator i is in that set.
+An array of sets is uint64[words, sets]. Each column is a set: bit i of its words, taken
+together as one number, says whether operator i is in the set.
 """
 
 from __future__ import annotations
@@ -57,13 +57,14 @@ def neighbours(sets: np.ndarray, adjacent: list[int]) -> np.ndarray:
     (present,) = to_masks(np.bitwise_or.reduce(sets, axis=1, keepdims=True))
     for op in operators_of(present):
         has = sets[op // 64] >> np.uint64(op % 64) & np.uint64(1)
-        # The left operand is all ones if the operator is in the set, else 0.
+        # The left operand has all bits set if the operator is in the set, and is 0
+        # otherwise.
         result |= (~has + np.uint64(1)) & column(adjacent[op], len(sets))
     return result
 
 
 def component(seeds: np.ndarray, sets: np.ndarray, adjacent: list[int]) -> np.ndarray:
-    """For each set, the operators reached from its seeds without leaving the set."""
+    """For each set, the operators that can be reached from its seeds inside the set."""
     reached = seeds
     while True:
         following = reached | (neighbours(reached, adjacent) & sets)

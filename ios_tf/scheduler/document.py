@@ -10,15 +10,15 @@ from typing import Any
 
 # The version of blocks, problems and schedules (cc/core/document.h).
 VERSION = 1
-# As in cc/core/limits.h.
+# Limits, which are equal to those of cc/core/limits.h.
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 32
-# The limit of files that the user names, which may hold many documents.
+# The limit for files that the user names, which may contain many documents.
 MAX_FILE_BYTES = 256 << 20
 MAX_OPERATORS = 10_000
 MAX_DIMENSION = 2**30
 
-# No group is repeated, because `re` would remember every repetition.
+# The patterns do not repeat a group, because `re` needs memory for every repetition.
 _ESCAPES = re.compile(r"\\.", re.DOTALL)
 _TOKENS = re.compile(r'"[^"]*(?:"|\Z)|[\[\]{}]')
 
@@ -26,8 +26,7 @@ _TOKENS = re.compile(r'"[^"]*(?:"|\Z)|[\[\]{}]')
 def parse(data: str | bytes, what: str, max_bytes: int = MAX_BYTES) -> Any:
     """Parses a JSON text.
 
-    Whole numbers of the result fit into 64 bits and other numbers are finite. Callers
-    that compute with them or print them may rely on that.
+    All whole numbers in the result fit into 64 bits, and all other numbers are finite.
 
     Args:
       data: the text.

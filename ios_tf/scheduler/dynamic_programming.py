@@ -2,8 +2,9 @@
 
     cost[S] = min over endings S' of S of cost[S - S'] + stage latency[S']
 
-Single-operator endings are never pruned, so every state is reached. Visiting the states
-by size does the same as the paper's memoised recursion, without deep recursion.
+Endings of a single operator are never pruned, so that every state is reached. Visiting
+the states by size gives the same result as the paper's memoised recursion, without deep
+recursion.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ def solve(space: StateSpace, stage_ms: np.ndarray) -> tuple[list[int], float]:
       stage_ms: float64[stages], the latency of every distinct stage.
 
     Returns:
-      Indices into `space.stages` in execution order, and the sum of their latencies.
-      Among schedules of exactly the same cost, the result has the fewest stages; the
-      choice is deterministic.
+      Indices into `space.stages` in execution order, and the sum of their latencies. If
+      several schedules have exactly the same cost, the result is one with the fewest
+      stages, always the same one.
     """
     count = len(space.first) - 1
     cost = np.zeros(count)
     length = np.zeros(count, np.int32)
     choice = np.zeros(count, np.int64)
     transition_ms = stage_ms[space.stage]
-    # States of one size depend only on smaller states, so they are solved together.
+    # All states of one size are solved together, because they depend on smaller states
+    # only.
     for low, high in itertools.pairwise(space.levels.tolist()):
         first = space.first[low : high + 1]
         begin, end = first[0], first[-1]

@@ -1,8 +1,9 @@
 """Partition: cuts a large block into parts that are scheduled one after the other.
 
-The cells of a network are not always separated by a single tensor: a NASNet cell reads
-two earlier cells. But cells are separated by waists: positions in the operators' order
-where far fewer tensors are live than on either side.
+The cells of a network are not always connected by a single tensor: a NASNet cell reads
+two earlier cells. But between cells are waists, positions in the order of operators at
+which far fewer tensors are live (written before and read after) than before and after
+them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from ios_tf.scheduler.problem import mask_of, operators_of
 from ios_tf.scheduler.units import Units
 
-# Blocks of at most this many units are not cut at waists: they are easy to search, and
-# a cut excludes schedules.
+# Blocks of at most this many units are not cut at waists. They are easy to search, and
+# each cut excludes some schedules.
 _SMALL = 24
 
 
@@ -28,7 +29,8 @@ def partition(
 
     Args:
       units: the block.
-      fits: returns whether the dynamic program can hold a part (a bitmask of units).
+      fits: returns whether a part (a bitmask of units) is small enough for the dynamic
+          program.
       borders: regular expressions; a part ends with a unit that has an operator whose
         name matches one of them. If there are any, the block is not cut at waists.
 
@@ -74,7 +76,8 @@ class _Positions:
         place = {
             op: i for i, mask in enumerate(units.masks) for op in operators_of(mask)
         }
-        span: dict[int, tuple[int, int]] = {}  # tensor -> where written, last read
+        # tensor -> (position where written, last read)
+        span: dict[int, tuple[int, int]] = {}
         reads: list[set[int]] = [set() for _ in units.masks]
         for op in range(len(problem)):
             for ref in problem.inputs[op]:
@@ -88,7 +91,7 @@ class _Positions:
         self._reads = list(map(len, reads))
 
     def at_waists(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """Cuts a run of more than _SMALL units at its best waist, recursively."""
+        """Cuts more than _SMALL consecutive units at their best waist, recursively."""
         waists = [p for p in range(begin + 1, end) if self._is_waist(p, begin, end)]
         if end - begin <= _SMALL or not waists:
             return [(begin, end)]
@@ -96,7 +99,7 @@ class _Positions:
         return self.at_waists(begin, best) + self.at_waists(best, end)
 
     def narrowest(self, begin: int, end: int) -> int:
-        """The best position to cut a run that is too large, away from its ends."""
+        """Returns the best position for a cut, away from both ends."""
         margin = max((end - begin) // 4, 1)
         return self._best(range(begin + margin, end - margin + 1), begin, end)
 
@@ -106,8 +109,8 @@ class _Positions:
         return 2 * self.live[position] <= min(before, after)
 
     def _best(self, positions: Iterable[int], begin: int, end: int) -> int:
-        # A cell ends with the unit that joins its branches, which reads many tensors.
-        # A cut after such a unit makes equal cells equal parts, wherever they are.
+        # Prefers cuts after a unit that reads many tensors, which joins the branches at
+        # the end of a cell. Equal cells then become equal parts.
         return min(
             positions,
             key=lambda p: (

@@ -1,7 +1,7 @@
 """Problem: a block as the scheduler sees it, read from the optimizer's JSON.
 
-Sets of operators are bitmasks (bit i: operator i). The scheduler does not know what
-an operator does: only the C++ optimizer knows the semantics of graphs.
+Sets of operators are bitmasks, in which bit i is operator i. The scheduler does not
+know what operators compute; only the C++ code does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def operators_of(mask: int) -> Iterator[int]:
 
 
 def batch_size_of(block: Mapping[str, Any]) -> int:
-    """The leading dimension of a block's tensors; 1 for a block without inputs.
+    """The batch size: the leading dimension of a block's inputs; 1 without inputs.
 
     A tensor whose leading dimension is 1 may be broadcast over the batch.
     """
@@ -131,7 +131,7 @@ class Problem:
 
     @classmethod
     def from_json(cls, data: str | bytes | Mapping[str, Any]) -> Problem:
-        """Reads one problem as the optimizer's collect mode writes it.
+        """Reads a problem, as cc/core/ir/problem.h describes it.
 
         Raises:
           ValueError: one line that says what is wrong and where.
@@ -201,7 +201,7 @@ class Problem:
         merge_classes: Sequence[Sequence[int]] = (),
         name: str = "edges",
     ) -> Problem:
-        """Makes a problem that is only a graph: all operators differ and do no work.
+        """Makes a problem that is only a graph, with different operators without work.
 
         Raises:
           ValueError: there are no operators, or an edge (u, v) is out of range or has

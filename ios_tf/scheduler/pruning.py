@@ -15,8 +15,9 @@ class Pruning:
       max_group_size: operators per group, the paper's r; None or 0 is unlimited.
       max_groups: groups per stage, the paper's s; None or 0 is unlimited. The
         operators of a merge stage count as one group each.
-      single_source: allows only groups that are the successor closure of one operator
-        inside the state. The paper's Table 1 counts this restricted space.
+      single_source: allows only groups that consist of one operator and all of its
+        (direct and indirect) successors inside the state. Table 1 of the paper counts
+        this smaller space.
 
     Raises:
       UserError: a limit is not a whole number >= 0.
@@ -33,11 +34,11 @@ class Pruning:
                 object.__setattr__(self, field, search_limit(field, value))
 
     def group_size_limit(self, largest: int) -> int:
-        """r, but at most the size of the largest possible group."""
+        """The limit r (`max_group_size`), but at most the size of the largest group."""
         return min(self.max_group_size or largest, largest)
 
     def groups_limit(self, most: int) -> int:
-        """s, but at most the largest possible number of groups."""
+        """The limit s (`max_groups`), but at most the largest number of groups."""
         return min(self.max_groups or most, most)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ios_tf.scheduler import document
 from ios_tf.scheduler.problem import Problem, mask_of, operators_of
 
-# Members of the metadata that are numbers: milliseconds, seconds and counts.
+# The members of the metadata that are numbers (milliseconds, seconds or counts).
 _NUMBERS = {
     "latency_ms",
     "sequential_ms",
@@ -93,7 +93,8 @@ class Schedule:
       stages: in execution order.
       signature: the signature of the problem's block.
       metadata: other members of the JSON object: device, latency_ms, ...
-      algorithms: operator -> algorithm, for operators that are not computed directly.
+      algorithms: maps operators to algorithms, for operators that are not computed
+          directly.
     """
 
     stages: tuple[Stage, ...]

@@ -23,7 +23,7 @@ _NEAR_TIES = 3  # the most that a search returns
 
 
 class CostModel(Protocol):
-    """The source of a search's latencies; `ios_tf.cost` has implementations."""
+    """The source of latencies for a search. `ios_tf.cost` has implementations."""
 
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
         """The latency of one stage in milliseconds."""
@@ -44,7 +44,7 @@ class Progress:
     Attributes:
       states: non-empty states of the dynamic program; 0 for the baselines.
       transitions: pairs of a state and an ending of it; 0 for the baselines.
-      stages_asked: latencies that the cost model has given.
+      stages_asked: the number of latencies that the cost model has given.
       stages_total: latencies that the whole search needs; with bounds, an upper limit.
       done: the completed fraction of the search, 0 to 1.
     """
@@ -65,8 +65,8 @@ class SearchResult:
       latency_ms: the sum of its stages' latencies.
       stats: the effort, as the progress at the end.
       near_ties: schedules whose sums of latencies are nearly as low, best first.
-      gap: the fraction by which the lowest possible latency could be below `latency_ms`
-        if the search was stopped; None if it was not stopped.
+      gap: if the search was stopped, the fraction by which the lowest possible latency
+        may be below `latency_ms`. None if it was not stopped.
     """
 
     schedule: Schedule
@@ -85,8 +85,8 @@ class SearchOptions:
       pruning: limits on stages; the baselines ignore them.
       units: disjoint sets of operators, as bitmasks; each set is scheduled as if it
         were one operator. Pruning counts units. The baselines ignore units.
-      tie: the fraction by which the latency of a near tie may exceed that of the best
-        schedule. None: the search does not look for near ties.
+      tie: schedules whose latency exceeds that of the best schedule by at most this
+        fraction are near ties. If None, the search does not look for near ties.
 
     Raises:
       ValueError: the strategy is unknown.
@@ -111,11 +111,11 @@ class Bounds:
 
     Attributes:
       latency_ms: returns a lower bound of a stage's latency in milliseconds. The cost
-        model is then asked only for stages of schedules that could win.
+        model is then asked only for stages of schedules that could be the best.
       tolerance: the fraction by which the schedule's latency may exceed the lowest
         possible one.
-      stop: ends the search when it returns true. The result is then the best of the
-        schedules whose stages have all been asked for.
+      stop: ends the search when it returns true. The result is then the best schedule
+        whose stages all have a latency.
     """
 
     latency_ms: Callable[[Problem, Stage], float]
@@ -134,8 +134,9 @@ def search(
 
     Args:
       problem: the block.
-      cost_model: asked at most once for every (stage, strategy) that can be in a
-        schedule; without `bounds`, exactly once.
+      cost_model: gives the latency of each stage in each form. Without `bounds`, it is
+        asked exactly once for every stage and form that a schedule may contain; with
+        `bounds`, at most once.
       options: the schedules to consider.
       bounds: let the search ask for fewer latencies. The baselines ask for all
         latencies.
@@ -208,7 +209,7 @@ def _drop_unknown(
             concurrent[i] = cost_model.knows(units.problem, stage)
 
 
-# The forms of a stage; the first form is used if both are equally fast.
+# The forms of a stage. If both are equally fast, the first one is used.
 _CONCURRENT, _MERGE = 0, 1
 
 
@@ -227,19 +228,20 @@ class _Candidates:
         self._space = space
         self._asker = asker
         self._exists = np.stack([concurrent, mergeable])
-        # float64[form, stage]; infinite if a form does not exist or was not asked for.
+        # Latencies, float64[form, stage]. Infinite if a form does not exist, or if its
+        # latency is not known yet.
         self._ms = np.full(self._exists.shape, math.inf)
 
     def known_ms(self) -> np.ndarray:
-        """The latency of each stage, infinite if it has not been asked for."""
+        """The latency of each stage in its faster form; infinite if not known yet."""
         return self._ms.min(axis=0)
 
     def stage(self, i: int) -> Stage:
-        """The stage in the faster of its forms."""
+        """Returns a stage in its faster form."""
         return self._stage(int(self._ms[:, i].argmin()), i)
 
     def ask_all(self) -> None:
-        """Asks for all stages."""
+        """Asks the cost model for the latencies of all stages."""
         for row in (_MERGE, _CONCURRENT):
             for i in np.flatnonzero(self._exists[row]).tolist():
                 self._ask(row, i)
@@ -247,7 +249,7 @@ class _Candidates:
     def near_ties(
         self, chosen: Sequence[int], latency_ms: float, tie: float
     ) -> tuple[Schedule, ...]:
-        """Schedules that are nearly as good, each the best without one chosen stage."""
+        """Returns near ties: for each chosen stage, the best schedule without it."""
         found: dict[tuple[Stage, ...], float] = {}
         for i in chosen:
             row = self._ms[:, i].argmin()
@@ -265,9 +267,10 @@ class _Candidates:
     ) -> tuple[list[int], float, float | None]:
         """Like `solve`, but asks only for stages that could be in the result.
 
-        Each round takes the lower bound as the cost of every stage that has not been
-        asked for, and finds the cheapest schedule. No schedule can cost less. If all
-        stages of the cheapest schedule have been asked for, it is the best schedule.
+        Each round finds the cheapest schedule, with lower bounds as the costs of stages
+        whose latencies are not known yet. No schedule can cost less than this. If the
+        latencies of all of its stages are known, it is the best schedule. Otherwise the
+        round asks for some of them.
 
         Returns:
           The results of `solve`, and the gap of a search that was stopped, else None.
@@ -275,7 +278,7 @@ class _Candidates:
         asker = self._asker
         optimistic_ms, complete = self._lower_bounds(bounds)
         asker.done, first_gap = 0.0, None
-        found_ms = math.inf  # the best schedule whose stages have all been asked for
+        found_ms = math.inf  # the latency of the best schedule so far
         while True:
             chosen, lowest_ms = solve(self._space, optimistic_ms.min(axis=0))
             forms = [(int(optimistic_ms[:, i].argmin()), i) for i in chosen]
@@ -288,7 +291,7 @@ class _Candidates:
             found_ms = min(found_ms, math.fsum(self.known_ms()[chosen]))
             gap_ms = found_ms * (1 - bounds.tolerance) - lowest_ms
             if (complete and gap_ms <= 0) or not unknown or bounds.stop():
-                # The stages asked for so far may make a schedule that is better still.
+                # The stages whose latencies are known may form a better schedule.
                 best, best_ms = solve(self._space, self.known_ms())
                 if complete and gap_ms <= 0:
                     return best, best_ms, None
@@ -299,7 +302,7 @@ class _Candidates:
     def _lower_bounds(self, bounds: Bounds) -> tuple[np.ndarray, bool]:
         """Lower bounds of the latencies of all forms, and whether all were computed.
 
-        Small stages come first, because the smallest ones always make a schedule.
+        Small stages come first, because stages of one operator always form a schedule.
         """
         optimistic_ms = np.full(self._exists.shape, math.inf)
         sizes = bitsets.sizes(self._space.stages)

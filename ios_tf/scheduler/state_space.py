@@ -3,17 +3,17 @@
 A state S is a set of operators that contains everything its operators read. A
 transition is a pair of states (S, T), T a subset of S; its ending is S - T.
 
-Operators are added one by one, in a topological order. A pair (S, T) of the operators
-so far becomes up to three pairs: the new operator is in neither state, only in S and so
-in the ending, or in both. The enumeration meets no pair twice and no unwanted pair, so
-the work is proportional to the result.
+The space is built by adding the operators one by one, in a topological order. Each pair
+(S, T) of the operators so far becomes up to three pairs: the new operator is in neither
+state, only in S (and thus in the ending), or in both. No pair is built twice and none
+must be removed later, so that the work is proportional to the result.
 
-An ending is dropped as soon as it breaks a limit of `pruning` that adding operators
-cannot repair.
+An ending is dropped as soon as it breaks a limit of `pruning` that it would also break
+with more operators.
 
-The space does not contain costs, so the dynamic program is plain arithmetic on arrays.
-The space also tells beforehand how many stages will be asked for, and it can be solved
-again when costs change.
+The space does not contain costs. The dynamic program is thus plain arithmetic on
+arrays, the number of stages is known before any is measured, and the space can be
+solved again when costs change.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from ios_tf.scheduler import bitsets
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.pruning import Pruning
 
-# A transition takes 12 bytes, and another 12 bytes during the enumeration. The paper's
-# largest block, unpruned, has 3.6 million transitions.
+# The largest number of transitions. A transition takes 12 bytes of memory, and another
+# 12 bytes while the space is built. The largest block of the paper has 3.6 million
+# transitions without pruning.
 MAX_TRANSITIONS = 30_000_000
 
 
@@ -37,7 +38,7 @@ class BlockTooLargeError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class StateSpace:
-    """Transitions [first[i], first[i + 1]) lead to state i.
+    """The states and transitions. Transitions [first[i], first[i + 1]) lead to state i.
 
     Attributes:
       states: bitsets, fewest operators first: the first is empty, the last is the
@@ -106,7 +107,7 @@ def build_state_space(
 
 @dataclasses.dataclass(frozen=True)
 class _Pairs:
-    """Pairs of a state and a subset of it that is a state; all are int32[pairs].
+    """Pairs of a state and a smaller state inside it. All members are int32[pairs].
 
     Attributes:
       upper: indices of the larger states.
@@ -163,7 +164,7 @@ def _extended(
 def _assembled(
     states: np.ndarray, stages: np.ndarray, allowed: np.ndarray, pairs: _Pairs
 ) -> StateSpace:
-    """Makes the space: sorts the states, and the pairs that have an allowed ending."""
+    """Makes the space from the sorted states and the pairs with allowed endings."""
     kept = allowed[pairs.stage]
     number = np.cumsum(allowed, dtype=np.int32) - 1
     sizes = bitsets.sizes(states)
@@ -185,7 +186,7 @@ def _assembled(
 
 
 def _stable_argsort(values: np.ndarray) -> np.ndarray:
-    """The order that sorts whole numbers >= 0; takes linear time, 16 bits at a time."""
+    """Returns the order that sorts whole numbers >= 0, in linear time (radix sort)."""
     order = np.argsort((values & 0xFFFF).astype(np.uint16), kind="stable")
     if values.max(initial=0) > 0xFFFF:
         high = (values >> 16).astype(np.uint16)
@@ -211,7 +212,7 @@ class _Rules:
         ]
 
     def may_add(self, stages: np.ndarray, op: int, wanted: np.ndarray) -> np.ndarray:
-        """Returns which wanted stages may get `op`; others break a limit for good."""
+        """Returns which of the wanted stages may get `op` without breaking a limit."""
         result = wanted.copy()
         chosen = np.flatnonzero(wanted)
         bit = bitsets.column(1 << op, len(stages))
@@ -228,11 +229,12 @@ class _Rules:
         return result
 
     def complete(self, stages: np.ndarray) -> np.ndarray:
-        """Returns which stages obey the limits that apply only to complete stages."""
+        """Returns which stages obey the limits that can only be checked in the end."""
         allowed = bitsets.sizes(stages) > 0
         if self._only_merges or self._groups == len(self._problem):
             return allowed
-        # A stage has at most as many groups as sources, so few stages need counting.
+        # Only stages with more sources than allowed groups must be checked, because a
+        # stage has at most as many groups as sources.
         many = np.flatnonzero(self._sources(stages) > self._groups)
         left = stages[:, many]
         for _ in range(self._groups):

@@ -1,8 +1,9 @@
 """Units: sets of a block's operators that are scheduled as if they were one.
 
-The engine's operators are finer than the paper's schedule units: a sum of tensors is an
-operator in the engine, but part of the operator that reads it in the paper. Fewer units
-make the schedule space smaller, and keep related operators together.
+The engine has more operators than the paper has schedule units: a sum of tensors is an
+operator of its own in the engine, but in the paper it belongs to the operator that
+reads it. With fewer units, the search space is smaller and related operators stay
+together.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Units:
 
 
 def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:
-    """Makes a unit of each set of operators, and of each single other operator.
+    """Makes a unit of each given set, and of each operator that is in no set.
 
     Raises:
       ValueError: the sets are not disjoint, or units would read each other.
@@ -62,7 +63,8 @@ def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:
         for u in operators_of(problem.predecessors[v])
         if number[u] != number[v]
     }
-    # A unit of several operators cannot merge, because it is not a single convolution.
+    # Only units of a single operator may merge, because several operators are not a
+    # convolution.
     single = {i for i, mask in enumerate(ordered) if mask.bit_count() == 1}
     classes = [
         [number[op] for op in operators_of(merge_class) if number[op] in single]
@@ -78,10 +80,10 @@ def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:
 
 
 def computed_by_readers(problem: Problem, taken: int = 0) -> list[int]:
-    """Units that join an operator and operators that it may compute itself (bitmasks).
+    """Returns units (bitmasks): an operator and the inputs that it may compute itself.
 
-    An operator may compute an input that no other operator reads: a sum, or a 1x1
-    convolution before a depthwise convolution that goes row by row.
+    An operator may compute its input itself if no other operator reads it: a sum, or a
+    1x1 convolution before a depthwise convolution with the algorithm `rows`.
 
     Args:
       problem: the block.
@@ -112,7 +114,7 @@ def computed_by_readers(problem: Problem, taken: int = 0) -> list[int]:
 
 
 def product_before(problem: Problem, op: int) -> int:
-    """The 1x1 convolution of stride 1 that only this operator reads.
+    """Returns the 1x1 convolution of stride 1 that only this operator reads.
 
     Returns:
       A bitmask; 0 if there is no such convolution.
@@ -130,19 +132,21 @@ def product_before(problem: Problem, op: int) -> int:
 
 def _computed_by_rows(problem: Problem, reader: int) -> int:
     product = product_before(problem, reader)
-    # Only a block with operators in its JSON, unlike a mere graph, has products.
+    # A problem that is only a graph has no operators in its JSON, and thus no products.
     if product and problem.block["operators"][reader].get("algorithm") == "rows":
         return product
     return 0
 
 
 def matching_units(problem: Problem, patterns: Sequence[str]) -> list[int]:
-    """Units of operators that match the same pattern with equal groups, as bitmasks.
+    """Returns units (bitmasks) of operators that match a pattern with equal groups.
 
     Args:
       problem: the block.
-      patterns: regular expressions, searched in the operators' names; only the first
-        pattern that matches an operator counts. "Groups" are those of the pattern.
+      patterns: regular expressions, which are searched in the operators' names. For
+        each operator, the first pattern that matches is used. Two operators are in the
+        same unit if they match the same pattern and its (parenthesised) groups have
+        equal texts.
     """
     found: dict[tuple[int, tuple[str | None, ...]], int] = {}
     for op, name in enumerate(problem.names):
@@ -163,7 +167,8 @@ def _topological(problem: Problem, masks: Sequence[int]) -> list[int]:
         for op in operators_of(mask):
             before |= problem.predecessors[op]
         reads.append(before & ~mask)
-    # Sorting by the last operator keeps the block's own order where possible.
+    # Units are sorted by their last operators, which keeps the order of the block if
+    # possible.
     waiting = sorted(range(len(masks)), key=lambda i: masks[i].bit_length())
     done, ordered = 0, []
     while waiting:

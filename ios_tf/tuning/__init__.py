@@ -1,1 +1,1 @@
-"""Searches schedules of blocks, caches them, and finds them while graphs load."""
+"""Searches schedules of blocks, stores them in a cache, and looks them up."""

@@ -15,9 +15,9 @@ _WINOGRAD = ("winograd_2x2", "winograd_4x4")
 GEMM = "gemm"
 _ROWS = "rows"
 
-# An algorithm is chosen if its time is below this fraction of the best time so far.
-# Winograd's minimal filtering needs more memory and rounds more. The other algorithms
-# only have to be measurably faster.
+# An algorithm is chosen if its time is below this fraction of the best time so far. The
+# fraction is smaller for Winograd's minimal filtering, which needs more memory and
+# rounds more. The other algorithms only have to be measurably faster.
 _WORTHWHILE = {_WINOGRAD[0]: 0.95, _WINOGRAD[1]: 0.95, GEMM: 0.99, _ROWS: 0.99}
 
 
@@ -43,19 +43,20 @@ def choose(
 
     Args:
       problem: the block.
-      cost_model: measures each operator with each algorithm, as a part of its own: the
-        tensors of a whole block may need much memory, and have to be filled. If a
-        depthwise convolution goes row by row, it computes the 1x1 convolution before it
-        itself, so the two are measured together.
+      cost_model: measures each operator with each algorithm, as a small block of its
+        own, because the tensors of a whole block may need much memory. With the
+        algorithm `rows`, a depthwise convolution also computes the 1x1 convolution
+        before it, so that these two operators are measured together.
       algorithms: the algorithms that may be chosen.
       stop: called before each operator; if it returns true, the remaining operators are
         computed directly.
 
     Returns:
-      The algorithms (operator -> algorithm), and whether all operators were measured.
+      The chosen algorithms by operator, and whether all operators were measured.
     """
     chosen: dict[int, str] = {}
-    # The operators with the most work come first, as the time may run out.
+    # The operators with the most work come first, because the time may be over before
+    # the others are measured.
     for op in sorted(range(len(problem)), key=lambda op: -problem.flops[op]):
         others = [a for a in problem.algorithms[op] if a in algorithms and a != _ROWS]
         if not others:
@@ -79,14 +80,15 @@ def _by_rows(
     chosen: dict[int, str],
     stop: Callable[[], bool],
 ) -> tuple[dict[int, str], bool]:
-    """Like `choose`, for depthwise convolutions that may go row by row."""
+    """Like `choose`, for depthwise convolutions and the algorithm `rows`."""
     before = with_algorithms(problem, chosen)
     for op, of_op in enumerate(problem.algorithms):
         if _ROWS not in of_op:
             continue
         if stop():
             return chosen, False
-        # A 1x1 convolution that `op` computes has no algorithm of its own.
+        # If `op` computes a 1x1 convolution itself, that convolution needs no algorithm
+        # of its own.
         product = product_before(problem, op)
         together = part_of(problem, 1 << op | product)
         rows = {together.operators.index(op): _ROWS}
@@ -100,7 +102,7 @@ def _by_rows(
 
 
 def with_products(problem: Problem, schedule: Schedule) -> Schedule:
-    """The schedule with matrix products in place of direct computation."""
+    """Returns the schedule with the algorithm `gemm` wherever it was `direct`."""
     computed = 0
     for op, algorithm in schedule.algorithms.items():
         if algorithm == _ROWS:
@@ -114,14 +116,14 @@ def with_products(problem: Problem, schedule: Schedule) -> Schedule:
 
 
 def _latency(problem: Problem, cost_model: CostModel) -> float:
-    """The latency of a part as a single stage; parts to measure are small."""
+    """Returns the latency of a small problem whose operators form a single stage."""
     return cost_model.stage_latency(
         problem, Stage.concurrent(problem, problem.all_operators)
     )
 
 
 def with_algorithms(problem: Problem, algorithms: Mapping[int, str]) -> Problem:
-    """The block with these algorithms in its operators; it gets another signature."""
+    """Returns the block with these algorithms in its operators and a new signature."""
     if not algorithms:
         return problem
     block = Schedule((), algorithms=algorithms).applied_to(problem.block)

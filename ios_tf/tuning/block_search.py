@@ -24,20 +24,21 @@ from ios_tf.scheduler import Progress as SearchProgress
 from ios_tf.tuning.progress import Progress
 from ios_tf.tuning.settings import BASELINES, SearchSettings
 
-# A schedule must take less than this fraction of the sequential schedule's latency,
-# because the fastest of several measured schedules looks faster than it is.
+# A schedule must take less than this fraction of the sequential schedule's latency. The
+# margin is needed because, of several equally fast schedules, the one that is measured
+# as the fastest always looks faster than it is.
 _WORTHWHILE = 0.98
 
 
 class BlockSearch:
     """One search of a block, until a deadline by `time.monotonic`.
 
-    Attributes, after `run`:
-      gap: if the search was stopped, the fraction by which another schedule could be
-        faster than the one found; otherwise None.
-      too_large: whether the free memory was too small to measure everything.
-      bounded: number of candidates that were not measured, because they could not win.
-      states, transitions: size of the dynamic program; 0 if there was none.
+    Attributes, after `run`: gap: if the search was stopped, the fraction by which
+      another schedule could be faster than the best one so far; otherwise None.
+      too_large: whether the free memory was too small to measure everything. bounded:
+      number of candidates that were not measured, because lower bounds of their
+      latencies show that they are not the fastest. states, transitions: size of the
+      dynamic program; 0 if there was none.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class BlockSearch:
         deadline: float,
         bar: Progress | None = None,
     ) -> None:
-        """`cost_model` measures whole blocks, `cached` measures each stage once."""
+        """`cost_model` measures whole blocks, and `cached` measures stages."""
         self.gap: float | None = None
         self.too_large = False
         self.bounded = 0
@@ -77,8 +78,8 @@ class BlockSearch:
         if math.inf in latencies.values():
             self.too_large = True
         if latencies[sequential.stages] == math.inf:
-            # Without the latency of the sequential schedule, the others cannot be
-            # judged.
+            # Without the latency of the sequential schedule, it is unknown whether
+            # another one is faster.
             latencies = dict.fromkeys(latencies, 0.0)
         best = min(choices, key=lambda schedule: latencies[schedule.stages])
         limit = _WORTHWHILE * latencies[sequential.stages]
@@ -104,8 +105,9 @@ class BlockSearch:
     def _choices(self) -> list[Schedule]:
         """The schedules to choose from.
 
-        A sum of stage latencies is an estimate, so whole blocks are compared in the
-        end. The likeliest winners come first, because the time may run out.
+        A sum of stage latencies is only an estimate of a block's latency, so that the
+        choices are then measured as whole blocks. The most promising choices come
+        first, because the time may be over before all are measured.
         """
         problem, settings = self._problem, self._settings
         if not settings.searches:
@@ -126,7 +128,7 @@ class BlockSearch:
         return choices + optima[1:]
 
     def _optima(self) -> list[Schedule]:
-        """The schedule of the lowest cost, and its near ties."""
+        """Returns the schedule of the lowest cost, and its near ties."""
         problem, settings = self._problem, self._settings
 
         def update(done: SearchProgress) -> None:
@@ -162,7 +164,7 @@ class BlockSearch:
     def _latencies(
         self, candidates: Sequence[Schedule]
     ) -> dict[tuple[Stage, ...], float]:
-        """Latencies in ms, by stages, of as many candidates as the time allows."""
+        """Measures as many candidates as the time allows. Returns ms by stages."""
         cost_model = self._cost_model
         stages = [schedule.stages for schedule in candidates]
         latencies = compare_within_memory(
@@ -178,7 +180,7 @@ class BlockSearch:
 def splits(
     problem: Problem, settings: SearchSettings, cost_model: BlockCostModel
 ) -> list[Schedule]:
-    """Schedules that split a whole block, if strategy and device allow this."""
+    """Returns schedules that split the block, if strategy and device allow this."""
     if settings.strategy != "auto" or not cost_model.lanes_divide_device:
         return []
     return split_schedules(problem, cost_model.lanes)

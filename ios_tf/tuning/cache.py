@@ -4,8 +4,8 @@
     <directory>/<device>/<block signature>.<strategy>.json    other strategies
     <directory>/pending/<device>/<block signature>.json       blocks without a schedule
 
-Shapes and precision are part of a block's signature. Files are written under a
-temporary name and renamed: a reader sees a whole file or none.
+A block's signature depends on its shapes and precision. Files are written under a
+temporary name and then renamed, so that a reader never sees half of a file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def default_directory() -> str:
 
 
 def directory_of(cache_dir: str | os.PathLike[str] | None) -> str:
-    """The schedule cache that an argument names; by default `default_directory`.
+    """Returns the directory of the schedule cache; by default `default_directory`.
 
     Raises:
       UserError: the argument, or else $IOS_TF_CACHE, is not the path of a directory
@@ -50,7 +50,8 @@ def directory_of(cache_dir: str | os.PathLike[str] | None) -> str:
         named = validation.path(name, cache_dir)
     elif named:
         name = "IOS_TF_CACHE"
-    # Without file:// the path is known to be local, so that its links are checked.
+    # Removes "file://", so that the path is recognised as local and its links are
+    # checked.
     directory = (named or default_directory()).removeprefix("file://")
     file = _file_in_the_way(directory) if named else None
     if file:
@@ -62,7 +63,7 @@ def directory_of(cache_dir: str | os.PathLike[str] | None) -> str:
 
 
 def _file_in_the_way(directory: str) -> str | None:
-    """The file, if any, where a local directory or one of its parents should be."""
+    """Returns a file at the path of a directory or of a parent of it, or None."""
     while directory and "://" not in directory:
         if os.path.lexists(directory):
             return None if os.path.isdir(directory) else directory
@@ -71,10 +72,10 @@ def _file_in_the_way(directory: str) -> str | None:
 
 
 def latency_database(directory: str) -> str:
-    """The file of the latency database beside the schedules of a directory.
+    """Returns the path of the latency database for a schedule cache.
 
-    Lines can only be added to a local file. For a remote directory, the file is in the
-    default directory.
+    The database is a local file, because lines are appended to it. For a remote cache,
+    it is in the default directory.
     """
     local = default_directory() if "://" in directory else directory
     return os.path.join(local, "latencies.txt")
@@ -91,7 +92,7 @@ class ScheduleCache:
     def __init__(self, directory: str, device: str, fresh: bool = False) -> None:
         """`directory` need not exist; `device` is a fingerprint.
 
-        With `fresh`, only schedules that this object has stored are found.
+        With `fresh`, `get` returns only schedules that this object has stored.
         """
         self._fresh = fresh
         self._own: set[str] = set()  # paths that this object has written
@@ -105,10 +106,10 @@ class ScheduleCache:
         return os.path.join(self._directory, f"{signature}{suffix}.json")
 
     def get(self, problem: Problem, settings: SearchSettings) -> Schedule | None:
-        """The schedule of a block that was found with these settings, or None.
+        """Returns the schedule that a search with these settings stored, or None.
 
-        A file that is not such a schedule is ignored with one warning. So is a cache
-        that cannot be read.
+        If a file is not a valid schedule for the block, or cannot be read, it is
+        ignored with one warning.
         """
         path = self.path(problem.signature, settings.strategy)
         if self._fresh and path not in self._own:

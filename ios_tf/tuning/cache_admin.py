@@ -1,6 +1,7 @@
 """Lists, checks, cleans, packs and unpacks a schedule cache, for `ios_tf cache`.
 
-An entry is one file: a schedule, a pending block, or the rest of an interrupted write.
+An entry is one file: a schedule, a pending block, or a temporary file that a process
+left when it was killed.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ from ios_tf.tuning.settings import DEFAULT_STRATEGY
 _PLANS = "plans"  # cuDNN plans, see cc/engine/cuda/cudnn/plan_cache.h
 _VERSION = 1
 _HOW = ("strategy", "micro_batches")  # keys of a stage that `show` prints
-# A temporary file older than this belongs to a process that has died.
+# A temporary file that is older than this many seconds was left by a process that was
+# killed.
 _STALE_SECONDS = 3600
 _MAX_PACKED_BYTES = 256 << 20
-# The names of files that this package writes begin with a block's signature.
+# Matches the names of files that this package writes, which begin with a block's
+# signature.
 _OWN = re.compile(r"[0-9a-f]{64}\.")
-# The names that files and directories of a cache may have.
+# Matches the names that files and directories of a cache may have.
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
@@ -50,7 +53,7 @@ class Entry:
       signature: the block's signature, as in the file's name.
       strategy: strategy of a schedule; empty for a pending block.
       data: the JSON object; empty if there is none.
-      problem: the file's fault, in one line; None if the file is valid.
+      problem: what is wrong with the file, in one line; None if the file is valid.
     """
 
     path: str
@@ -128,16 +131,16 @@ def show(directory: str, signature: str) -> str:
 
 
 def verify(directory: str) -> list[Entry]:
-    """The entries with a fault, which readers of the cache ignore."""
+    """Returns the entries that are not valid, which readers of the cache ignore."""
     return [entry for entry in entries(directory) if entry.problem]
 
 
 def prune(directory: str, device: str | None = None) -> list[Entry]:
     """Removes useless entries, and returns them.
 
-    Useless entries are those of `verify`, the files of writers that have died, and
-    pending blocks that have a schedule by now. Files with other names than entries have
-    are left alone, because the user may have named a wrong directory.
+    Useless entries are those of `verify`, temporary files of processes that were
+    killed, and pending blocks that have a schedule by now. Files with other names are
+    left alone, because the user may have given a wrong directory.
 
     Args:
       directory: the cache.
@@ -163,7 +166,7 @@ def prune(directory: str, device: str | None = None) -> list[Entry]:
 def clear(directory: str) -> tuple[int, int]:
     """Empties a cache; returns the numbers of entries and latencies that it had.
 
-    Files with other names than entries have are left alone.
+    Files whose names are not those of entries are left alone.
 
     Raises:
       UserError: the directory does not exist, or a file cannot be removed.
@@ -223,7 +226,7 @@ def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, in
       UserError: `export` did not write the file; nothing is unpacked then.
     """
     try:
-        # The user names the file, so it may be anywhere.
+        # The file may be anywhere, because the user has named it.
         data = cache_files.read("/", path, _MAX_PACKED_BYTES)
         packed = document.parse(data, path, _MAX_PACKED_BYTES)
     except tf.errors.OpError as error:
@@ -242,7 +245,7 @@ def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, in
         pending = parts[0] == PENDING
         if pending:
             parts = parts[1:]
-        # A name must not lead to a place outside the cache's directory.
+        # A name must not lead out of the cache's directory.
         if len(parts) != 2 or not all(_PLAIN.fullmatch(part) for part in parts):
             raise UserError(f"{path}: {name!r} is not the name of a cache entry")
         problem = _check(parts[1], data, pending)
@@ -258,7 +261,7 @@ def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, in
 
 
 def _directories(cache: str, directory: str) -> list[str]:
-    """The names of a directory's subdirectories that do not lead out of the cache."""
+    """Returns the names of subdirectories that are not links out of the cache."""
 
     def is_one(path: str) -> bool:
         return tf.io.gfile.isdir(path) and cache_files.is_inside(cache, path)
@@ -277,7 +280,8 @@ def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:
         try:
             if name.endswith(".tmp"):
                 kind, problem = "temporary", None
-                # The file's time is in the future if a clock was set back.
+                # abs() is needed because the file's time is in the future if a clock
+                # was set back.
                 age = time.time() - tf.io.gfile.stat(path).mtime_nsec / 1e9
                 if abs(age) > _STALE_SECONDS:
                     problem = "it was left by a process that has died"
@@ -304,7 +308,7 @@ def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:
 
 
 def _check(name: str, data: Any, pending: bool) -> str | None:
-    """The fault of a file with this name and content, or None."""
+    """Returns what is wrong with a file of this name and content, or None."""
     signature, _, rest = name.partition(".")
     strategies = {"json"} if pending else {"json", *(f"{s}.json" for s in STRATEGIES)}
     if rest not in strategies:
@@ -324,7 +328,8 @@ def _check(name: str, data: Any, pending: bool) -> str | None:
 
 
 def _check_stages(schedule: Schedule) -> None:
-    # The engine checks a schedule against its block when the schedule is used.
+    # Only the operators are checked here. When the schedule is used, the engine checks
+    # it against its block.
     operators = sorted(
         op for stage in schedule.stages for group in stage.groups for op in group
     )

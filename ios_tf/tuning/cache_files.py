@@ -1,8 +1,8 @@
 """Reads and writes the files of a schedule cache safely.
 
-A user who may write into the directory must not be able to lead a process out of it, or
-to make the process wait. cc/tensorflow/plugin/cache_file.cc ensures this, also for
-servers without Python. These functions call it.
+Another user who may write into the directory must not be able to make a process access
+files outside of it, or wait forever. cc/tensorflow/plugin/cache_file.cc ensures this,
+also in servers without Python. The functions of this module call it.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def write(directory: str, path: str, text: str) -> None:
 def is_inside(directory: str, path: str) -> bool:
     """Returns whether a path, after following all links, is below the directory.
 
-    Links to other places below the directory are fine: orchestrators mount volumes that
-    way. Remote paths are always accepted.
+    Links to other places below the directory are allowed, because orchestrators such as
+    Kubernetes use them to mount volumes. Remote paths are always accepted.
     """
     error = ctypes.c_void_p()
     code = plugin.runtime().ios_tf_check_inside_cache(
@@ -69,7 +69,7 @@ def _encoded(directory: str, path: str) -> tuple[bytes, bytes]:
 
 
 def _check(code: int, message: ctypes.c_void_p) -> None:
-    """Raises TensorFlow's error for a code; frees the message."""
+    """Raises TensorFlow's error for a code, and frees the message."""
     if code:
         text = plugin.take(message.value) or b"out of memory"
         error = tf.compat.v1.errors.exception_type_from_error_code(code)

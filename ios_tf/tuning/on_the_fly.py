@@ -1,4 +1,4 @@
-"""enable, disable, status, session_config: the optimiser in the user's process.
+"""enable, disable, status, session_config: control the plugin in this process.
 
 These functions control the plugin through its C API
 (cc/tensorflow/plugin/runtime_api.h). TensorFlow's own option
@@ -30,8 +30,9 @@ from ios_tf.tuning.pending import BlockTuner, pending_files, problem_of
 _logger = logging.getLogger("ios_tf")
 _lock = threading.Lock()
 _search: _SearchThread | None = None
-# TensorFlow waits this long for Python's global lock, and then goes on without a
-# search: the thread that holds the lock may be waiting for TensorFlow.
+# TensorFlow's thread waits at most this many milliseconds until a search begins, and
+# then goes on without it: the search needs Python's global lock, and the thread that
+# holds the lock may be waiting for TensorFlow.
 _PATIENCE_MS = 10_000
 
 
@@ -51,8 +52,8 @@ class Status:
         "blocks_greedy", "blocks_searched", "blocks_missed", "failed_captures" (CUDA
         graphs that could not be made, so that their work is enqueued kernel by kernel),
         "warnings" (of the schedule cache).
-      not_off: TensorFlow passes that the plugin runs although TensorFlow's options
-        switch these passes off.
+      not_off: passes of TensorFlow that the plugin runs although TensorFlow's options
+        switch them off.
     """
 
     problem: str | None
@@ -168,7 +169,7 @@ def disable() -> None:
 def status() -> Status:
     """The state of the optimizer in this process, with counts of its work."""
     options = tf.config.optimizer.get_experimental_options()
-    # TensorFlow uses plugins by default.
+    # Plugins are used by default, if the option is not set.
     runs = options.get("use_plugin_optimizers", True) and not options.get(
         "disable_meta_optimizer", False
     )
@@ -225,16 +226,17 @@ def session_config(options: EnableOptions) -> config_pb2.ConfigProto:
         if options.on_miss == "search":
             _start_search(options)
     except NativeLibraryError as error:
-        # TensorFlow ignores the name of an optimizer that it does not know.
+        # This is only a warning, because TensorFlow ignores an optimizer that it does
+        # not know.
         _logger.warning("the configuration has no effect in this process: %s", error)
     return config
 
 
 class _SearchThread(threading.Thread):
-    """Searches the problems that the optimizer asks for.
+    """A thread that searches the problems of the optimizer.
 
-    The optimizer runs in TensorFlow's threads, which must not wait for Python's global
-    lock while they hold locks of TensorFlow. So only this thread runs Python.
+    The optimizer itself runs in TensorFlow's threads, which must not run Python: they
+    would wait for Python's global lock while they hold locks of TensorFlow.
     """
 
     def __init__(self, library: ctypes.CDLL, options: EnableOptions) -> None:
@@ -252,7 +254,8 @@ class _SearchThread(threading.Thread):
             schedule = reason = None
             try:
                 schedule = self._tune(request).encode()
-            # The optimizer waits for an answer even if the search fails.
+            # Reports any error, because the optimizer waits for an answer even if the
+            # search fails.
             except BaseException as error:
                 reason = first_line(error).encode()
             self._library.ios_tf_give_schedule(number, schedule, reason)
@@ -299,7 +302,7 @@ def _stop_search() -> None:
 
 
 def _restart_search() -> None:
-    """Restarts the search in a forked child, because a fork copies only one thread."""
+    """Restarts the search thread in a forked child, to which fork does not copy it."""
     global _search, _lock
     _lock = threading.Lock()
     parent, _search = _search, None
@@ -308,7 +311,8 @@ def _restart_search() -> None:
 
 
 os.register_at_fork(after_in_child=_restart_search)
-# TensorFlow's threads must not wait for a search while the interpreter shuts down.
+# Stops the search at exit, so that TensorFlow's threads do not wait for a search while
+# the interpreter shuts down.
 atexit.register(_stop_search)
 
 

@@ -21,14 +21,14 @@ from ios_tf.scheduler.problem import mask_of, operators_of
 from ios_tf.scheduler.state_space import build_state_space
 from ios_tf.validation import pattern
 
-# The largest number of transitions of a part. It is low, because a search goes through
-# all transitions again for every few stages that it measures.
+# The largest number of transitions of a part. It is lower than MAX_TRANSITIONS, because
+# a search visits all transitions again for every few stages that it measures.
 _MAX_TRANSITIONS = 4_000_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Patterns:
-    """Regular expressions, searched in operators' names, that override the defaults.
+    """Regular expressions for names of operators, which replace the default rules.
 
     Attributes:
       units: operators that match the same pattern with equal groups are scheduled as
@@ -74,18 +74,18 @@ def parts_of(
     patterns: Patterns = DEFAULT_PATTERNS,
     max_transitions: int | None = _MAX_TRANSITIONS,
 ) -> tuple[list[Part], int]:
-    """The parts of a block in the order to run them in.
+    """Returns the parts of a block, in the order in which they run.
 
     Args:
       problem: the block.
       pruning: limits of the search.
       patterns: units and borders that the user asks for.
-      max_transitions: the most transitions of a part; a part with more is cut. None: no
+      max_transitions: a part with more transitions than this is cut. None means no
         limit.
 
     Returns:
-      The parts, and the number of cuts that were made only because the search could not
-      hold the block.
+      The parts, and the number of cuts that were made only because a part was too large
+      to search.
 
     Raises:
       UserError: the patterns make units that cannot be ordered.
@@ -120,13 +120,13 @@ def parts_of(
 
 
 def joined(problem: Problem, parts: Sequence[tuple[Part, Schedule]]) -> Schedule:
-    """The schedules of a block's parts, one after the other."""
+    """Returns a block's schedule: those of its parts, one after the other."""
     return Schedule.of_parts(
         ((part.operators, schedule) for part, schedule in parts), problem.signature
     )
 
 
 def part_of(problem: Problem, mask: int) -> Part:
-    """The operators of a bitmask as a part."""
+    """Returns the operators of a bitmask as a part."""
     operators = tuple(operators_of(mask))
     return Part(Problem.from_json(engine.part(problem.block, operators)), operators)

@@ -1,6 +1,7 @@
 """Searches blocks one by one and stores their schedules in the cache.
 
-`ios_tf tune` uses this module. So does a process that searches blocks on the fly.
+This module is used by `ios_tf tune`, and by processes that search blocks while graphs
+are loaded (`enable` with on_miss="search").
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class BlockTuner:
         )
 
     def tune(self, problem: Problem) -> Schedule:
-        """A block's schedule, from the cache or searched and then stored there."""
+        """Returns a block's schedule: from the cache, or searched and then stored."""
         schedules, _ = self._searcher.schedule_all([problem])
         return schedules[problem.signature]
 
@@ -83,7 +84,8 @@ class Tuned:
       device: the device's fingerprint.
       schedules: (block, schedule) of every pending block, with `latency_ms` and
         `sequential_ms` in the schedule's metadata.
-      ignored: files without a block that can be read and searched.
+      ignored: files that do not contain a valid block, or whose block cannot be
+          searched.
       kept: number of blocks that stay pending, because their schedule could not be
         written.
     """
@@ -117,9 +119,9 @@ class Tuned:
 def tune(options: TuneOptions) -> Tuned:
     """Searches the pending blocks, for which processes have not found a schedule.
 
-    Each block has the batch size, precision and device that it was met with. Blocks of
-    other devices stay pending for machines that have these devices. Several processes
-    may call this function at the same time.
+    A pending block has the batch size, precision and device of the process that stored
+    it. Blocks of other devices stay pending, for machines with these devices. Several
+    processes may call this function at the same time.
 
     Args:
       {options}
@@ -187,8 +189,8 @@ def pending_files(cache_dir: str, fingerprint: str) -> Iterator[str]:
 def read_problem(cache_dir: str, path: str) -> Problem:
     """The block in a pending file of a cache.
 
-    Only the block itself is used from the file. The engine derives everything else from
-    the block, above all its signature.
+    Only the block itself is read from the file. The engine computes everything else,
+    such as the signature, from the block.
 
     Raises:
       ValueError: the file does not hold a block, or not the block that its name says.
@@ -202,7 +204,7 @@ def read_problem(cache_dir: str, path: str) -> Problem:
 
 
 def problem_of(data: str | bytes | Mapping[str, Any]) -> Problem:
-    """The problem of {"block": …}, which the engine derives from the block.
+    """Returns the problem that the engine computes from a JSON object {"block": …}.
 
     Raises:
       ValueError: the data does not hold a valid block.

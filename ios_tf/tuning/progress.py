@@ -10,7 +10,7 @@ from ios_tf.printable import printable
 
 
 class Progress:
-    """Rewrites one line on a terminal; elsewhere, writes a new line now and then."""
+    """Rewrites one line on a terminal. Elsewhere, writes a line now and then."""
 
     def __init__(self, label: str, stream: TextIO | None = None) -> None:
         self._label = label

@@ -34,14 +34,16 @@ class SearchStats:
     Attributes:
       blocks: number of different parts; each is scheduled by one dynamic program.
       cached: number of these parts whose schedule was in the cache.
-      cut: block name -> number of cuts made only to make the search possible.
-      stopped: signature of each block whose search was stopped -> the fraction by which
-        another schedule could be faster than the one found.
+      cut: maps names of blocks to the number of cuts that were made only because a part
+          was too large to search.
+      stopped: maps the signature of each block whose search was stopped to the fraction
+        by which another schedule could be faster than the best one so far.
       too_large: names of blocks for which the free memory was too small to measure
         everything.
       measured: number of stages, groups and schedules that were measured.
       reused: number of stages and groups that had been measured before.
-      bounded: number of candidates not measured, because they could not win.
+      bounded: number of candidates that were not measured, because lower bounds of
+          their latencies show that they are not the fastest.
       states, transitions: sums over the dynamic programs of all searches.
       seconds: time of all searches.
     """
@@ -67,8 +69,8 @@ class Searcher(Generic[_Model]):
 
     Attributes:
       cost_model: measures the latencies.
-      searches: true if the strategy is not a baseline. A baseline that is asked for by
-        name is not replaced by a better schedule.
+      searches: true if the strategy is not a baseline. The schedules of a baseline,
+        which the user has asked for, are not replaced by better ones.
       time_limit: seconds for the searches of all blocks of a call together.
     """
 
@@ -100,9 +102,9 @@ class Searcher(Generic[_Model]):
     ) -> tuple[dict[str, Schedule], SearchStats]:
         """The schedules of blocks, by signature, and the effort of the searches.
 
-        A schedule's metadata holds `parts`, the number of the block's parts, and
-        `latency_ms` and `sequential_ms`, summed over the parts. For a block of one part
-        it also holds `greedy_ms`, if that was measured.
+        A schedule's metadata contains `parts`, the number of the block's parts, and
+        `latency_ms` and `sequential_ms`, which are sums over the parts. For a block of
+        one part it also contains `greedy_ms`, if that was measured.
         """
         problems = list(problems)
         stats = SearchStats()
@@ -127,11 +129,13 @@ class Searcher(Generic[_Model]):
         waiting = [p for s, p in unique.items() if s not in schedules]
         left = sum(map(_weight, waiting))
         end = start + self.time_limit
-        # Algorithms come before all searches, because on a CPU they gain the most.
+        # The algorithms of all blocks are chosen before the first search, because on a
+        # CPU they gain the most.
         with RECORDER.watched() as load_of_algorithms:
             chosen = [self._algorithms(problem, end, stats) for problem in waiting]
         for i, (problem, algorithms) in enumerate(zip(waiting, chosen, strict=True)):
-            # Time that a search does not use goes to the later searches.
+            # Each search gets a share of the remaining time, so that later searches get
+            # the time that earlier ones did not use.
             now = time.monotonic()
             share = (end - now) * _weight(problem) / left
             left -= _weight(problem)
@@ -194,15 +198,17 @@ class Searcher(Generic[_Model]):
         The alternatives are:
 
         - The `found` schedules without algorithms of one kind, and without any.
-        - The `found` schedules with matrix products wherever possible. A convolution
-          that is measured alone finds its filters in the caches, which cannot hold the
-          filters of the whole network. Our products prefetch the next filters.
-        - Sequential schedules, with these algorithms and without.
-        - Schedules that split all blocks alike. A core's caches then hold one block's
-          results for the next block, and no lane waits for the others between blocks.
+        - The `found` schedules with matrix products (`gemm`) wherever possible. A
+          convolution that is measured alone has its filters in the caches, but in the
+          network it does not. Matrix products suffer less from this, because they
+          prefetch filters.
+        - Sequential schedules, with the `found` algorithms and without any.
+        - Schedules that split all blocks in the same way. The results of one block then
+          stay in the core's caches for the next block, and lanes do not wait for each
+          other between blocks.
 
-        Only a measurement of the whole network can tell which is best. A baseline has
-        no alternatives.
+        Only a measurement of the whole network shows which is best. For a baseline
+        strategy, the list is empty.
         """
         if not self.searches:
             return []
@@ -235,8 +241,9 @@ class Searcher(Generic[_Model]):
             return None
         schedule = self._cache.get(problem, self._settings)
         if schedule and schedule.metadata.get("disturbed"):
-            return None  # found on a busy machine: only servers use it
-        # With more time than that search had, a better schedule may be found.
+            return None  # measured on a busy machine: only servers use it
+        # Searches again if there is more time now than when the earlier search was
+        # stopped.
         stopped_after = schedule.metadata.get("stopped_after") if schedule else None
         if stopped_after and self.time_limit > stopped_after:
             return None
@@ -259,8 +266,8 @@ class Searcher(Generic[_Model]):
         schedule = dataclasses.replace(joined(problem, of_parts), metadata=metadata)
         if any(part.metadata.get("disturbed") for _, part in of_parts):
             schedule = _disturbed(schedule)
-        # Other users of the cache, such as servers, look up the whole block. So its
-        # schedule is stored, too.
+        # The schedule of the whole block is stored in addition to those of its parts,
+        # because other users of the cache, such as servers, look up whole blocks.
         if not self._look_up(problem):
             self._keep(schedule)
         return schedule
@@ -331,17 +338,18 @@ NetworkSearcher = Searcher[NetworkCostModel]
 
 
 def _disturbed(schedule: Schedule) -> Schedule:
-    """Marks a schedule as chosen by measurements that other processes disturbed."""
+    """Marks a schedule that was chosen by disturbed measurements."""
     return dataclasses.replace(
         schedule, metadata={**schedule.metadata, "disturbed": True}
     )
 
 
 def _weight(problem: Problem) -> int:
-    """The weight of a block when searches share the time.
+    """Returns the weight of a block, by which searches share the time.
 
-    It is quadratic, because there are more stages than operators. It is linear for a
-    chain, because only a few schedules of a chain are compared.
+    It is quadratic in the number of operators, because the number of stages grows
+    faster than that of operators. For a chain, it is linear, because only a few
+    schedules are compared.
     """
     return len(problem) if problem.is_chain else len(problem) ** 2
 
@@ -349,7 +357,7 @@ def _weight(problem: Problem) -> int:
 def _without(
     kinds: Collection[str], schedules: Mapping[str, Schedule]
 ) -> dict[str, Schedule]:
-    """The schedules with direct computation instead of these kinds of algorithms."""
+    """Returns the schedules with direct computation instead of these algorithms."""
     return {
         signature: dataclasses.replace(
             schedule,
@@ -362,7 +370,7 @@ def _without(
 def _different(
     found: Mapping[str, Schedule], others: Iterable[dict[str, Schedule]]
 ) -> list[dict[str, Schedule]]:
-    """The distinct schedules of `others` that run differently from `found`."""
+    """Returns those of `others` that differ from `found` and from each other."""
     known = [_runs(found)]
     kept = []
     for other in others:

@@ -1,4 +1,4 @@
-"""The settings of searches; a cache stores them with the schedules found."""
+"""The settings of searches, which a cache stores together with the schedules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BASELINES = {"sequential": sequential_schedule, "greedy": greedy_schedule}
 
 @dataclasses.dataclass(frozen=True)
 class SearchSettings:
-    """Settings that determine which schedule a search of a block may find.
+    """The settings that determine which schedules a search considers.
 
     Attributes:
       strategy: a strategy of `search`, or a baseline.
@@ -41,7 +41,7 @@ class SearchSettings:
         """The settings as a schedule's file stores them."""
         return {
             "strategy_option": self.strategy,
-            # Both None and 0 mean that there is no limit.
+            # Stores 0 for None, because both mean that there is no limit.
             "max_groups": self.pruning.max_groups or 0,
             "max_group_size": self.pruning.max_group_size or 0,
             "units": list(self.patterns.units),

@@ -26,8 +26,8 @@ constexpr size_t kMaxInstances = 16;
 // least recently used one.
 constexpr size_t kMaxGraphs = 8;
 // The number of recent sets of input and output pointers that are remembered,
-// to find pointers that recur, for which a graph is made. A graph that was not
-// used for this many runs may be replaced.
+// to find those that recur. A graph that was not used for this many runs may be
+// replaced.
 constexpr int64_t kMaxSeen = 64;
 // After this many runs with new pointers, the instance uses a graph with
 // copies, because pointers apparently do not recur.
@@ -166,9 +166,8 @@ class Instance {
   }
 
   // Runs the schedule. For new pointers, the kernels are enqueued one by one,
-  // because making a graph takes as long as many runs and is worth it only for
-  // pointers that recur. If too many different pointers recur, or if the
-  // pointers are always new, one graph with copies is used for all of them.
+  // because a graph is worth its time only for pointers that recur. If too many
+  // pointers recur, or if they are always new, one graph with copies is used.
   Status Launch(const std::vector<const void*>& inputs,
                 const std::vector<void*>& outputs, CUstream stream) {
     ++runs_;
@@ -327,12 +326,11 @@ class CudaExecution : public Execution {
                            std::to_string(kPointerAlignment) + " bytes");
   }
 
-  // Returns the instance for a call on `stream`. This is the instance that ran
-  // last on `stream`; if another caller is enqueueing with it, waits for that
-  // caller, because the stream runs the work of both in order anyway. If no
-  // instance ran last on `stream`, returns an instance whose run has finished,
-  // or else a new instance, or else any other one: Instance::Run makes its runs
-  // wait for each other on the GPU.
+  // Returns the instance that ran last on `stream`. If another caller is
+  // enqueueing with it, waits for that caller: the stream runs the work of both
+  // in order anyway. If there is none, returns an instance whose run has
+  // finished, or else a new one, or else any other (Instance::Run makes its
+  // runs wait for each other).
   Instance* Acquire(CUstream stream) {
     std::unique_lock<std::mutex> lock(mutex_);
     bool room = true;  // for one more instance
