@@ -18,13 +18,13 @@ import numpy as np
 from benchmarks import arrays
 from benchmarks.frameworks import interpreter
 from benchmarks.frameworks.runner import Data
+from benchmarks.network import Network
 from benchmarks.network_search import schedule_json
 from benchmarks.operator_samples import sample_blocks
 from benchmarks.results import write_measured
 from benchmarks.standalone import add_engine_device
 from ios_tf.differences import relative_difference, relative_norm
 from ios_tf.errors import UserError
-from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import (
     Problem,

@@ -4,83 +4,47 @@
         [--json=FILE]
 
 MODEL is a SavedModel, a Keras file, `keras:NAME`, `models:NAME` or a network of the
-zoo. The model is converted once. Then, for every row, a new process calls the original
-and the converted model in turn. The rows are: alone, beside processes that do nothing
-but compute, beside builds, beside a process that calls the same model, on one core, and
-under a quota of processor time.
+zoo. The model is converted once. Then, for every row, two new processes call the
+original and the converted model in turn. The rows are: alone, beside processes that do
+nothing but compute, beside builds, beside a process that calls the same model, on one
+core, and under a quota of processor time.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
+import dataclasses
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from benchmarks.results import write_measured
 from benchmarks.standalone import saved_model_of
+from ios_tf.callers.frameworks import Model
+from ios_tf.callers.worker import Worker
 from ios_tf.files import check_writable
 from ios_tf.tables import table
 
-VARIANTS = ("TensorFlow", "converted")
+# Variants of a model, and the frameworks of `ios_tf bench --callers` that run them.
+VARIANTS = {"TensorFlow": "tensorflow", "converted": "ios"}
 PERCENTILES = (50, 90, 99)
 _CORES = 1.5  # quota of processor time
-_CALLS = 5  # consecutive counted calls of a variant, after one uncounted call
+_TURN = 0.2  # seconds for which one variant is called, before the other one
 _LEAST_CALLS = 50  # least counted calls per variant
 _SERVED = "beside a process that calls the same"
 _ONE_CORE = "on one core"
 _QUOTA = f"with a quota of {_CORES} cores"
 
-# Program of the measuring process and of the process that serves beside it. The
-# argument is JSON; see _measure.
-_CHILD = """
-import json, os, sys, time
-given = json.loads(sys.argv[1])
-if given["core"] is not None:
-    os.sched_setaffinity(0, {given["core"]})
-if given["group"]:
-    with open(given["group"], "w") as file:
-        file.write(str(os.getpid()))
-import numpy as np
-import tensorflow as tf
-import ios_tf
-arrays = np.load(given["inputs"])
-inputs = {name: tf.constant(arrays[name]) for name in arrays.files}
-loaded = [tf.saved_model.load(path) for path in given["models"]]
-functions = [model.signatures[given["signature"]] for model in loaded]
-for function in functions:
-    for _ in range(3):
-        function(**inputs)
-# Which of the models is called now: written by who measures, read by who is beside.
-turn = np.memmap(given["turn"], np.uint8, "r+", shape=(1,))
-print("ready", flush=True)
-sys.stdin.readline()
-if given["serves"]:
-    while True:
-        functions[turn[0]](**inputs)
-times = [[] for _ in functions]
-end = time.perf_counter() + given["seconds"]
-while time.perf_counter() < end or len(times[0]) < given["least"]:
-    for number, function in enumerate(functions):
-        turn[0] = number
-        function(**inputs)
-        for _ in range(given["calls"]):
-            start = time.perf_counter()
-            function(**inputs)
-            times[number].append((time.perf_counter() - start) * 1e3)
-print(json.dumps(times))
-"""
 # Ends when its parent process has ended for any reason.
 _BUSY = """
 import os
 parent = os.getppid()
-input()
 while os.getppid() == parent:
     for _ in range(100_000): pass
 """
@@ -91,7 +55,6 @@ import os, subprocess, sys
 os.nice(10)
 job = "import ast, inspect, unittest; ast.parse(inspect.getsource(unittest.case))"
 parent = os.getppid()
-input()
 while os.getppid() == parent:
     subprocess.run([sys.executable, "-c", job], stdin=subprocess.DEVNULL)
 """
@@ -123,100 +86,97 @@ def bench_contention(
     Raises:
       UserError: as for `ios_tf.convert`.
     """
-    import numpy as np
-
-    import ios_tf
-    from ios_tf.model import saved_models
-
     found = {}
-    with contextlib.ExitStack() as models:
-        directory = models.enter_context(tempfile.TemporaryDirectory(prefix="ios_tf_"))
-        source, inputs = _prepare(name, batch_size, models)
-        converted = os.path.join(directory, "converted")
-        ios_tf.convert(source, converted, batch_size=batch_size, keep_slower=True)
-        np.savez(os.path.join(directory, "inputs.npz"), **inputs)
-        Path(directory, "turn").write_bytes(b"\0")
-        given = {
-            "models": [source, converted],
-            "signature": saved_models.choose_signature(
-                None, saved_models.load(converted)
-            ),
-            "inputs": os.path.join(directory, "inputs.npz"),
-            "turn": os.path.join(directory, "turn"),
-            "seconds": seconds,
-            "calls": _CALLS,
-            "least": _LEAST_CALLS,
-            "core": None,
-            "group": None,
-            "serves": False,
-        }
+    with contextlib.ExitStack() as files:
+        directory = files.enter_context(tempfile.TemporaryDirectory(prefix="ios_tf_"))
+        source = files.enter_context(saved_model_of(name))
+        models = _models(source, batch_size, directory)
         for row in rows or ROWS:
             with contextlib.ExitStack() as stack:
-                others = [[program] for program in _OTHERS.get(row, [])]
-                settings = {}
-                if row == _SERVED:
-                    others = [[_CHILD, json.dumps({**given, "serves": True})]]
-                elif row == _ONE_CORE:
-                    settings["core"] = min(os.sched_getaffinity(0))
-                elif row == _QUOTA:
-                    settings["group"] = stack.enter_context(_group_of_quota())
-                    if settings["group"] is None:
+                if row == _ONE_CORE:
+                    stack.enter_context(_one_core())
+                workers = _start(models, stack)
+                if row == _QUOTA:
+                    group = stack.enter_context(_group_of_quota())
+                    if group is None:
                         log("no control group can be made, so no row has a quota")
                         continue
-                found[row] = _measure({**given, **settings}, stack, others)
+                    for worker in workers.values():
+                        Path(group).write_text(str(worker.pid))
+                neighbors = _start(models, stack) if row == _SERVED else {}
+                for program in _OTHERS.get(row, []):
+                    process = subprocess.Popen([sys.executable, "-c", program])
+                    stack.enter_context(process)
+                    stack.callback(process.kill)
+                found[row] = _measure(workers, neighbors, seconds)
     return found
 
 
-def _prepare(name: str, batch_size: int, stack: contextlib.ExitStack) -> tuple:
-    """Returns a SavedModel's path, valid until `stack` closes, and inputs for it."""
+def _models(source: str, batch_size: int, directory: str) -> dict[str, Model]:
+    """Converts a SavedModel; returns both variants, with inputs."""
+    import ios_tf
+    from ios_tf.callers.forms import store_inputs
     from ios_tf.model import saved_models
     from ios_tf.model.inputs import example_inputs
 
-    source = stack.enter_context(saved_model_of(name))
     loaded = saved_models.load(source)
-    function = loaded.signatures[saved_models.choose_signature(None, loaded)]
-    inputs = example_inputs(function, batch_size)
-    return source, {key: value.numpy() for key, value in inputs.items()}
+    signature = saved_models.choose_signature(None, loaded)
+    function = loaded.signatures[signature]
+    inputs = store_inputs(example_inputs(function, batch_size), directory)
+    outputs = list(function.structured_outputs)
+    original = Model(source, inputs, outputs, signature, None, batch_size)
+    converted = os.path.join(directory, "converted")
+    ios_tf.convert(source, converted, batch_size=batch_size, keep_slower=True)
+    both = (original, dataclasses.replace(original, path=converted))
+    return dict(zip(VARIANTS, both, strict=True))
 
 
-def _measure(
-    given: Mapping[str, Any],
-    stack: contextlib.ExitStack,
-    others: Sequence[Sequence[str]],
-) -> dict[str, dict[str, float]]:
-    """Returns percentiles of a process beside others that run Python programs."""
-    import numpy as np
-
-    processes = [_start(stack, arguments) for arguments in others]
-    processes.append(child := _start(stack, [_CHILD, json.dumps(given)]))
-    for process, (program, *_) in zip(processes, [*others, [_CHILD]], strict=True):
-        if program == _CHILD and process.stdout.readline() != "ready\n":
-            raise RuntimeError(f"a process ended with {process.wait()}")
-    for process in processes:
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write("\n")
-            process.stdin.flush()
-    times = json.loads(child.stdout.readline())
-    return {
-        variant: {f"p{p}": float(np.percentile(values, p)) for p in PERCENTILES}
-        for variant, values in zip(VARIANTS, times, strict=True)
-    }
+@contextlib.contextmanager
+def _one_core() -> Iterator[None]:
+    """Gives this process, and those that it starts, only one core."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def _start(
-    stack: contextlib.ExitStack, arguments: Sequence[str]
-) -> subprocess.Popen[str]:
-    process = stack.enter_context(
-        subprocess.Popen(
-            [sys.executable, "-c", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-    )
-    stack.callback(process.kill)
-    return process
+    models: Mapping[str, Model], stack: contextlib.ExitStack
+) -> dict[str, Worker]:
+    """Starts a process for each variant; `stack` ends the processes."""
+    workers = {}
+    for variant, model in models.items():
+        workers[variant] = Worker(VARIANTS[variant], model)
+        stack.callback(workers[variant].close)
+    return workers
+
+
+def _measure(
+    workers: Mapping[str, Worker], neighbors: Mapping[str, Worker], seconds: float
+) -> dict[str, dict[str, float]]:
+    """Returns percentiles of variants in turn, each beside its neighbor, if any."""
+    import numpy as np
+
+    latencies: dict[str, list[float]] = {variant: [] for variant in workers}
+    end = time.perf_counter() + seconds
+    with ThreadPoolExecutor(1) as pool:
+        while (
+            time.perf_counter() < end
+            or min(map(len, latencies.values())) < _LEAST_CALLS
+        ):
+            for variant, worker in workers.items():
+                neighbor = neighbors.get(variant)
+                if neighbor:
+                    beside = pool.submit(neighbor.measure, 1, 2 * _TURN, None, 0)
+                latencies[variant] += worker.measure(1, _TURN, None, 0).latencies_ms
+                if neighbor:
+                    beside.result()
+    return {
+        variant: {f"p{p}": float(np.percentile(values, p)) for p in PERCENTILES}
+        for variant, values in latencies.items()
+    }
 
 
 @contextlib.contextmanager

@@ -21,11 +21,9 @@ import numpy as np
 
 from benchmarks import gpu_data
 from benchmarks.frameworks.weights import random_weights
-from benchmarks.results import write_measured
+from benchmarks.results import read_json, write_measured
 from benchmarks.standalone import add_engine_device
-from ios_tf.errors import UserError
 from ios_tf.native import engine
-from ios_tf.scheduler import document
 
 _CASES = (("float32", 1), ("float16", 1), ("float32", 32), ("float16", 32))
 
@@ -111,20 +109,13 @@ def compare(
     return result
 
 
-def _read(path: str) -> Any:
-    try:
-        return document.read(path)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read: {error}") from None
-
-
 def _agreement(found: Mapping[str, Sequence[str]], recordings: str, device: str) -> str:
     """Returns one line: the number of plans whose engines were expected."""
     name = device.split(",")[0]
     path = gpu_data.recording(recordings, name)
     if path is None:
         return f"there is no recording of {name!r} to compare with"
-    agree = compare(found, _read(str(path)))
+    agree = compare(found, read_json(path))
     good, of = (sum(n[i] for n in agree.values()) for i in (0, 1))
     return f"{good} of {of} plans use the engines expected for {path.stem}"
 
@@ -152,7 +143,7 @@ def run(options: argparse.Namespace) -> int:
     device = engine.device_fingerprint(options.device)
     print(device, flush=True)
     found: dict[str, list[str]] = {}
-    for case, plans in measure(_read(options.convolutions), options.device):
+    for case, plans in measure(read_json(options.convolutions), options.device):
         found[case] = plans
         if options.json:
             write_measured(options.json, options, plans=found)

@@ -14,32 +14,14 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.network import Network, Part, Region
 from ios_tf.cli import arguments
 from ios_tf.errors import UserError
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.model.graph_optimizer import Collected
 from ios_tf.model.loading import saved_model
-from ios_tf.model.network import Network, Part, Region
 from ios_tf.options import BenchOptions
 from ios_tf.scheduler import sequential_schedule
-
-
-def export_blocks(
-    model: Any,
-    output: str | os.PathLike[str],
-    *,
-    batch_size: int = 1,
-    signature: str | None = None,
-    tags: Sequence[str] | None = None,
-) -> Network:
-    """Writes the result of `network_of` as one JSON file.
-
-    Raises:
-      UserError: the input is wrong; the message is one line.
-    """
-    network = network_of(model, batch_size=batch_size, signature=signature, tags=tags)
-    network.write(output)
-    return network
 
 
 def network_of(
@@ -106,13 +88,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    network = export_blocks(
+    network = network_of(
         options.model,
-        options.output,
         batch_size=options.batch_size,
         signature=options.signature,
         tags=options.tags,
     )
+    network.write(options.output)
     operators = sum(len(region.block["operators"]) for region in network.regions)
     print(
         f"{options.output}: {operators} operators in {len(network.regions)} regions, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -13,7 +14,7 @@ class GpuMemory:
     """Owns arrays on a GPU, which live as long as this object.
 
     Attributes:
-      stream: a CUDA stream for `Program.enqueue`.
+      stream: a CUDA stream for `Program.bind_device`.
 
     Raises:
       EngineError: a driver call failed; every method can raise this.
@@ -48,6 +49,26 @@ class GpuMemory:
         target = ctypes.c_void_p(array.ctypes.data)
         self._call("cuMemcpyDtoHAsync_v2", target, address, array.nbytes, self.stream)
         self.synchronize()
+
+    def bind(
+        self,
+        program: engine.Program,
+        inputs: Sequence[np.ndarray],
+        outputs: Sequence[np.ndarray],
+    ) -> tuple[Callable[[], None], list[int]]:
+        """Copies a program's inputs to the GPU.
+
+        Args:
+          program: the program.
+          inputs: its inputs.
+          outputs: arrays of the size of its outputs.
+
+        Returns:
+          A function that enqueues one run, and the addresses of the outputs.
+        """
+        addresses = [self.allocate(y.nbytes) for y in outputs]
+        given = [(self.upload(x), x.shape) for x in inputs]
+        return program.bind_device(given, addresses, self.stream), addresses
 
     def synchronize(self) -> None:
         """Waits until the stream is done."""

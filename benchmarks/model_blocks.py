@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from benchmarks.experiments.experiment import layer_name
 from benchmarks.offline_cost_model import OfflineCostModel
 from benchmarks.schedule_counts import Complexity, complexity
 from benchmarks.simulated_gpu import DEVICES, SimulatedCostModel
@@ -32,9 +33,6 @@ from ios_tf.scheduler.state_space import MAX_TRANSITIONS
 from ios_tf.tables import table
 from ios_tf.tuning.cache import directory_of, latency_database
 from ios_tf.tuning.parts import DEFAULT_PATTERNS, Patterns, parts_of
-
-# Keras' names of nodes inside layers.
-_INSIDE_LAYERS = ("convolution", "batchnorm", "mul", "mul_1", "add_1", "MaxPool2d")
 
 SIMULATED_PREFIX = "simulated:"
 MEASURED_PREFIX = "measured:"
@@ -194,7 +192,7 @@ def complexity_table(
     counted, notes = count(blocks, pruning, patterns)
     rows = [(_label(problem, n), *columns(counts)) for problem, n, counts in counted]
     problem, _, counts = max(counted, key=lambda each: each[2].transitions)
-    rows.append((f"largest: {_short(problem)}", *columns(counts)))
+    rows.append((f"largest: {layer_name(problem.names[0])}", *columns(counts)))
     lines = [table(("block", *COLUMNS), rows), *(f"note: {n}" for n in notes)]
     return "\n".join(lines)
 
@@ -285,12 +283,4 @@ def _too_large(problem: Problem, for_one: str, cuts: int) -> str:
 
 
 def _label(problem: Problem, count: int) -> str:
-    return _short(problem) + (f" x{count}" if count > 1 else "")
-
-
-def _short(problem: Problem) -> str:
-    """Returns the layer of the block's first operator."""
-    layers = problem.names[0].split("/")
-    while len(layers) > 1 and layers[-1] in _INSIDE_LAYERS:
-        layers.pop()
-    return layers[-1]
+    return layer_name(problem.names[0]) + (f" x{count}" if count > 1 else "")

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.frameworks.runner import runs_taking
+from benchmarks.network import Network
 from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement
 from ios_tf.cost.profiled import ProfiledCostModel
-from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import PAPER_PRUNING, Pruning, Schedule
 from ios_tf.tuning.algorithms import allowed

@@ -8,11 +8,25 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ios_tf.errors import UserError
 from ios_tf.files import utc_now, write_text
 from ios_tf.native import engine
+from ios_tf.scheduler import document
 
 _DIGITS = 5  # significant digits; measurements have fewer
 _LONGEST_LINE = 400
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Returns the content of a JSON file.
+
+    Raises:
+      UserError: the file cannot be read.
+    """
+    try:
+        return document.read(path)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{os.fspath(path)}: cannot be read: {error}") from None
 
 
 def write_measured(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 import random
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -17,10 +17,10 @@ from benchmarks import arrays, gpu_data
 from benchmarks.checks import without_measuring
 from benchmarks.frameworks.runner import Data, Target, data_of
 from benchmarks.gpu_memory import GpuMemory
+from benchmarks.network import Network
 from benchmarks.network_search import schedule_json
 from benchmarks.standalone import add_engine_device
 from ios_tf.errors import UserError
-from ios_tf.model.network import Network
 from ios_tf.native import engine
 
 
@@ -81,23 +81,11 @@ def _of_all_threads(
     threads: int,
     calls: int,
 ) -> int:
-    wrong: list[int] = []
-    failures: list[engine.EngineError] = []
+    def work(seed: int) -> int:
+        return _of_thread(program, batches, target, calls, seed)
 
-    def work(seed: int) -> None:
-        try:
-            wrong.append(_of_thread(program, batches, target, calls, seed))
-        except engine.EngineError as error:
-            failures.append(error)
-
-    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    if failures:
-        raise failures[0]
-    return sum(wrong)
+    with ThreadPoolExecutor(threads) as pool:
+        return sum(pool.map(work, range(threads)))
 
 
 def _of_thread(
@@ -110,10 +98,7 @@ def _of_thread(
     gpu = GpuMemory(target.ordinal)
     bound = []
     for inputs, expected in batches:
-        addresses = [gpu.allocate(y.nbytes) for y in expected]
-        given = [(gpu.upload(x), x.shape) for x in inputs]
-        call = program.bind_device(given, addresses, gpu.stream)
-        bound.append((call, addresses, expected))
+        bound.append((*gpu.bind(program, inputs, expected), expected))
     choose = random.Random(seed)
     wrong = 0
     for _ in range(calls):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import tempfile
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 from benchmarks import command_line
 from benchmarks.frameworks.peers import PEERS
 from benchmarks.frameworks.runner import SavedModel, Target
-from ios_tf.model.network import Network
+from benchmarks.network import Network
 from ios_tf.native import malloc
 from ios_tf.processes import RequestProcess, answer_requests
 
@@ -64,10 +63,8 @@ class Worker(RequestProcess):
 
     def outputs(self) -> list[np.ndarray]:
         """Returns the outputs for the data that every peer gets, channels last."""
-        with tempfile.NamedTemporaryFile(suffix=".npz") as file:
-            self.ask({"outputs": file.name})
-            with np.load(file.name) as arrays:
-                return [arrays[f"arr_{i}"] for i in range(len(arrays))]
+        arrays = self.ask_arrays({})
+        return [arrays[f"arr_{i}"] for i in range(len(arrays))]
 
     def time(self) -> float:
         """Measures once; returns the latency in milliseconds."""
@@ -105,9 +102,9 @@ def main(_: Sequence[str]) -> int:
             malloc.release_unused()  # peers share the machine's memory
             calls = runner.calls()
             return ready
-        if "outputs" in request:
+        if "arrays" in request:
             runner.run()
-            np.savez(request["outputs"], *runner.outputs())
+            np.savez(request["arrays"], *runner.outputs())
             return {}
         return {"ms": runner.time(calls)}
 

@@ -38,6 +38,10 @@ class RequestProcess:
             env=environment,
         )
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Sends a request and waits for its answer.
 
@@ -57,6 +61,19 @@ class RequestProcess:
         if "error" in result:
             raise ChildError(result["error"])
         return result
+
+    def ask_arrays(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Sends a request whose answer is a .npz file at the request's `arrays`.
+
+        Raises:
+          ChildError: as `ask`.
+        """
+        import numpy as np
+
+        with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+            self.ask({**request, "arrays": file.name})
+            with np.load(file.name) as arrays:
+                return dict(arrays)
 
     def close(self) -> None:
         """Ends the process."""

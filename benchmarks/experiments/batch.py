@@ -9,14 +9,14 @@ from typing import Any
 from benchmarks.experiments.experiment import (
     Context,
     Experiment,
+    Result,
     Table,
     paper_name,
-    short_name,
 )
 from benchmarks.experiments.frameworks import add_peers, compare, peers_of
 from benchmarks.frameworks.peers import PEERS
+from benchmarks.network import Network
 from benchmarks.standalone import add_batch_sizes
-from ios_tf.model.network import Network
 
 _PEERS = (
     "ios",
@@ -52,13 +52,8 @@ class Batch(Experiment):
             context.keep({"networks": {network.name: rows}})
         return rows
 
-    def tables_of(
-        self,
-        network: str,
-        found: Any,
-        results: Mapping[str, Any],
-        paper: Mapping[str, Any],
-    ) -> list[Table]:
+    def tables_of(self, result: Result) -> list[Table]:
+        found = result.found
         lines = []
         for peer in next(iter(found.values())):
             latencies = {
@@ -67,13 +62,13 @@ class Batch(Experiment):
             first, *_ = (row[peer] for row in found.values())
             note = "" if "median_ms" in first else f" ({first['note']})"
             lines.append([PEERS[peer].name + note, *_throughputs(latencies)])
-        of_paper = paper.get(f"batch_sizes_{paper_name(network)}", {})
+        of_paper = result.paper.get(f"batch_sizes_{paper_name(result.network)}", {})
         for key, peer in _PAPER_PEERS.items() if of_paper else ():
             latencies = {size: of_paper.get(size, {}).get(key) for size in found}
             name = f"paper (V100): {PEERS[peer].name}"
             lines.append([name, *_throughputs(latencies)])
         header = ["images / s", *(f"batch {size}" for size in found)]
-        return [Table(short_name(network), header, lines)]
+        return [Table(result.title, header, lines)]
 
 
 def _throughputs(latencies_ms: Mapping[str, float | None]) -> list[str]:

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.experiments.experiment import (
     Context,
     Experiment,
+    Result,
     Table,
+    layer_name,
     ms,
     quantile_cells,
     ratio,
-    short_name,
     summary,
 )
-from ios_tf.model.network import Network
+from benchmarks.network import Network
 from ios_tf.scheduler import PAPER_PRUNING, sequential_schedule
 from ios_tf.tuning.parts import parts_of
 
-# Keras' names of nodes inside layers.
-_INSIDE_LAYERS = ("batchnorm", "convolution")
 _HEADER = ("block", "count", "operators", "stages", "sequential ms")
 _HEADER += ("best ms", "10 %", "90 %", "speedup")
 
@@ -62,16 +60,11 @@ class Blocks(Experiment):
             )
         return rows
 
-    def tables_of(
-        self,
-        network: str,
-        found: Any,
-        results: Mapping[str, Any],
-        paper: Mapping[str, Any],
-    ) -> list[Table]:
+    def tables_of(self, result: Result) -> list[Table]:
+        found = result.found
         lines = [
             [
-                _label(row),
+                layer_name(row["block"]),
                 str(row["count"]),
                 str(row["operators"]),
                 str(row["stages"]),
@@ -81,12 +74,4 @@ class Blocks(Experiment):
             ]
             for row in found
         ]
-        return [Table(short_name(network), _HEADER, lines)]
-
-
-def _label(row: Mapping[str, Any]) -> str:
-    """Returns the layer of the block's first operator."""
-    *layers, _ = row["block"].split("/")
-    while layers and layers[-1] in _INSIDE_LAYERS:
-        layers.pop()
-    return layers[-1] if layers else row["block"]
+        return [Table(result.title, _HEADER, lines)]

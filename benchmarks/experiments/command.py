@@ -26,9 +26,10 @@ from benchmarks.experiments.schedules import PruningExperiment, Schedules
 from benchmarks.experiments.specialization import Specialization
 from benchmarks.experiments.utilization import Utilization
 from benchmarks.frameworks.runner import SavedModel, Target
+from benchmarks.network import Network
 from benchmarks.standalone import add_engine_device, add_whole, saved_model_of
 from ios_tf.errors import UserError
-from ios_tf.model.network import Network
+from ios_tf.files import utc_now
 from ios_tf.native import engine
 from ios_tf.tables import table
 from ios_tf.validation import as_argument, listed
@@ -120,11 +121,26 @@ def run(options: argparse.Namespace) -> int:
         time_limit = _QUICK_TIME_LIMIT if options.quick else _TIME_LIMIT
     stem = os.path.join(options.output, what.name)
 
-    def keep(results: Mapping[str, Any]) -> Record:
-        seconds = time.monotonic() - start
-        record = Record.of(what.name, options.command, context, seconds, results)
-        record.write(f"{stem}.json")
-        return record
+    def keep(results: Mapping[str, Any]) -> None:
+        Record(
+            what.name,
+            options.command,
+            utc_now(),
+            fingerprint,
+            experiment.machine(),
+            experiment.versions(),
+            {
+                "device": options.device,
+                "batch_sizes": sorted({n.batch_size for n in context.networks}),
+                "dtype": options.dtype,
+                "threads": options.threads,
+                "rounds": context.rounds,
+                "time_limit": context.target.time_limit,
+                "quick": options.quick,
+            },
+            round(time.monotonic() - start, 1),
+            results,
+        ).write(f"{stem}.json")
 
     with contextlib.ExitStack() as stack:
         found = [_network(name, options, stack) for name in networks]

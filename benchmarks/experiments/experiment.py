@@ -21,12 +21,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.frameworks.runner import SavedModel, Target
+from benchmarks.network import Network
 from benchmarks.network_search import Found, find_schedules, interleaved_ms
-from benchmarks.results import write_results
+from benchmarks.results import read_json, write_results
 from ios_tf.errors import UserError
-from ios_tf.files import utc_now
-from ios_tf.model.network import Network
-from ios_tf.native import engine
 from ios_tf.scheduler import PAPER_PRUNING, Pruning, Schedule, document
 
 VERSION = 1
@@ -35,6 +33,16 @@ FOUR_NETWORKS = (
     "models:randwire",
     "models:nasnet_a_large",
     "models:squeezenet",
+)
+# Keras' names of nodes inside layers.
+_INSIDE_LAYERS = (
+    "convolution",
+    "batchnorm",
+    "mul",
+    "mul_1",
+    "add_1",
+    "MaxPool2d",
+    "Mean",
 )
 # The paper's names of networks, if they differ from ours.
 _PAPER_NAMES = {"nasnet_a_large": "nasnet_a"}
@@ -95,6 +103,33 @@ class Context:
 
 
 @dataclasses.dataclass(frozen=True)
+class Result:
+    """The results of one network.
+
+    Attributes:
+      network: its name.
+      found: the result of `Experiment.measure_network`.
+      results: the result of `Experiment.measure`.
+      paper: the paper's results.
+    """
+
+    network: str
+    found: Any
+    results: Mapping[str, Any]
+    paper: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        """The network's name without its origin."""
+        return short_name(self.network)
+
+    def published(self, key: str) -> Any:
+        """Returns the paper's results for the network, or an empty mapping."""
+        of_networks = self.paper.get(key, {})
+        return of_networks.get(paper_name(self.network), {})
+
+
+@dataclasses.dataclass(frozen=True)
 class Table:
     """A table of text; the first column names the rows."""
 
@@ -145,25 +180,12 @@ class Experiment(abc.ABC):
         return [
             table
             for network, found in results["networks"].items()
-            for table in self.tables_of(network, found, results, paper)
+            for table in self.tables_of(Result(network, found, results, paper))
         ]
 
     @abc.abstractmethod
-    def tables_of(
-        self,
-        network: str,
-        found: Any,
-        results: Mapping[str, Any],
-        paper: Mapping[str, Any],
-    ) -> list[Table]:
-        """Returns the tables of a network.
-
-        Args:
-          network: its name.
-          found: the result of `measure_network`.
-          results: the result of `measure`.
-          paper: the paper's results.
-        """
+    def tables_of(self, result: Result) -> list[Table]:
+        """Returns the tables of a network."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,44 +214,13 @@ class Record:
     seconds: float
     results: Mapping[str, Any]
 
-    @classmethod
-    def of(
-        cls,
-        experiment: str,
-        command: str,
-        context: Context,
-        seconds: float,
-        results: Mapping[str, Any],
-    ) -> Record:
-        """Returns a record of results that were just measured on this machine."""
-        return cls(
-            experiment,
-            command,
-            utc_now(),
-            engine.device_fingerprint(context.device),
-            machine(),
-            versions(),
-            {
-                "device": context.device,
-                "batch_sizes": sorted({n.batch_size for n in context.networks}),
-                "dtype": context.target.dtype,
-                "threads": context.target.threads,
-                "rounds": context.rounds,
-                "time_limit": context.target.time_limit,
-                "quick": context.quick,
-            },
-            round(seconds, 1),
-            results,
-        )
-
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the record, completely or not at all; `read` reads it.
 
         Raises:
           UserError: the file cannot be written.
         """
-        content = {"version": VERSION, **dataclasses.asdict(self)}
-        write_results(path, content)
+        write_results(path, {"version": VERSION, **dataclasses.asdict(self)})
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Record:
@@ -308,15 +299,18 @@ def short_name(network: str) -> str:
     return name.removesuffix(".json").removesuffix(".keras")
 
 
+def layer_name(operator: str) -> str:
+    """Returns the layer of an operator, which has the name of its node."""
+    layers = operator.split("/")
+    while len(layers) > 1 and layers[-1] in _INSIDE_LAYERS:
+        layers.pop()
+    return layers[-1]
+
+
 def paper_name(network: str) -> str:
     """Returns the network's name in the paper's results."""
     name = short_name(network)
     return _PAPER_NAMES.get(name, name)
-
-
-def published(paper: Mapping[str, Any], key: str, network: str) -> Any:
-    """Returns the paper's results for a network, or an empty mapping."""
-    return paper.get(key, {}).get(paper_name(network), {})
 
 
 def paper_results(path: str | None = None) -> dict[str, Any]:
@@ -325,10 +319,7 @@ def paper_results(path: str | None = None) -> dict[str, Any]:
     Raises:
       UserError: the file cannot be read.
     """
-    try:
-        return document.read(path or _PAPER)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read: {error}") from None
+    return read_json(path or _PAPER)
 
 
 def search_time(seconds: float, stopped: Any) -> str:

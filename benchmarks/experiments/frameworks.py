@@ -16,19 +16,18 @@ from benchmarks.experiments.experiment import (
     QUANTILES,
     Context,
     Experiment,
+    Result,
     Table,
-    published,
     quantile_cells,
     ratio,
-    short_name,
     summary,
 )
 from benchmarks.frameworks.peers import PEERS
 from benchmarks.frameworks.runner import Target
+from benchmarks.network import Network
 from benchmarks.worker import Worker
 from ios_tf.differences import relative_difference
 from ios_tf.errors import UserError
-from ios_tf.model.network import Network
 from ios_tf.processes import ChildError
 
 # Limits for the largest difference of outputs over the largest value, by dtype, and for
@@ -56,14 +55,9 @@ class Frameworks(Experiment):
     def measure_network(self, network: Network, context: Context) -> Any:
         return compare(network, peers_of(context), context)
 
-    def tables_of(
-        self,
-        network: str,
-        found: Any,
-        results: Mapping[str, Any],
-        paper: Mapping[str, Any],
-    ) -> list[Table]:
-        of_paper = published(paper, "frameworks_batch_1", network)
+    def tables_of(self, result: Result) -> list[Table]:
+        found = result.found
+        of_paper = result.published("frameworks_batch_1")
         lines = []
         for peer, row in found.items():
             line = [PEERS[peer].name]
@@ -84,7 +78,7 @@ class Frameworks(Experiment):
             lines.append([name, *[""] * 6, f"{of_paper[key]:.2f}", "paper only"])
         header = ["", *QUANTILES, "/ IOS", "difference", "setup s"]
         header += ["paper ms"] if of_paper else []
-        return [Table(short_name(network), [*header, "note"], lines)]
+        return [Table(result.title, [*header, "note"], lines)]
 
 
 def peers_of(context: Context, default: Sequence[str] = tuple(PEERS)) -> Sequence[str]:

@@ -16,7 +16,6 @@ their floor. So can a network of such operators.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,15 +23,15 @@ from typing import Any
 from benchmarks.experiments.experiment import (
     Context,
     Experiment,
+    Result,
     Table,
     ms,
     quantiles,
-    short_name,
 )
 from benchmarks.frameworks.ios_runner import IosRunner
+from benchmarks.network import Network
 from benchmarks.network_search import find_schedules, measured_ms, schedule_json
 from ios_tf.cost.work import VIEWS, element_size, work_of
-from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem
 
@@ -78,29 +77,21 @@ class Roofline(Experiment):
         whole = {row: _whole(network, s, context) for row, s in _WHOLE.items()}
         return {**whole, "operators": _operators(network, context)}
 
-    def tables_of(
-        self,
-        network: str,
-        found: Any,
-        results: Mapping[str, Any],
-        paper: Mapping[str, Any],
-    ) -> list[Table]:
+    def tables_of(self, result: Result) -> list[Table]:
+        found = result.found
         header = ["", "count", "GFLOP", "MB", "ms alone", "%", "GFLOP/s"]
         header += ["floor ms", "ms / floor"]
         title = (
-            f"{short_name(network)}, floor at "
-            f"{results['peak']['gflop_per_s']:.1f} GFLOP/s and "
-            f"{results['bandwidth']['gb_per_s']:.1f} GB/s"
+            f"{result.title}, floor at "
+            f"{result.results['peak']['gflop_per_s']:.1f} GFLOP/s and "
+            f"{result.results['bandwidth']['gb_per_s']:.1f} GB/s"
         )
-        total = _Total.of(found["operators"])
-        kinds = _by_kind(found["operators"])
-        lines = [
-            [kind, *_cells(each, each.ms / total.ms)] for kind, each in kinds.items()
-        ]
-        lines.append(["sum of operators", *_cells(total, 1.0)])
+        total = _total(found["operators"])
+        rows = _by_kind(found["operators"])
+        rows["sum of operators"] = total
         for row in filter(found.__contains__, _WHOLE):
-            whole = dataclasses.replace(total, ms=found[row]["median_ms"])
-            lines.append([f"network, {row}", *_cells(whole, whole.ms / total.ms)])
+            rows[f"network, {row}"] = {**total, **found[row]}
+        lines = [[name, *_cells(row, total["median_ms"])] for name, row in rows.items()]
         return [Table(title, header, lines)]
 
 
@@ -213,49 +204,35 @@ def _measured(
     return _alone(problem, context, winograd=False)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Total:
-    """Sums over operators, weighted by their number in the network."""
-
-    count: int
-    gflop: float
-    mb: float
-    ms: float
-    floor_ms: float
-
-    @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]]) -> _Total:
-        def total(name: str) -> float:
-            return sum(row["count"] * row[name] for row in rows)
-
-        return cls(
-            sum(row["count"] for row in rows),
-            total("gflop"),
-            total("mb"),
-            total("median_ms"),
-            total("floor_ms"),
-        )
+def _total(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Returns sums over operators, weighted by their number in the network."""
+    return {
+        key: sum(row["count"] * row.get(key, 1) for row in rows)
+        for key in ("operators", "gflop", "mb", "median_ms", "floor_ms")
+    }
 
 
-def _by_kind(rows: Sequence[Mapping[str, Any]]) -> dict[str, _Total]:
+def _by_kind(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     """Returns totals by kind of operator; the slowest kind comes first."""
     kinds = collections.defaultdict(list)
     for row in rows:
         kinds[row["kind"]].append(row)
-    totals = {kind: _Total.of(of_kind) for kind, of_kind in kinds.items()}
-    return dict(sorted(totals.items(), key=lambda item: -item[1].ms))
+    totals = {kind: _total(of_kind) for kind, of_kind in kinds.items()}
+    return dict(sorted(totals.items(), key=lambda item: -item[1]["median_ms"]))
 
 
-def _cells(total: _Total, share: float) -> list[str]:
-    rate = f"{total.gflop / total.ms * 1e3:.1f}" if total.gflop else ""
-    over_floor = f"{total.ms / total.floor_ms:.2f}" if total.floor_ms else ""
+def _cells(total: Mapping[str, float], whole_ms: float) -> list[str]:
+    """Returns the cells of a row; `whole_ms` is the sum of all operators."""
+    gflop, milliseconds, floor_ms = (
+        total[key] for key in ("gflop", "median_ms", "floor_ms")
+    )
     return [
-        str(total.count),
-        f"{total.gflop:.3f}" if total.gflop else "",
-        f"{total.mb:.2f}",
-        ms(total.ms),
-        f"{100 * share:.1f}",
-        rate,
-        ms(total.floor_ms),
-        over_floor,
+        str(total["operators"]),
+        f"{gflop:.3f}" if gflop else "",
+        f"{total['mb']:.2f}",
+        ms(milliseconds),
+        f"{100 * milliseconds / whole_ms:.1f}",
+        f"{gflop / milliseconds * 1e3:.1f}" if gflop else "",
+        ms(floor_ms),
+        f"{milliseconds / floor_ms:.2f}" if floor_ms else "",
     ]

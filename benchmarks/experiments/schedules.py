@@ -11,17 +11,16 @@ from benchmarks.experiments.experiment import (
     QUANTILES,
     Context,
     Experiment,
+    Result,
     Table,
     ms,
-    published,
     quantile_cells,
     ratio,
     search_time,
-    short_name,
     summary,
 )
+from benchmarks.network import Network
 from benchmarks.network_search import Found, sum_of_stages_ms
-from ios_tf.model.network import Network
 from ios_tf.scheduler import Pruning
 
 ORDER = ("sequential", "greedy", "merge", "parallel", "auto")
@@ -55,15 +54,10 @@ class Schedules(Experiment):
             for strategy, each in found.items()
         }
 
-    def tables_of(
-        self,
-        network: str,
-        found: Any,
-        results: Mapping[str, Any],
-        paper: Mapping[str, Any],
-    ) -> list[Table]:
-        latencies = published(paper, "schedules_batch_1", network)
-        searched = published(paper, "search_seconds", network) or ""
+    def tables_of(self, result: Result) -> list[Table]:
+        found = result.found
+        latencies = result.published("schedules_batch_1")
+        searched = result.published("search_seconds") or ""
         lines = []
         for strategy, row in found.items():
             line = [
@@ -84,7 +78,7 @@ class Schedules(Experiment):
         header += ["search s", "measurements"]
         if latencies:
             header += ["paper ms", "paper speedup", "paper search s"]
-        return [Table(short_name(network), header, lines)]
+        return [Table(result.title, header, lines)]
 
 
 class PruningExperiment(Experiment):
@@ -104,14 +98,9 @@ class PruningExperiment(Experiment):
             for key, each in found.items()
         }
 
-    def tables_of(
-        self,
-        network: str,
-        found: Any,
-        results: Mapping[str, Any],
-        paper: Mapping[str, Any],
-    ) -> list[Table]:
-        of_paper = published(paper, "pruning_r_s", network)
+    def tables_of(self, result: Result) -> list[Table]:
+        found = result.found
+        of_paper = result.published("pruning_r_s")
         lines = []
         for key, row in found.items():
             line = [key, *quantile_cells(row), *_search_cells(row)]
@@ -122,7 +111,7 @@ class PruningExperiment(Experiment):
             lines.append(line)
         header = ["r,s", *QUANTILES, "search s", "measurements"]
         header += ["paper ms", "paper search s"] if of_paper else []
-        return [Table(short_name(network), header, lines)]
+        return [Table(result.title, header, lines)]
 
 
 def _latencies(

@@ -10,15 +10,15 @@ from benchmarks.experiments.experiment import (
     Context,
     Experiment,
     Record,
+    Result,
     Table,
     paper_name,
-    short_name,
     summary,
 )
+from benchmarks.network import Network
 from benchmarks.network_search import transferred
 from benchmarks.standalone import add_batch_sizes
 from ios_tf.errors import UserError
-from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import Schedule
 
@@ -75,13 +75,8 @@ class Specialization(Experiment):
             },
         }
 
-    def tables_of(
-        self,
-        network: str,
-        found: Any,
-        results: Mapping[str, Any],
-        paper: Mapping[str, Any],
-    ) -> list[Table]:
+    def tables_of(self, result: Result) -> list[Table]:
+        found = result.found
         rows = found["executed_at"]
         columns = list(dict.fromkeys(name for row in rows.values() for name in row))
         lines = []
@@ -96,8 +91,8 @@ class Specialization(Experiment):
             ]
             lines.append([f"batch {size}", *cells])
         header = ["executed at", *(f"for {name}" for name in columns)]
-        title = f"{short_name(network)}, median ms (over the row's best)"
-        of_paper = paper.get(f"specialization_{paper_name(network)}")
+        title = f"{result.title}, median ms (over the row's best)"
+        of_paper = result.paper.get(f"specialization_{paper_name(result.network)}")
         tables = [Table(title, header, lines)]
         return tables + ([_paper_table(of_paper["batch"])] if of_paper else [])
 

@@ -17,14 +17,14 @@ from typing import Any
 from benchmarks.experiments.experiment import (
     Context,
     Experiment,
+    Result,
     Table,
     ms,
-    short_name,
 )
 from benchmarks.frameworks.runner import Target
+from benchmarks.network import Network
 from benchmarks.network_search import schedule_json
 from ios_tf.errors import UserError
-from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Schedule, Stage
 from ios_tf.scheduler.problem import mask_of, operators_of
@@ -59,14 +59,9 @@ class Utilization(Experiment):
             runs[strategy] = {"stages": stages, **_means(stages)}
         return runs
 
-    def tables_of(
-        self,
-        network: str,
-        found: Any,
-        results: Mapping[str, Any],
-        paper: Mapping[str, Any],
-    ) -> list[Table]:
-        gain = paper.get("active_warps_gain")
+    def tables_of(self, result: Result) -> list[Table]:
+        found = result.found
+        gain = result.paper.get("active_warps_gain")
         first = next(iter(found.values()))
         lines = [
             [
@@ -81,8 +76,9 @@ class Utilization(Experiment):
         ]
         if gain:
             lines.append(["paper (V100, warps)", "", "", "", f"{gain:.2f}", ""])
-        header = ["", "stages", "sum ms", results["quantity"], "gain", "work gain"]
-        return [Table(short_name(network), header, lines)]
+        quantity = result.results["quantity"]
+        header = ["", "stages", "sum ms", quantity, "gain", "work gain"]
+        return [Table(result.title, header, lines)]
 
 
 class _CoresProbe:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 
 from benchmarks import arrays
 from benchmarks.frameworks.runner import Runner, Target, data_of
 from benchmarks.gpu_memory import GpuMemory
+from benchmarks.network import Network
 from benchmarks.network_search import find_schedules, schedule_json
-from ios_tf.model.network import Network
 from ios_tf.native import engine
 
 
@@ -51,29 +49,14 @@ class IosRunner(Runner):
         ]
         self._gpu = None if target.kind == "cpu" else GpuMemory(target.ordinal)
         # Use GPU memory, because host arrays would be copied in every run.
-        self._addresses = [
-            [self._gpu.allocate(y.nbytes) for y in ys] if self._gpu else []
-            for ys in self._outputs
+        bound = [
+            self._gpu.bind(*of_region)
+            if self._gpu
+            else (of_region[0].bind(*of_region[1:]), [])
+            for of_region in zip(self._programs, inputs, self._outputs, strict=True)
         ]
-        self._calls = [
-            self._call(*of_region)
-            for of_region in zip(
-                self._programs, inputs, self._outputs, self._addresses, strict=True
-            )
-        ]
-
-    def _call(
-        self,
-        program: engine.Program,
-        inputs: Sequence[np.ndarray],
-        outputs: Sequence[np.ndarray],
-        addresses: Sequence[int],
-    ) -> Callable[[], None]:
-        """Returns a function that runs a region; on a GPU, the run is asynchronous."""
-        if self._gpu is None:
-            return program.bind(inputs, outputs)
-        given = [(self._gpu.upload(x), x.shape) for x in inputs]
-        return program.bind_device(given, addresses, self._gpu.stream)
+        self._calls = [call for call, _ in bound]
+        self._addresses = [addresses for _, addresses in bound]
 
     def run(self) -> None:
         for call in self._calls:

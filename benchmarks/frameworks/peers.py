@@ -22,7 +22,7 @@ from benchmarks.frameworks.torch_runners import (
     TorchCompileRunner,
     TorchRunner,
 )
-from ios_tf.model.network import Network
+from benchmarks.network import Network
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks import arrays
 from benchmarks.frameworks.weights import random_weights
-from ios_tf.model.network import Network
+from benchmarks.network import Network
 from ios_tf.processes import wait_until_idle
 
 # The least total time of the runs in one measurement.

@@ -1,59 +1,81 @@
-"""Runners of the network's SavedModel, or of its ONNX export."""
+"""Runners of the network's SavedModel, or of its ONNX export.
+
+They are sessions of `ios_tf.callers` with one caller, who may use all threads.
+"""
 
 from __future__ import annotations
 
-import abc
+import dataclasses
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from benchmarks.frameworks.runner import Runner, Target
+from benchmarks.network import Network
 from ios_tf.callers.frameworks import (
-    compile_openvino,
-    openvino_request,
-    set_litert_inputs,
+    Caller,
+    LiteRtSession,
+    Model,
+    OnnxRuntimeSession,
+    OpenVinoSession,
+    SeparateSession,
+    Session,
+    TensorFlowSession,
 )
 from ios_tf.errors import UserError
-from ios_tf.model.network import Network
-
-# A function that runs the signature and returns its outputs by name.
-_Call = Callable[[], Mapping[str, Any]]
 
 
-class _SavedModelRunner(Runner):
-    """A signature of a SavedModel, with its own weights and random inputs."""
+class SavedModelRunner(Runner):
+    """A signature of a SavedModel, with its own weights and random inputs.
+
+    Attributes:
+      form: the form of the model that the framework loads, see `Framework`.
+      session: loads the model.
+    """
+
+    form = "original"
+    session: Callable[[Model], Session]
 
     def __init__(self, network: Network, target: Target) -> None:
-        if target.saved_model is None:
+        source = target.saved_model
+        if source is None:
             raise UserError(f"{network.name} has no SavedModel")
         if target.dtype != "float32":
             raise UserError(f"a SavedModel is not run in {target.dtype}")
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         import tensorflow as tf
 
+        from ios_tf.callers.forms import Forms, store_inputs
         from ios_tf.model import saved_models
         from ios_tf.model.inputs import example_inputs
 
-        self.target = target
-        self.source = target.saved_model
+        self.tf, self.target = tf, target
         tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": False})
         tf.config.threading.set_intra_op_parallelism_threads(target.threads)
         tf.config.experimental.enable_tensor_float_32_execution(target.tf32)
-        self.tf = tf
-        with tf.device(self.device()):
-            # Without a reference to it, the model would lose its variables.
-            self.loaded = saved_models.load(self.source.path, self.source.tags)
-            self.name = saved_models.choose_signature(
-                self.source.signature, self.loaded
+        loaded = saved_models.load(source.path, source.tags)
+        name = saved_models.choose_signature(source.signature, loaded)
+        signature = loaded.signatures[name]
+        inputs = example_inputs(signature, network.batch_size)
+        with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+            model = Model(
+                source.path,
+                store_inputs(inputs, directory),
+                sorted(signature.structured_outputs),
+                name,
+                source.tags,
+                network.batch_size,
+                threads=target.threads,
             )
-            signature = self.loaded.signatures[self.name]
-            inputs = example_inputs(signature, network.batch_size)
-            self._call = self.function(signature, inputs)
-        self.results: Mapping[str, Any] = {}
+            path = Forms(model, directory).path(self.form)
+            del loaded, signature  # the session loads the model, too
+            with tf.device(self.device()):
+                self.loaded = self.load(dataclasses.replace(model, path=path))
+                (self._caller,) = self.loaded.callers(1)
+        self.results: Any = None
         self.run()
         self.synchronize()
 
@@ -61,25 +83,26 @@ class _SavedModelRunner(Runner):
         """Returns TensorFlow's name of the device that has the variables."""
         return "/CPU:0"
 
-    @abc.abstractmethod
-    def function(self, signature: Any, inputs: Mapping[str, Any]) -> _Call:
-        """Returns a function that runs the signature on its inputs."""
+    def load(self, model: Model) -> Session:
+        """Loads the model, after the device and the threads are chosen."""
+        return type(self).session(model)
 
     def run(self) -> None:
-        self.results = self._call()
+        self.results = self._caller.call()
 
     def outputs(self) -> list[np.ndarray]:
-        return [self.array(self.results[name]) for name in sorted(self.results)]
-
-    def array(self, output: Any) -> np.ndarray:
-        """Converts an output of the function to an array."""
-        return np.asarray(output)
+        outputs = self._caller.outputs()
+        return [outputs[name] for name in sorted(outputs)]
 
 
-class TensorFlowRunner(_SavedModelRunner):
+class _TensorFlow(TensorFlowSession):
+    hides_gpus = False
+
+
+class TensorFlowRunner(SavedModelRunner):
     """Stock TensorFlow, without the plugin."""
 
-    xla = False
+    session = _TensorFlow
 
     def device(self) -> str:
         if self.target.kind == "cpu":
@@ -88,18 +111,9 @@ class TensorFlowRunner(_SavedModelRunner):
             raise UserError("TensorFlow sees no GPU")
         return f"/GPU:{self.target.ordinal}"
 
-    def function(self, signature: Any, inputs: Mapping[str, Any]) -> _Call:
-        device = self.device()
-        if self.xla:
-            signature = self.tf.function(
-                lambda **arguments: signature(**arguments), jit_compile=True
-            ).get_concrete_function(**inputs)
-
-        def call() -> Mapping[str, Any]:
-            with self.tf.device(device):
-                return signature(**inputs)
-
-        return call
+    def run(self) -> None:
+        with self.tf.device(self.device()):
+            super().run()
 
     def synchronize(self) -> None:
         if self.target.kind == "gpu":
@@ -109,106 +123,62 @@ class TensorFlowRunner(_SavedModelRunner):
 class TensorFlowXlaRunner(TensorFlowRunner):
     """TensorFlow, compiled by XLA."""
 
-    xla = True
+    def load(self, model: Model) -> Session:
+        loaded = _TensorFlow(model)
+        signature = loaded.function
+        loaded.function = self.tf.function(
+            lambda **arguments: signature(**arguments), jit_compile=True
+        ).get_concrete_function(**loaded.tensors)
+        return loaded
 
 
-class LiteRtRunner(_SavedModelRunner):
+class LiteRtRunner(SavedModelRunner):
     """LiteRT with its default kernels for CPUs, which are XNNPACK's."""
 
-    def function(self, signature: Any, inputs: Mapping[str, Any]) -> _Call:
-        from ai_edge_litert.interpreter import Interpreter
-
-        converter = self.tf.lite.TFLiteConverter.from_saved_model(
-            self.source.path, signature_keys=[self.name], tags=self.source.tags
-        )
-        interpreter = Interpreter(
-            model_content=converter.convert(), num_threads=self.target.threads
-        )
-        arrays = {name: value.numpy() for name, value in inputs.items()}
-        outputs = set_litert_inputs(interpreter, self.name, arrays)
-        self._interpreter = interpreter
-
-        def call() -> Mapping[str, Any]:
-            interpreter.invoke()
-            return outputs
-
-        return call
-
-    def array(self, output: int) -> np.ndarray:
-        return self._interpreter.get_tensor(output)
+    form = "litert"
+    session = LiteRtSession
 
 
-class _OnnxRunner(_SavedModelRunner):
-    """A runtime of ONNX models, with tf2onnx's export of the signature."""
+class OpenVinoRunner(SavedModelRunner):
+    """OpenVINO, one request at a time."""
 
-    def function(self, signature: Any, inputs: Mapping[str, Any]) -> _Call:
-        from ios_tf.conversion.onnx_export import export_onnx
-
-        with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
-            file = Path(directory, "model.onnx")
-            export_onnx(
-                self.source.path, file, signature=self.name, tags=self.source.tags
-            )
-            content = file.read_bytes()
-        arrays = {name: value.numpy() for name, value in inputs.items()}
-        return self.session(content, arrays, sorted(signature.structured_outputs))
-
-    @abc.abstractmethod
-    def session(
-        self, model: bytes, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]
-    ) -> _Call:
-        """Returns a function that runs an ONNX model on its inputs."""
+    form = "onnx"
+    session = OpenVinoSession
 
 
-class OnnxRuntimeRunner(_OnnxRunner):
+class _OnnxRuntime(OnnxRuntimeSession):
+    """ONNX Runtime on a CPU or a GPU."""
+
+    def __init__(self, model: Model, target: Target, parallel: bool) -> None:
+        self._target, self._parallel = target, parallel
+        self.device = target.platform, target.ordinal
+        super().__init__(model)
+
+    def provider(self) -> tuple[str, dict[str, str]]:
+        if self._target.kind == "cpu":
+            return super().provider()
+        return "CUDAExecutionProvider", {
+            "use_tf32": str(int(self._target.tf32)),
+            "device_id": str(self._target.ordinal),
+        }
+
+    def options(self) -> Any:
+        options = super().options()
+        if self._parallel:  # the same number of threads: one per operator
+            options.execution_mode = self.onnxruntime.ExecutionMode.ORT_PARALLEL
+            options.inter_op_num_threads = self._target.threads
+            options.intra_op_num_threads = 1
+        return options
+
+
+class OnnxRuntimeRunner(SavedModelRunner):
     """ONNX Runtime with its sequential executor."""
 
+    form = "onnx"
     parallel = False
 
-    def session(
-        self, model: bytes, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]
-    ) -> _Call:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.intra_op_num_threads = self.target.threads
-        if self.parallel:  # the same number of threads: one per operator
-            options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
-            options.inter_op_num_threads = self.target.threads
-            options.intra_op_num_threads = 1
-        cuda = self.target.kind == "gpu"
-        provider = "CUDAExecutionProvider" if cuda else "CPUExecutionProvider"
-        if provider not in onnxruntime.get_available_providers():
-            raise UserError(f"this ONNX Runtime has no {provider}")
-        flags = {}
-        if cuda:
-            flags["use_tf32"] = str(int(self.target.tf32))
-            flags["device_id"] = str(self.target.ordinal)
-        session = onnxruntime.InferenceSession(
-            model, options, providers=[(provider, flags)]
-        )
-        if provider not in session.get_providers():
-            raise UserError(f"{provider} cannot be loaded")
-        binding = session.io_binding()
-        device = self.target.platform, self.target.ordinal
-        self._inputs = {
-            name: onnxruntime.OrtValue.ortvalue_from_numpy(x, *device)
-            for name, x in inputs.items()
-        }
-        for name, value in self._inputs.items():
-            binding.bind_ortvalue_input(name, value)
-        for name in outputs:
-            binding.bind_output(name, *device)
-
-        def call() -> Mapping[str, Any]:
-            session.run_with_iobinding(binding)
-            return dict(zip(outputs, binding.get_outputs(), strict=True))
-
-        return call
-
-    def array(self, output: Any) -> np.ndarray:
-        return output.numpy()
+    def load(self, model: Model) -> Session:
+        return _OnnxRuntime(model, self.target, self.parallel)
 
 
 class OnnxRuntimeParallelRunner(OnnxRuntimeRunner):
@@ -217,67 +187,53 @@ class OnnxRuntimeParallelRunner(OnnxRuntimeRunner):
     parallel = True
 
 
-class OpenVinoRunner(_OnnxRunner):
-    """OpenVINO, one request at a time."""
-
-    def session(
-        self, model: bytes, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]
-    ) -> _Call:
-        settings = {
-            "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_NUM_THREADS": self.target.threads,
-        }
-        compiled = compile_openvino(model, inputs, settings)
-        request = openvino_request(compiled, inputs)
-        results = {name: request.get_tensor(name) for name in outputs}
-
-        def call() -> Mapping[str, Any]:
-            request.infer()
-            return results
-
-        return call
-
-    def array(self, output: Any) -> np.ndarray:
-        return output.data.copy()
-
-
-class TensorRtRunner(_OnnxRunner):
+class _TensorRt(SeparateSession):
     """TensorRT as a CUDA graph; PyTorch holds its memory."""
 
-    def session(
-        self, model: bytes, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]
-    ) -> _Call:
+    def __init__(self, model: Model, target: Target) -> None:
+        super().__init__(model)
         import tensorrt
         import torch
 
-        self._torch = torch
-        torch.cuda.set_device(self.target.ordinal)
-        logger = tensorrt.Logger(tensorrt.Logger.ERROR)
-        builder = tensorrt.Builder(logger)
+        self._tensorrt, self._torch = tensorrt, torch
+        torch.cuda.set_device(target.ordinal)
+        self._logger = tensorrt.Logger(tensorrt.Logger.ERROR)
+        self._plan = self._built(target)
+
+    def _built(self, target: Target) -> Any:
+        """Returns the serialized engine."""
+        tensorrt = self._tensorrt
+        builder = tensorrt.Builder(self._logger)
         definition = builder.create_network(
             1 << int(tensorrt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
         )
-        parser = tensorrt.OnnxParser(definition, logger)
-        if not parser.parse(model):
+        parser = tensorrt.OnnxParser(definition, self._logger)
+        if not parser.parse_from_file(self.model.path):
             raise UserError(f"TensorRT: {parser.get_error(0).desc()}")
         config = builder.create_builder_config()
-        if not self.target.tf32:
+        if not target.tf32:
             config.clear_flag(tensorrt.BuilderFlag.TF32)
         profile = builder.create_optimization_profile()
-        for name, x in inputs.items():
+        for name, x in self.inputs.items():
             profile.set_shape(name, *[x.shape] * 3)
         config.add_optimization_profile(profile)
         plan = builder.build_serialized_network(definition, config)
         if plan is None:
             raise UserError("TensorRT: the network cannot be built")
-        compiled = tensorrt.Runtime(logger).deserialize_cuda_engine(plan)
+        return plan
+
+    def new_caller(self) -> Caller:
+        torch = self._torch
+        compiled = self._tensorrt.Runtime(self._logger).deserialize_cuda_engine(
+            self._plan
+        )
         context = compiled.create_execution_context()
-        tensors = {name: torch.from_numpy(x).cuda() for name, x in inputs.items()}
+        tensors = {name: torch.from_numpy(x).cuda() for name, x in self.inputs.items()}
         for name, x in tensors.items():
             context.set_input_shape(name, tuple(x.shape))
         results = {
             name: torch.empty(tuple(context.get_tensor_shape(name)), device="cuda")
-            for name in outputs
+            for name in self.model.outputs
         }
         for name, tensor in (tensors | results).items():
             context.set_tensor_address(name, tensor.data_ptr())
@@ -289,16 +245,24 @@ class TensorRtRunner(_OnnxRunner):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream):
             context.execute_async_v3(torch.cuda.current_stream().cuda_stream)
+        self._alive = (compiled, context, tensors)
 
-        def replay() -> Mapping[str, Any]:
+        def outputs() -> Mapping[str, np.ndarray]:
             graph.replay()
-            return results
+            return {name: y.cpu().numpy() for name, y in results.items()}
 
-        replay.alive = (compiled, context, tensors)  # keep alive with the function
-        return replay
+        return Caller(graph.replay, outputs)
+
+
+class TensorRtRunner(SavedModelRunner):
+    """TensorRT, which PyTorch waits for."""
+
+    form = "onnx"
+
+    def load(self, model: Model) -> Session:
+        return _TensorRt(model, self.target)
 
     def synchronize(self) -> None:
-        self._torch.cuda.synchronize()
+        import torch
 
-    def array(self, output: Any) -> np.ndarray:
-        return output.cpu().numpy()
+        torch.cuda.synchronize()

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.frameworks import interpreter
 from benchmarks.frameworks.runner import Data, Runner, Target, data_of
-from ios_tf.model.network import Network
+from benchmarks.network import Network
 
 
 class TorchRunner(Runner):

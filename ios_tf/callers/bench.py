@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
-import os
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
+from ios_tf.callers.forms import Forms, store_inputs
 from ios_tf.callers.frameworks import FRAMEWORKS, STOCK, Model
 from ios_tf.callers.loops import Measurement
 from ios_tf.callers.result import Result, Row
 from ios_tf.callers.worker import Worker
 from ios_tf.conversion.convert import convert
-from ios_tf.conversion.onnx_export import export_onnx
 from ios_tf.conversion.output_differences import compare_outputs
 from ios_tf.errors import UserError, first_line
-from ios_tf.files import write_bytes
 from ios_tf.model import saved_models
 from ios_tf.model.inputs import accepted_inputs, image_size_of, parse_inputs
 from ios_tf.model.loading import saved_model
@@ -64,9 +60,9 @@ def bench(model: Any, options: BenchOptions) -> Result:
         if options.batching:
             _check_open_batch(signature, function)
             sizes.add(images * max(options.caller_counts))
-        stored = _store_inputs(arguments, directory)
+        stored = store_inputs(arguments, directory)
         base = Model(source, stored, list(outputs), signature, options.tags, images)
-        forms = _Forms(base, directory)
+        forms = Forms(base, directory)
         report = convert(
             source,
             forms.converted,
@@ -109,49 +105,9 @@ def bench(model: Any, options: BenchOptions) -> Result:
     )
 
 
-class _Forms:
-    """The files of a model in the formats that frameworks load.
-
-    Each format is written when it is first needed.
-    """
-
-    def __init__(self, original: Model, directory: str) -> None:
-        self.original = original.path
-        self.converted = os.path.join(directory, "converted")
-        self._model = original
-        self._directory = directory
-
-    def path(self, form: str) -> str:
-        """Returns the path of the model in a format; writes it if necessary."""
-        return str(getattr(self, form))
-
-    @functools.cached_property
-    def onnx(self) -> str:
-        path = os.path.join(self._directory, "model.onnx")
-        export_onnx(
-            self.original,
-            path,
-            signature=self._model.signature,
-            tags=self._model.tags,
-            inputs=self._model.arrays(),
-        )
-        return path
-
-    @functools.cached_property
-    def litert(self) -> str:
-        path = os.path.join(self._directory, "model.tflite")
-        converter = tf.lite.TFLiteConverter.from_saved_model(
-            self.original,
-            signature_keys=[self._model.signature],
-            tags=self._model.tags,
-        )
-        write_bytes(path, converter.convert())
-        return path
-
-
 def _start(
     model: Model,
-    forms: _Forms,
+    forms: Forms,
     options: BenchOptions,
     stack: contextlib.ExitStack,
     failures: dict[str, str],
@@ -254,14 +210,3 @@ def _check_open_batch(signature: str, function: Any) -> None:
                     f"--batching needs an open batch size, but {kind} {name!r} of "
                     f"signature {signature!r} has the shape {spec.shape}"
                 )
-
-
-def _store_inputs(inputs: Mapping[str, tf.Tensor], directory: str) -> str:
-    """Writes the inputs of a call to a .npz file; returns its path."""
-    arrays: dict[str, Any] = {name: np.asarray(x) for name, x in inputs.items()}
-    for name, array in arrays.items():
-        if array.dtype == object:  # strings; such a file cannot hold Python objects
-            arrays[name] = array.astype("S")
-    path = os.path.join(directory, "inputs.npz")
-    np.savez(path, **arrays)
-    return path

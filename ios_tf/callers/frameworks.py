@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ios_tf.callers.loops import Call
+from ios_tf.errors import UserError
 
 # How long a call waits for other calls to form a batch with, and the smallest length of
 # the queue of waiting calls.
@@ -37,6 +38,8 @@ class Model:
       signature, tags: choose the function of a SavedModel.
       batch_size: the number of images in a call.
       batching: whether TensorFlow's batching is in front of the model.
+      threads: the number of threads of a call, if there is only one caller; None if
+        many callers share the cores.
     """
 
     path: str
@@ -46,6 +49,7 @@ class Model:
     tags: Sequence[str] | None
     batch_size: int
     batching: bool = False
+    threads: int | None = None
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The value of each input."""
@@ -77,7 +81,7 @@ class Session(abc.ABC):
         """Returns `count` callers, which may call at the same time."""
 
 
-class _Separate(Session):
+class SeparateSession(Session):
     """A session in which each caller has its own objects, which are made once."""
 
     def __init__(self, model: Model) -> None:
@@ -98,6 +102,7 @@ class TensorFlowSession(Session):
     """A signature of a SavedModel in TensorFlow without the plugin."""
 
     uses_plugin = False
+    hides_gpus = True
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
@@ -106,7 +111,8 @@ class TensorFlowSession(Session):
         from ios_tf.model import saved_models
 
         self.tf = tf
-        tf.config.set_visible_devices([], "GPU")
+        if self.hides_gpus:
+            tf.config.set_visible_devices([], "GPU")
         if not self.uses_plugin:
             options = {"use_plugin_optimizers": False}
             tf.config.optimizer.set_experimental_options(options)
@@ -167,58 +173,29 @@ class IosSession(TensorFlowSession):
         super().__init__(model)
 
 
-def compile_openvino(
-    model: str | bytes, inputs: Mapping[str, np.ndarray], settings: Mapping[str, Any]
-) -> Any:
-    """Compiles an ONNX model, of a path or in memory, for a CPU in float32."""
-    import openvino
-
-    core = openvino.Core()
-    network = core.read_model(model)
-    network.reshape({name: x.shape for name, x in inputs.items()})
-    return core.compile_model(
-        network, "CPU", {"INFERENCE_PRECISION_HINT": "f32", **settings}
-    )
-
-
-def openvino_request(compiled: Any, inputs: Mapping[str, np.ndarray]) -> Any:
-    """Returns an infer request of a compiled model that has its inputs."""
-    import openvino
-
-    request = compiled.create_infer_request()
-    for name, x in inputs.items():
-        request.set_tensor(name, openvino.Tensor(x))
-    return request
-
-
-def set_litert_inputs(
-    interpreter: Any, signature: str, inputs: Mapping[str, np.ndarray]
-) -> dict[str, int]:
-    """Sets the inputs of an interpreter. Returns the indices of its outputs by name."""
-    runner = interpreter.get_signature_runner(signature)
-    indices = {name: each["index"] for name, each in runner.get_input_details().items()}
-    outputs = {
-        name: each["index"] for name, each in runner.get_output_details().items()
-    }
-    del runner  # the interpreter allocates nothing while a runner exists
-    for name, x in inputs.items():
-        interpreter.resize_tensor_input(indices[name], x.shape)
-    interpreter.allocate_tensors()
-    for name, x in inputs.items():
-        interpreter.set_tensor(indices[name], x)
-    return outputs
-
-
-class OpenVinoSession(_Separate):
-    """OpenVINO in its throughput mode, with an infer request for each caller."""
+class OpenVinoSession(SeparateSession):
+    """OpenVINO with an infer request for each caller."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
-        settings = {"PERFORMANCE_HINT": "THROUGHPUT"}
-        self._compiled = compile_openvino(model.path, self.inputs, settings)
+        import openvino
+
+        self._openvino = openvino
+        settings: dict[str, Any] = {"PERFORMANCE_HINT": "THROUGHPUT"}
+        if model.threads is not None:
+            settings["PERFORMANCE_HINT"] = "LATENCY"
+            settings["INFERENCE_NUM_THREADS"] = model.threads
+        core = openvino.Core()
+        network = core.read_model(model.path)
+        network.reshape({name: x.shape for name, x in self.inputs.items()})
+        self._compiled = core.compile_model(
+            network, "CPU", {"INFERENCE_PRECISION_HINT": "f32", **settings}
+        )
 
     def new_caller(self) -> Caller:
-        request = openvino_request(self._compiled, self.inputs)
+        request = self._compiled.create_infer_request()
+        for name, x in self.inputs.items():
+            request.set_tensor(name, self._openvino.Tensor(x))
 
         def outputs() -> Mapping[str, np.ndarray]:
             request.infer()
@@ -230,26 +207,46 @@ class OpenVinoSession(_Separate):
         return Caller(request.infer, outputs)
 
 
-class OnnxRuntimeSession(_Separate):
-    """ONNX Runtime with one thread for each call."""
+class OnnxRuntimeSession(SeparateSession):
+    """ONNX Runtime with one thread for each call of many callers.
+
+    Attributes:
+      device: the kind and the number of the device that runs the model.
+    """
+
+    device = ("cpu", 0)
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         import onnxruntime
 
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        self.onnxruntime = onnxruntime
+        provider, settings = self.provider()
         self._session = onnxruntime.InferenceSession(
-            model.path, options, providers=["CPUExecutionProvider"]
+            model.path, self.options(), providers=[(provider, settings)]
         )
+        if provider not in self._session.get_providers():
+            raise UserError(f"{provider} cannot be loaded")
+
+    def provider(self) -> tuple[str, dict[str, str]]:
+        """The execution provider and its settings."""
+        return "CPUExecutionProvider", {}
+
+    def options(self) -> Any:
+        """The options of the session."""
+        options = self.onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = self.model.threads or 1
+        options.inter_op_num_threads = 1
+        return options
 
     def new_caller(self) -> Caller:
         binding = self._session.io_binding()
         for name, x in self.inputs.items():
-            binding.bind_cpu_input(name, x)
+            value = self.onnxruntime.OrtValue.ortvalue_from_numpy(x, *self.device)
+            binding.bind_ortvalue_input(name, value)
         for name in self.model.outputs:
-            binding.bind_output(name)
+            binding.bind_output(name, *self.device)
 
         def call() -> None:
             self._session.run_with_iobinding(binding)
@@ -262,14 +259,26 @@ class OnnxRuntimeSession(_Separate):
         return Caller(call, outputs)
 
 
-class LiteRtSession(_Separate):
-    """LiteRT with one interpreter for each caller, which runs in one thread."""
+class LiteRtSession(SeparateSession):
+    """LiteRT with one interpreter for each caller, and one thread for each of many."""
 
     def new_caller(self) -> Caller:
         from ai_edge_litert.interpreter import Interpreter
 
-        interpreter = Interpreter(model_path=self.model.path, num_threads=1)
-        results = set_litert_inputs(interpreter, self.model.signature, self.inputs)
+        interpreter = Interpreter(
+            model_path=self.model.path, num_threads=self.model.threads or 1
+        )
+        runner = interpreter.get_signature_runner(self.model.signature)
+        indices = {name: at["index"] for name, at in runner.get_input_details().items()}
+        results = {
+            name: at["index"] for name, at in runner.get_output_details().items()
+        }
+        del runner  # the interpreter allocates nothing while a runner exists
+        for name, x in self.inputs.items():
+            interpreter.resize_tensor_input(indices[name], x.shape)
+        interpreter.allocate_tensors()
+        for name, x in self.inputs.items():
+            interpreter.set_tensor(indices[name], x)
 
         def outputs() -> Mapping[str, np.ndarray]:
             interpreter.invoke()

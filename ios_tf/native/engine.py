@@ -418,28 +418,19 @@ class Program:
 
         return call
 
-    def enqueue(
-        self,
-        inputs: Sequence[tuple[int, Sequence[int]]],
-        outputs: Sequence[int],
-        stream: int = 0,
-    ) -> None:
-        """Enqueues one run on a CUDA stream.
-
-        `inputs` are device addresses with shapes. `outputs` are device addresses for
-        tensors of `output_shapes`. All addresses must be aligned as
-        kDeviceAlignment in cc/engine/backend/arrays.h says, and their memory must stay
-        allocated until the run is done.
-        """
-        self.bind_device(inputs, outputs, stream)()
-
     def bind_device(
         self,
         inputs: Sequence[tuple[int, Sequence[int]]],
         outputs: Sequence[int],
         stream: int = 0,
     ) -> Callable[[], None]:
-        """Returns a function that enqueues one run, as `enqueue` does."""
+        """Returns a function that enqueues one run on a CUDA stream.
+
+        `inputs` are device addresses with shapes. `outputs` are device addresses for
+        tensors of `output_shapes`. All addresses must be aligned as
+        kDeviceAlignment in cc/engine/backend/arrays.h says, and their memory must stay
+        allocated until the run is done.
+        """
         arguments = (
             _pointers([address for address, _ in inputs]),
             _int64s([d for _, shape in inputs for d in shape]),

@@ -90,7 +90,7 @@ class DeviceRun:
                 self._gpu.write(address, encode(x, self._dtype), self.stream)
 
     def enqueue(self) -> None:
-        self._program.enqueue(self._inputs, self._results, self.stream)
+        self._program.bind_device(self._inputs, self._results, self.stream)()
 
     def results(self) -> list[np.ndarray]:
         """Waits for the last run; what it left is overwritten."""

@@ -23,8 +23,8 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))  # has the benchmarks
 
 from benchmarks import gpu_data
 from benchmarks.checks import without_measuring
+from benchmarks.network import Network
 from benchmarks.network_search import schedule_json
-from ios_tf.model.network import Network
 
 _HERE = Path(__file__).resolve().parent
 _DEVICES = {"tf32": "gpu", "exact": "gpu,tf32=off", "half": "gpu"}
@@ -51,14 +51,14 @@ _EXPORT = """
 import sys, tempfile
 from ios_tf import models
 from benchmarks.zoo import registry
-from benchmarks.export_blocks import export_blocks
+from benchmarks.export_blocks import network_of
 name, path = sys.argv[1:]
 if name in models.NETWORKS:
-    export_blocks(models.build(name), path)  # biases of zero would be left out
+    network_of(models.build(name)).write(path)  # biases of zero would be left out
 else:
     with tempfile.TemporaryDirectory() as directory:
         registry.networks()[name]().save(directory)
-        export_blocks(directory, path)
+        network_of(directory).write(path)
 """
 
 

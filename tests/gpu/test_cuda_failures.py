@@ -252,5 +252,5 @@ def test_memory_that_is_not_aligned_is_refused(gpu):
     memory = gpu.allocate(2000)
     shape = BLOCK["inputs"][0]
     with pytest.raises(engine.EngineError, match="not aligned"):
-        program.enqueue([(memory + 4, shape)], [memory + 4096])
+        program.bind_device([(memory + 4, shape)], [memory + 4096])()
     gpu("cuMemFree", memory)

@@ -14,8 +14,8 @@ import pytest
 import scheduler_helpers
 from random_blocks import components
 
+from benchmarks.network import Network
 from benchmarks.simulated_gpu import Arithmetic, SimulatedCostModel, SimulatedDevice
-from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import (
     STRATEGIES,

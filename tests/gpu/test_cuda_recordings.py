@@ -25,7 +25,7 @@ import record
 from real_cudnn import Answer
 
 from benchmarks import gpu_data
-from ios_tf.model.network import Network
+from benchmarks.network import Network
 from ios_tf.native import engine
 
 pytestmark = pytest.mark.one_core

@@ -10,7 +10,7 @@ import cuda_helpers
 import pytest
 
 from benchmarks import checks, command_line, cudnn_plans, gpu_data, gpu_day
-from ios_tf.model.network import Network
+from benchmarks.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import sequential_schedule
 

@@ -9,7 +9,7 @@ import shared
 import tensorflow as tf
 from cache_helpers import run
 
-from ios_tf.callers import bench
+from ios_tf.callers import forms
 from ios_tf.callers.frameworks import FRAMEWORKS, IosSession, Model
 from ios_tf.callers.result import Result, Row
 from ios_tf.callers.worker import Worker
@@ -121,7 +121,7 @@ def test_open_loop_without_peers(capfd, tmp_path, monkeypatch, tiny):
     present = {"json": "json"}
     changed = dataclasses.replace(FRAMEWORKS["onnxruntime"], packages=present)
     monkeypatch.setitem(FRAMEWORKS, "onnxruntime", changed)
-    monkeypatch.setattr(bench, "export_onnx", fail)
+    monkeypatch.setattr(forms, "export_onnx", fail)
     path = tmp_path / "callers.json"
     flags = "--callers=2 --rate=1000 --rounds=2 --seconds=0.02 --batch_size=3"
     code, out, err = run(

@@ -13,10 +13,10 @@ import shared
 
 from benchmarks import checks as bench
 from benchmarks.__main__ import main
-from benchmarks.export_blocks import export_blocks
+from benchmarks.export_blocks import network_of
+from benchmarks.network import Network
 from ios_tf import UserError
 from ios_tf.differences import relative_difference, relative_norm
-from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, sequential_schedule
 
@@ -24,7 +24,7 @@ from ios_tf.scheduler import Problem, sequential_schedule
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory) -> str:
     path = str(tmp_path_factory.mktemp("network") / "network.json")
-    export_blocks(shared.cells(), path, batch_size=2)
+    network_of(shared.cells(), batch_size=2).write(path)
     return path
 
 

@@ -8,9 +8,9 @@ import pytest
 from keras import layers
 
 from benchmarks.__main__ import main
+from benchmarks.network import Network
 from ios_tf.cost.database import LatencyDatabase
 from ios_tf.cost.samples import Latency
-from ios_tf.model.network import Network
 
 
 @pytest.fixture(scope="module")

@@ -19,11 +19,11 @@ from benchmarks.experiments.experiment import (
 )
 from benchmarks.frameworks.peers import PEERS
 from benchmarks.frameworks.runner import Target
+from benchmarks.network import Network
 from benchmarks.page import write_page
 from benchmarks.worker import Worker
 from ios_tf.cost import work
 from ios_tf.errors import UserError
-from ios_tf.model.network import Network
 
 _PAPER = {
     "schedules_batch_1": {

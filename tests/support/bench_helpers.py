@@ -1,6 +1,6 @@
 """A tiny network in the form that the benchmarks take, made without TensorFlow."""
 
-from ios_tf.model.network import Network
+from benchmarks.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem
 

@@ -15,7 +15,7 @@ from keras.src.applications.nasnet import NASNet
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))  # for `benchmarks`
 
-from benchmarks.export_blocks import export_blocks
+from benchmarks.export_blocks import network_of
 from ios_tf.models import randwire, squeezenet
 from ios_tf.native import engine
 
@@ -76,7 +76,7 @@ def _shrunk(block: dict, divisor: int) -> dict:
 def _write(name: str) -> None:
     build, divisor = NETWORKS[name]
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        export_blocks(build(), file.name)
+        network_of(build()).write(file.name)
         data = json.loads(Path(file.name).read_text())
     signatures = {}
     for i, block in enumerate(data["blocks"]):

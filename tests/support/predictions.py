@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from benchmarks.network import Network
 from benchmarks.simulated_gpu import SimulatedCostModel, SimulatedDevice
-from ios_tf.model.network import Network
 from ios_tf.scheduler import (
     PAPER_PRUNING,
     Problem,

@@ -11,13 +11,13 @@ from scheduler_helpers import DATA, make_problem
 from benchmarks.experiments.experiment import paper_results
 from benchmarks.experiments.schedules import ORDER as STRATEGIES
 from benchmarks.experiments.schedules import PAPER_STRATEGIES
+from benchmarks.network import Network
 from benchmarks.simulated_gpu import (
     DEVICES,
     Arithmetic,
     SimulatedCostModel,
     SimulatedDevice,
 )
-from ios_tf.model.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, SearchOptions, Stage, Strategy, search
 

@@ -11,10 +11,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from benchmarks.results import read_json
 from ios_tf.errors import UserError
 from ios_tf.files import write_text
 from ios_tf.native import engine
-from ios_tf.scheduler import Problem, Schedule, document
+from ios_tf.scheduler import Problem, Schedule
 
 VERSION = 1
 
@@ -137,10 +138,7 @@ class Network:
         Raises:
           UserError: one line that says what is wrong with the file.
         """
-        try:
-            data = document.read(path)
-        except (OSError, ValueError) as error:
-            raise UserError(f"{os.fspath(path)}: cannot be read: {error}") from None
+        data = read_json(path)
         if not isinstance(data, dict) or data.get("version") != VERSION:
             raise UserError(f"{os.fspath(path)} is not a network of version {VERSION}")
         try:
