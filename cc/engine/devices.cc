@@ -2,6 +2,7 @@
 
 #include "cc/engine/backend/backend.h"
 #include "cc/engine/cpu/cpu_backend.h"
+#include "cc/engine/cpu/threads/cores.h"
 #include "cc/engine/cuda/cuda_backend.h"
 
 namespace ios {
@@ -40,6 +41,8 @@ int64_t FailedCaptures() { return cuda::FailedCaptures(); }
 void AddLibraryDirectory(const std::string& directory) {
   cuda::AddLibraryDirectory(directory);
 }
+
+void AllowThreads(int threads) { cpu::AllowThreads(threads); }
 
 StatusOr<int> LaneCount(const std::string& device) {
   IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));

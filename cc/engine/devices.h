@@ -28,6 +28,11 @@ StatusOr<int> LaneCount(const std::string& device);
 // lanes are cores; false for a GPU, whose lanes are CUDA streams.
 StatusOr<bool> LanesDivideDevice(const std::string& device);
 
+// Limits the threads of the device "cpu" to the number that TensorFlow's own
+// operators get; see AllowThreads in cc/engine/cpu/threads/cores.h. The
+// environment variable IOS_TF_NUM_THREADS overrides the limit.
+void AllowThreads(int threads);
+
 // Returns a text that names everything that latencies on `device` depend on,
 // for example "Intel(R) Xeon(R) Processor, 2 cores, AVX-512, oneDNN 3.2.0,
 // revision 1".

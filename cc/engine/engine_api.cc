@@ -180,6 +180,8 @@ void ios_add_library_directory(const char* directory) {
   }));
 }
 
+void ios_allow_threads(int threads) { ios::AllowThreads(threads); }
+
 char* ios_shared_names(void) {
   return OrNull([&] { return Copied(ios::SharedNamesJson()); });
 }

@@ -39,6 +39,9 @@ int64_t ios_failed_captures(void);
 // Adds a directory to search for cuDNN and NVRTC. See ios::AddLibraryDirectory.
 void ios_add_library_directory(const char* directory);
 
+// Limits the threads of the device "cpu". See ios::AllowThreads.
+void ios_allow_threads(int threads);
+
 // Returns a text that names everything that latencies on `device` ("cpu",
 // "gpu", … see ios::GetBackend) depend on. See ios::DeviceFingerprint.
 char* ios_device_fingerprint(const char* device);

@@ -50,6 +50,7 @@ def searcher_for(options: ModelOptions) -> Iterator[NetworkSearcher]:
     _check_distribution()
     with _one_at_a_time:
         device = devices.choose(options.device, options.log)
+        devices.limit_threads()
         name = plugin.device_fingerprint(device.engine)
         database = open_database(latency_database(cache_dir), name, options.fresh)
         with contextlib.closing(database):

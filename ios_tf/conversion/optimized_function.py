@@ -247,8 +247,10 @@ class _Equivalents:
                 f"{first_line(error)}"
             ) from error
 
+        captures = rebuilt.captured_inputs  # makes a list at each use
+
         def compute(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
-            results = rebuilt._call_flat(tensors, rebuilt.captured_inputs)
+            results = rebuilt._call_flat(tensors, captures)
             return [results[key] for key in self._frozen.outputs]
 
         # Keeps references to the owners of variables, tables and other resources, so

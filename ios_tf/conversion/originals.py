@@ -39,6 +39,8 @@ class Call:
         self._keywords = function._arg_keywords
         self._positional = function._num_positional_args
         self._prepare = prepare
+        # Types of arguments that need no conversion: one tensor per argument.
+        self._direct = self.types if len(self._keywords) == len(self.types) else ()
         self.signature = (
             inspect.signature(prepare)
             if prepare
@@ -58,6 +60,8 @@ class Call:
         """
         if self._prepare:
             args, kwargs = self._prepare(*args, **kwargs), {}
+        if not kwargs and self._need_no_conversion(args):
+            return list(args)
         try:
             bound = self._type.bind_partial(*args, **kwargs)
             for name, value in self._defaults.items():
@@ -72,6 +76,19 @@ class Call:
             types = zip(self._keywords, self.types, strict=True)
             return [one for key, of in types for one in of.to_tensors(values[key])]
         return self._type.unpack_inputs(bound)
+
+    def _need_no_conversion(self, args: tuple[Any, ...]) -> bool:
+        """Whether the arguments are the flat tensors already, which is the usual case.
+
+        Binding them takes longer than all of a small network's other Python code.
+        """
+        return len(args) == len(self._direct) and all(
+            isinstance(arg, tf.Tensor)
+            and isinstance(spec, tf.TensorSpec)
+            and arg.dtype == spec.dtype
+            and spec.shape.is_compatible_with(arg.shape)
+            for arg, spec in zip(args, self._direct, strict=True)
+        )
 
     def result(self, tensors: Sequence[tf.Tensor]) -> Any:
         """Puts the graph's flat output tensors into the function's structure."""

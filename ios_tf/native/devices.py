@@ -32,6 +32,19 @@ class Device:
 CPU = Device("cpu", "cpu", "/device:CPU:0")
 
 
+def limit_threads() -> None:
+    """Limits the engine to TensorFlow's number of threads, if the program has set it.
+
+    The kernels of regions do the same when they are created. But schedules are searched
+    and looked up earlier, and they depend on the number of threads.
+    """
+    threads = tf.config.threading.get_intra_op_parallelism_threads()
+    if threads:
+        # A missing library is reported where it is needed.
+        with contextlib.suppress(engine.EngineError):
+            engine.allow_threads(threads)
+
+
 def choose(name: str, log: Callable[[str], None] = lambda line: None) -> Device:
     """Finds a device: "cpu", "gpu", "gpu:1", or "auto" for a GPU if it can be used.
 

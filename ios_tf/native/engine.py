@@ -36,6 +36,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ios_shared_names": (ctypes.c_void_p, []),
     "ios_failed_captures": (ctypes.c_int64, []),
     "ios_add_library_directory": (None, [ctypes.c_char_p]),
+    "ios_allow_threads": (None, [ctypes.c_int]),
     "ios_device_fingerprint": (ctypes.c_void_p, [ctypes.c_char_p]),
     "ios_device_directory": (ctypes.c_void_p, [ctypes.c_char_p]),
     "ios_lane_count": (ctypes.c_int, [ctypes.c_char_p]),
@@ -178,6 +179,14 @@ def _int64s(values: Sequence[int]) -> ctypes.Array:
 def shared_names() -> dict[str, Any]:
     """The names and limits of documents (cc/engine/shared_names.h)."""
     return json.loads(_take_string(_library().ios_shared_names()))
+
+
+def allow_threads(threads: int) -> None:
+    """Limits the CPU's threads; the largest of several calls counts.
+
+    The environment variable IOS_TF_NUM_THREADS overrides the limit.
+    """
+    _library().ios_allow_threads(threads)
 
 
 def device_fingerprint(device: str = "cpu") -> str:

@@ -20,7 +20,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
 from ios_tf.errors import NativeLibraryError, UserError, first_line
-from ios_tf.native import plugin
+from ios_tf.native import devices, plugin
 from ios_tf.native.names import OPTIMIZER, PASSES
 from ios_tf.options import EnableOptions, with_options
 from ios_tf.scheduler import Pruning
@@ -139,6 +139,7 @@ def enable(options: EnableOptions) -> Status:
     except NativeLibraryError as error:
         _logger.warning("ios_tf.enable has no effect: %s", error)
         return status()
+    devices.limit_threads()
     problem = _take_string(
         library.ios_tf_enable(
             directory.encode(), options.on_miss.encode(), options.batch_size

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cc/engine/devices.h"
 #include "cc/tensorflow/graph/placement.h"
 #include "tensorflow/core/common_runtime/gpu/gpu_id_manager.h"
 #include "tensorflow/core/framework/allocator.h"
@@ -74,7 +75,12 @@ absl::StatusOr<std::string> EngineDevice(
         absl::StrCat(context->def().op(), " is made for the ", wanted,
                      ", but it is placed on the ", gpu ? kGpu : kCpu));
   }
-  if (!gpu) return std::string("cpu");
+  if (!gpu) {
+    if (const auto* pool = context->device()->tensorflow_cpu_worker_threads()) {
+      AllowThreads(pool->num_threads);
+    }
+    return std::string("cpu");
+  }
   const auto* info = context->device()->tensorflow_accelerator_device_info();
   if (!info || info->gpu_id < 0) {
     return absl::FailedPreconditionError(

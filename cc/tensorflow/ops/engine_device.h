@@ -17,7 +17,9 @@ std::string FirstGpu();
 // Returns "cpu", or a name such as "gpu:1" with the number that CUDA has for
 // the GPU in this process. If TensorFlow's switch for TF32 is off now,
 // ",tf32=off" is appended. The node's attribute `device` must be kCpu or kGpu
-// and match the type of the kernel's device.
+// and match the type of the kernel's device. On the CPU, the engine then uses
+// no more threads than TensorFlow's device gives its own kernels
+// (intra_op_parallelism_threads).
 absl::StatusOr<std::string> EngineDevice(
     tensorflow::OpKernelConstruction* context);
 

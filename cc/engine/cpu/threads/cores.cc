@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <climits>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +16,8 @@
 
 namespace ios::cpu {
 namespace {
+
+std::atomic<int> allowed_threads{0};  // 0: AllowThreads was not called yet
 
 double Smaller(double a, double b) {
   return a <= 0 ? b : b <= 0 ? a : std::min(a, b);
@@ -63,6 +67,20 @@ int UsableCores() {
   const double quota = CoresOfQuota("/proc/self/cgroup", "/sys/fs/cgroup");
   if (quota > 0) cores = std::min(cores, static_cast<int>(std::ceil(quota)));
   return std::max(1, cores);
+}
+
+void AllowThreads(int threads) {
+  if (threads <= 0) return;
+  if (threads >= UsableCores()) threads = INT_MAX;
+  int known = allowed_threads.load();
+  while (known < threads &&
+         !allowed_threads.compare_exchange_weak(known, threads)) {
+  }
+}
+
+int AllowedCores() {
+  const int allowed = allowed_threads.load();
+  return allowed > 0 ? std::min(allowed, UsableCores()) : UsableCores();
 }
 
 int WantedThreads() {

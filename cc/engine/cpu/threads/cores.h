@@ -11,6 +11,15 @@ namespace ios::cpu {
 // count as 2. At least 1.
 int UsableCores();
 
+// Limits AllowedCores() to `threads`, the number of threads that a program
+// gives TensorFlow for the work of one operator. Programs may give each of
+// their sessions another number: the largest one counts. There is no limit if
+// this process may use only as many cores now.
+void AllowThreads(int threads);
+
+// Returns the smaller one of UsableCores() and the limit.
+int AllowedCores();
+
 // Returns the value of IOS_TF_NUM_THREADS. A value above MachineCores() is
 // reduced to that number, with a warning. Returns 0 if the variable is not set,
 // or if it is not a positive number (with a warning).

@@ -60,8 +60,8 @@ LanePool& LanePool::Get() {
   if (wanted > 0) {
     fresh = new LanePool(wanted);
   } else {
-    const int cores = std::max(UsableCores(), cores_of_parent.load());
-    fresh = new LanePool(cores, std::max(cores, MachineCores()), UsableCores);
+    const int cores = std::max(AllowedCores(), cores_of_parent.load());
+    fresh = new LanePool(cores, std::max(cores, MachineCores()), AllowedCores);
   }
   if (the_pool.compare_exchange_strong(pool, fresh)) return *fresh;
   delete fresh;

@@ -75,7 +75,7 @@ class LanePool {
   }
 
   // The number of cores that lanes are made for: IOS_TF_NUM_THREADS, or the
-  // most that this process could use so far. It never shrinks, and it changes
+  // largest number that AllowedCores() has returned so far. It never shrinks, and it changes
   // only between sessions, so that tasks compiled for fewer cores keep their
   // threads.
   int cores() const { return cores_.load(std::memory_order_relaxed); }

@@ -1,0 +1,101 @@
+"""The engine uses no more threads than TensorFlow gives its own operators."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import shared
+
+# Each program runs a network on the engine, then prints the engine's number of lanes,
+# and how often its device's name says that there is one core.
+_RUN = """
+import os, sys
+import tensorflow as tf
+{setting}
+import ios_tf
+from ios_tf.native import engine
+function = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+((name, spec),) = function.structured_input_signature[1].items()
+for batch in (1, 2, 3):
+    function(**{{name: tf.ones([batch, *spec.shape[1:]])}})
+print(engine.lane_count(), engine.device_fingerprint().count(", 1 cores,"))
+"""
+_SESSION = """
+import os, sys
+import tensorflow as tf
+import ios_tf
+from ios_tf.native import engine
+config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1)
+with tf.compat.v1.Session(graph=tf.Graph(), config=config) as session:
+    model = tf.compat.v1.saved_model.load(session, ["serve"], sys.argv[1])
+    signature = model.signature_def["serving_default"]
+    (given,), outputs = signature.inputs.values(), signature.outputs.values()
+    sizes = [d.size for d in given.tensor_shape.dim][1:]
+    image = [[[[1.0] * sizes[2]] * sizes[1]] * sizes[0]]
+    session.run([one.name for one in outputs], {given.name: image})
+print(engine.lane_count(), engine.device_fingerprint().count(", 1 cores,"))
+"""
+_SET = "tf.config.threading.set_intra_op_parallelism_threads({})"
+
+
+def lanes_of(code, model, **environment):
+    clean = {k: v for k, v in os.environ.items() if k != "IOS_TF_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, model],
+        capture_output=True,
+        text=True,
+        env={**clean, **environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 0, done.stderr
+    return [int(word) for word in done.stdout.split()]
+
+
+@pytest.fixture(autouse=True)
+def two_cores():
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("there is one core, so that a limit changes nothing")
+
+
+def test_tensorflows_limit_holds():
+    model = shared.converted_cells()
+    assert lanes_of(_RUN.format(setting=_SET.format(1)), model) == [1, 1]
+
+
+def test_a_session_has_its_own_limit():
+    assert lanes_of(_SESSION, shared.converted_cells()) == [1, 1]
+
+
+@pytest.mark.parametrize("setting", ["", _SET.format(512)])
+def test_without_a_limit_all_cores_are_used(setting):
+    model = shared.converted_cells()
+    cores = len(os.sched_getaffinity(0))
+    assert lanes_of(_RUN.format(setting=setting), model) == [cores, 0]
+
+
+def test_the_environment_variable_overrides_the_limit():
+    found = lanes_of(
+        _RUN.format(setting=_SET.format(1)),
+        shared.converted_cells(),
+        IOS_TF_NUM_THREADS="2",
+    )
+    assert found == [2, 0]
+
+
+_SEARCH = """
+import tensorflow as tf
+tf.config.threading.set_intra_op_parallelism_threads(1)
+import ios_tf
+from ios_tf.native import engine
+@tf.function(input_signature=[tf.TensorSpec([1, 16, 16, 8])])
+def network(x):
+    for _ in range(3):
+        x = tf.nn.relu(tf.nn.conv2d(x, tf.ones([3, 3, 8, 8]) / 72, 1, "SAME"))
+    return x
+report = ios_tf.optimize(network).report
+print(engine.lane_count(), report.table().count("_1_cores_"))
+"""
+
+
+def test_schedules_are_searched_under_the_limit(tmp_path):
+    assert lanes_of(_SEARCH, "", IOS_TF_CACHE=str(tmp_path)) == [1, 1]
