@@ -6,6 +6,7 @@ from ios_tf.cost.database import LatencyDatabase
 from ios_tf.cost.stage_key import lane_key, stage_key
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Stage, Strategy
+from ios_tf.scheduler.search import UnknownLatencyError
 
 
 class OfflineCostModel:
@@ -15,25 +16,12 @@ class OfflineCostModel:
         self._database = database
         self._group_keys: dict[tuple[str, tuple[int, ...]], str] = {}
 
-    def knows(self, problem: Problem, stage: Stage) -> bool:
-        """Returns whether the stage is in the database."""
-        return self._find(problem, stage) is not None
-
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
         """The latency of one stage in milliseconds.
 
         Raises:
-          LookupError: the stage is not in the database.
+          UnknownLatencyError: the stage is not in the database.
         """
-        latency_ms = self._find(problem, stage)
-        if latency_ms is None:
-            raise LookupError(
-                f"block {problem.name!r}: the {stage.strategy.value} stage "
-                f"{[list(group) for group in stage.groups]} was never measured"
-            )
-        return latency_ms
-
-    def _find(self, problem: Problem, stage: Stage) -> float | None:
         keys = [stage_key(problem, stage, self._group_keys)]
         if stage.strategy is Strategy.CONCURRENT and len(stage.groups) == 1:
             # If lanes share the device, a single group is stored under its lane key.
@@ -42,4 +30,7 @@ class OfflineCostModel:
             latency = self._database.get(key)
             if latency is not None:
                 return latency.median_ms
-        return None
+        raise UnknownLatencyError(
+            f"block {problem.name!r}: the {stage.strategy.value} stage "
+            f"{[list(group) for group in stage.groups]} was never measured"
+        )

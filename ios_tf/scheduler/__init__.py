@@ -15,6 +15,7 @@ from ios_tf.scheduler.search import (
     Progress,
     SearchOptions,
     SearchResult,
+    UnknownLatencyError,
     search,
 )
 from ios_tf.scheduler.state_space import BlockTooLargeError
@@ -42,6 +43,7 @@ __all__ = [
     "Stage",
     "Strategy",
     "Units",
+    "UnknownLatencyError",
     "computed_by_readers",
     "greedy_schedule",
     "make_units",

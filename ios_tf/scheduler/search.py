@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 
@@ -29,12 +30,8 @@ class CostModel(Protocol):
         """The latency of one stage in milliseconds."""
 
 
-@runtime_checkable
-class PartialCostModel(CostModel, Protocol):
-    """A cost model that knows only some latencies; it is never asked for others."""
-
-    def knows(self, problem: Problem, stage: Stage) -> bool:
-        """Returns whether the model can give the latency of a stage."""
+class UnknownLatencyError(LookupError):
+    """A cost model does not know the latency of a stage; the message says which."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +142,8 @@ def search(
     Raises:
       ValueError: a latency is not a number >= 0, or the units overlap or cannot be
         ordered.
-      LookupError: the cost model does not know enough latencies.
+      LookupError: the cost model does not know enough latencies; with `bounds` or a
+        baseline, any that it is asked for.
       BlockTooLargeError: there are too many transitions to hold in memory.
     """
     strategy = options.strategy
@@ -163,8 +161,6 @@ def search(
     if strategy == "parallel":
         mergeable[:] = False
     concurrent = np.full(len(mergeable), True) if strategy != "merge" else ~mergeable
-    if isinstance(cost_model, PartialCostModel):
-        _drop_unknown(made, space, cost_model, mergeable, concurrent)
     start = Progress(
         states=len(space.first) - 2,
         transitions=space.transitions,
@@ -191,22 +187,6 @@ def search(
     return SearchResult(
         Schedule(stages, problem.signature), latency_ms, asker.state, near_ties, gap
     )
-
-
-def _drop_unknown(
-    units: Units,
-    space: StateSpace,
-    cost_model: PartialCostModel,
-    mergeable: np.ndarray,
-    concurrent: np.ndarray,
-) -> None:
-    for i, mask in enumerate(bitsets.to_masks(space.stages)):
-        operators = units.operators(mask)
-        if mergeable[i]:
-            mergeable[i] = cost_model.knows(units.problem, Stage.merge(operators))
-        if concurrent[i]:
-            stage = Stage.concurrent(units.problem, operators)
-            concurrent[i] = cost_model.knows(units.problem, stage)
 
 
 # The forms of a stage. If both are equally fast, the first one is used.
@@ -241,10 +221,11 @@ class _Candidates:
         return self._stage(int(self._ms[:, i].argmin()), i)
 
     def ask_all(self) -> None:
-        """Asks the cost model for the latencies of all stages."""
+        """Asks for the latencies of all stages. Unknown ones stay infinite."""
         for row in (_MERGE, _CONCURRENT):
             for i in np.flatnonzero(self._exists[row]).tolist():
-                self._ask(row, i)
+                with contextlib.suppress(UnknownLatencyError):
+                    self._ask(row, i)
 
     def near_ties(
         self, chosen: Sequence[int], latency_ms: float, tie: float
