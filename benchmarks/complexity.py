@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import model_blocks
-from ios_tf.scheduler import Pruning
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    pruning = Pruning(options.max_group_size, options.max_groups, options.single_source)
-    blocks, patterns = model_blocks.blocks_of_options(options, pruning, count_only=True)
-    print(model_blocks.complexity_table(blocks, pruning, patterns))
+    blocks = model_blocks.blocks_of_options(options, options.single_source, True)
+    print(model_blocks.complexity_table(blocks))
     return 0

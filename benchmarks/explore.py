@@ -13,7 +13,6 @@ import argparse
 from benchmarks import model_blocks
 from ios_tf.cli import arguments
 from ios_tf.options import BenchOptions, ConvertOptions
-from ios_tf.scheduler import Pruning
 from ios_tf.strategies import SLOWEST_FIRST
 
 
@@ -32,11 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     # Make the cost model first, so that a wrong device fails before the model is read.
     cost_model = model_blocks.cost_model_of(options.device, options.cache_dir)
-    pruning = Pruning(options.max_group_size, options.max_groups)
-    blocks, patterns = model_blocks.blocks_of_options(options, pruning)
-    print(
-        model_blocks.latency_table(
-            blocks, cost_model, pruning, patterns, options.strategies or SLOWEST_FIRST
-        )
-    )
+    blocks = model_blocks.blocks_of_options(options)
+    strategies = options.strategies or SLOWEST_FIRST
+    print(model_blocks.latency_table(blocks, cost_model, strategies))
     return 0

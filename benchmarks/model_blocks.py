@@ -46,11 +46,14 @@ class Blocks:
       problems: distinct blocks, in the graph's order.
       counts: signature of a block -> number of such blocks.
       notes: remarks for the user, one line each.
+      pruning, patterns: the limits and the units of the search.
     """
 
     problems: Sequence[Problem]
     counts: collections.Counter[str]
     notes: Sequence[str]
+    pruning: Pruning
+    patterns: Patterns
 
 
 def _frozen(
@@ -111,7 +114,7 @@ def blocks_of(
             problems.setdefault(part.problem.signature, part.problem)
     if not problems:
         raise UserError(f"{model} has no blocks to schedule")
-    return Blocks(list(problems.values()), counts, notes)
+    return Blocks(list(problems.values()), counts, notes, pruning, patterns)
 
 
 def add_block_options(
@@ -130,26 +133,24 @@ def add_block_options(
 
 
 def blocks_of_options(
-    options: argparse.Namespace, pruning: Pruning, count_only: bool = False
-) -> tuple[Blocks, Patterns]:
-    """Returns the blocks that `add_block_options` selects, and the name patterns.
+    options: argparse.Namespace, single_source: bool = False, count_only: bool = False
+) -> Blocks:
+    """Returns the blocks that `add_block_options` selects.
 
-    `count_only` is as for `blocks_of`.
+    `single_source` is as for `Pruning`, and `count_only` as for `blocks_of`.
     """
-    patterns = Patterns(
-        tuple(options.group_patterns or ()), tuple(options.block_end_patterns or ())
-    )
-    blocks = blocks_of(
+    return blocks_of(
         options.model,
         options.batch_size,
-        pruning,
-        patterns,
+        Pruning(options.max_group_size, options.max_groups, single_source),
+        Patterns(
+            tuple(options.group_patterns or ()), tuple(options.block_end_patterns or ())
+        ),
         options.signature,
         print,
         options.tags,
         count_only,
     )
-    return blocks, patterns
 
 
 # The names of `columns`.
@@ -157,7 +158,7 @@ COLUMNS = ("n", "d", "states", "bound", "transitions", "schedules")
 
 
 def count(
-    blocks: Blocks, pruning: Pruning, patterns: Patterns = DEFAULT_PATTERNS
+    blocks: Blocks,
 ) -> tuple[list[tuple[Problem, int, Complexity]], list[str]]:
     """Counts the schedules of all blocks.
 
@@ -173,11 +174,13 @@ def count(
     ]
     while waiting:
         problem, times = waiting.pop(0)
-        units = make_units(problem, patterns.units_of(problem))
+        units = make_units(problem, blocks.patterns.units_of(problem))
         try:
-            counts = complexity(units.contracted, pruning)
+            counts = complexity(units.contracted, blocks.pruning)
         except BlockTooLargeError:
-            parts, forced = parts_of(problem, pruning, patterns, MAX_TRANSITIONS)
+            parts, forced = parts_of(
+                problem, blocks.pruning, blocks.patterns, MAX_TRANSITIONS
+            )
             notes.append(_too_large(problem, "count", forced))
             waiting[:0] = [(part.problem, times) for part in parts]
             continue
@@ -185,11 +188,9 @@ def count(
     return counted, notes
 
 
-def complexity_table(
-    blocks: Blocks, pruning: Pruning, patterns: Patterns = DEFAULT_PATTERNS
-) -> str:
+def complexity_table(blocks: Blocks) -> str:
     """Returns the result of `count` as a table, with the largest block last."""
-    counted, notes = count(blocks, pruning, patterns)
+    counted, notes = count(blocks)
     rows = [(_label(problem, n), *columns(counts)) for problem, n, counts in counted]
     problem, _, counts = max(counted, key=lambda each: each[2].transitions)
     rows.append((f"largest: {layer_name(problem.names[0])}", *columns(counts)))
@@ -198,11 +199,7 @@ def complexity_table(
 
 
 def latency_table(
-    blocks: Blocks,
-    cost_model: CostModel,
-    pruning: Pruning,
-    patterns: Patterns = DEFAULT_PATTERNS,
-    strategies: Sequence[str] = ("sequential", "greedy", "merge", "parallel", "auto"),
+    blocks: Blocks, cost_model: CostModel, strategies: Sequence[str]
 ) -> str:
     """Returns all blocks' latencies in ms by strategy, as sums over their stages."""
     ordered = [s for s in reversed(STRATEGIES) if s in strategies]
@@ -210,13 +207,11 @@ def latency_table(
     rows = []
     for problem in blocks.problems:
         latencies = {}
+        units = blocks.patterns.units_of(problem)
         for strategy in ordered:
+            options = SearchOptions(strategy, blocks.pruning, units)
             try:
-                latencies[strategy] = search(
-                    problem,
-                    cost_model,
-                    SearchOptions(strategy, pruning, units=patterns.units_of(problem)),
-                ).latency_ms
+                latencies[strategy] = search(problem, cost_model, options).latency_ms
             except LookupError:  # a stage has not been measured
                 latencies[strategy] = math.nan
             count = blocks.counts[problem.signature]

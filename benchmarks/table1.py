@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     rows = []
     for network in options.networks:
         blocks = model_blocks.blocks_of(network, 1, pruning, count_only=True)
-        counted, _ = model_blocks.count(blocks, pruning)
+        counted, _ = model_blocks.count(blocks)
         largest = max((counts for _, _, counts in counted), key=lambda c: c.transitions)
         paper = published.get(paper_name(network), {})
         rows.append(

@@ -80,14 +80,8 @@ def _environment(target: Target) -> dict[str, str]:
         "IOS_TF_NUM_THREADS": threads,
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
-    ordinal = re.match(r"gpu:(\d+)", target.device)
-    if ordinal:
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        names = visible.split(",") if visible else []
-        number = int(ordinal[1])
-        environment["CUDA_VISIBLE_DEVICES"] = (
-            names[number] if number < len(names) else str(number)
-        )
+    if target.kind == "gpu":
+        environment["CUDA_VISIBLE_DEVICES"] = target.gpu
     return environment
 
 

@@ -148,11 +148,8 @@ def _probe(device: str) -> _CoresProbe | _WarpsProbe:
 
 def _ordinal(device: str) -> int:
     """Returns NVML's number of a GPU; NVML ignores CUDA_VISIBLE_DEVICES."""
-    number = Target(device).ordinal
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    if number < len(visible) and visible[number].isdecimal():
-        return int(visible[number])
-    return number
+    target = Target(device)
+    return int(target.gpu) if target.gpu.isdecimal() else target.ordinal
 
 
 def _observe(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -63,6 +64,13 @@ class Target:
     def ordinal(self) -> int:
         """The index of the device among devices of its kind."""
         return int(self.device.partition(",")[0].partition(":")[2] or 0)
+
+    @property
+    def gpu(self) -> str:
+        """The GPU as CUDA_VISIBLE_DEVICES names it; its index if it is not set."""
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        names = visible.split(",") if visible else []
+        return names[self.ordinal] if self.ordinal < len(names) else str(self.ordinal)
 
     @property
     def platform(self) -> str:
