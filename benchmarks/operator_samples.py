@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.frameworks.activations import ACTIVATIONS
@@ -11,24 +12,28 @@ _OF_POSITIVE_NUMBERS = ("log", "log1p", "sqrt", "rsqrt")
 _ACTIVATIONS = ("none", *(a for a in ACTIVATIONS if a not in _OF_POSITIVE_NUMBERS))
 
 
+def block_of(
+    operator: Mapping[str, Any], inputs: Sequence[Sequence[int]], dtype: str = "float32"
+) -> dict[str, Any]:
+    """Returns a block of one operator, which reads inputs of these shapes."""
+    references = {"inputs": [-1 - i for i in range(len(inputs))]}
+    first = {"type": operator["type"], **references}
+    return {
+        "version": 1,
+        "dtype": dtype,
+        "inputs": [list(shape) for shape in inputs],
+        "operators": [{**first, **operator, **references}],
+        "outputs": [0],
+    }
+
+
 def sample_blocks() -> list[dict[str, Any]]:
     """Returns blocks of one operator, for every type."""
     alone = [*_convolutions(), *_of_images()]
-    samples = [([_IMAGE], operator) for operator in alone]
-    samples += _of_other_inputs()
-    blocks = []
-    for inputs, operator in samples:
-        refs = [-1 - i for i in range(len(inputs))]
-        first = {"type": operator["type"], "inputs": refs}
-        blocks.append(
-            {
-                "version": 1,
-                "inputs": inputs,
-                "operators": [{**first, **operator}],
-                "outputs": [0],
-            }
-        )
-    return blocks
+    return [
+        *(block_of(operator, [_IMAGE]) for operator in alone),
+        *(block_of(operator, inputs) for inputs, operator in _of_other_inputs()),
+    ]
 
 
 _IMAGE = [2, 13, 10, 12]

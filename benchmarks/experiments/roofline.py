@@ -31,6 +31,7 @@ from benchmarks.experiments.experiment import (
 from benchmarks.frameworks.ios_runner import IosRunner
 from benchmarks.network import Network
 from benchmarks.network_search import find_schedules, measured_ms, schedule_json
+from benchmarks.operator_samples import block_of
 from ios_tf.cost.work import VIEWS, element_size, work_of
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem
@@ -193,13 +194,8 @@ def _measured(
 ) -> dict[str, Any]:
     """Measures an operator without minimal filtering; `images` are [H,W,C]."""
     batch = 1 if context.device.startswith("cpu") else _GPU_IMAGES
-    block = {
-        "version": 1,
-        "dtype": context.target.dtype,
-        "inputs": [[batch, *image] for image in images],
-        "operators": [{**operator, "inputs": [-1 - i for i in range(len(images))]}],
-        "outputs": [0],
-    }
+    inputs = [[batch, *image] for image in images]
+    block = block_of(operator, inputs, context.target.dtype)
     problem = Problem.from_json(engine.problem(block))
     return _alone(problem, context, winograd=False)
 

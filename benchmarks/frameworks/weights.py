@@ -6,21 +6,20 @@ all errors: it would return a single 1 among zeros, or the same number everywher
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from benchmarks import gpu_data
+from benchmarks.operator_samples import block_of
 from ios_tf.native import engine
-from ios_tf.scheduler import Schedule, Stage, Strategy
 
 # The bias's share of an output's second moment. It is small because each convolution
 # reduces the contribution of earlier operators by this share.
 _BIAS = 0.01
 # What an operator computes after its products.
 _LATER = ("residual", "activation", "alpha", "beta")
-_SCHEDULE = json.loads(Schedule((Stage(Strategy.CONCURRENT, ((0,),)),)).to_json())
 
 
 def random_weights(
@@ -88,10 +87,5 @@ def _compute(
     operator: Mapping[str, Any], read: Sequence[np.ndarray], weights: list[np.ndarray]
 ) -> np.ndarray:
     """Runs one operator on the engine's CPU."""
-    block = {
-        "version": 1,
-        "inputs": [list(x.shape) for x in read],
-        "operators": [{**operator, "inputs": [-1 - i for i in range(len(read))]}],
-        "outputs": [0],
-    }
-    return engine.Program(block, _SCHEDULE, weights).run(read)[0]
+    block = block_of(operator, [x.shape for x in read])
+    return engine.Program(block, gpu_data.schedule(block), weights).run(read)[0]

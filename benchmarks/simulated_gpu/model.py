@@ -24,20 +24,11 @@ from ios_tf.scheduler.schedule import Stage, Strategy
 
 
 class SimulatedCostModel:
-    """Deterministic stage latencies of a simulated device (a LaneCostModel)."""
-
-    lanes_divide_device = False
+    """Deterministic stage latencies of a simulated device."""
 
     def __init__(self, device: SimulatedDevice) -> None:
         self.device = device
-        self.lanes = device.lanes
         self._loads: dict[str, list[_Load]] = {}  # by block signature
-
-    def group_latency(
-        self, problem: Problem, group: tuple[int, ...], lanes: int
-    ) -> float:
-        """Returns the latency in ms of a group that has the whole device."""
-        return self.stage_latency(problem, Stage(Strategy.CONCURRENT, (group,)))
 
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
         """The latency of one stage in milliseconds."""

@@ -65,11 +65,16 @@ def _conv(filters, kernel=(1, 1), **attributes):
     }
 
 
+def _group_ms(model, problem, group):
+    """The latency of a group that has the whole device."""
+    return model.stage_latency(problem, Stage(Strategy.CONCURRENT, (group,)))
+
+
 def _alone_ms(operator, *inputs, device=_DEVICE, dtype="float32"):
     """An operator's latency without the launch time."""
     problem = _problem([operator], *inputs, dtype=dtype)
     model = SimulatedCostModel(device)
-    return model.group_latency(problem, (0,), 1) - device.launch_ms
+    return _group_ms(model, problem, (0,)) - device.launch_ms
 
 
 @pytest.mark.parametrize(
@@ -156,7 +161,7 @@ def test_what_computes_little_moves_bytes():
 
 def test_a_separable_convolution_is_two_kernels():
     problem = _problem([_conv(16, (3, 3), type="sepconv")], (1, 1, 16, 16))
-    latency = SimulatedCostModel(_DEVICE).group_latency(problem, (0,), 1)
+    latency = _group_ms(SimulatedCostModel(_DEVICE), problem, (0,))
     assert latency == pytest.approx(2 * 0.25 + 3 * 1.5)
 
 
@@ -171,7 +176,7 @@ def test_a_concat_takes_nothing():
     problem = _problem(operators, (1, 1, 16, 16))
     model = SimulatedCostModel(_DEVICE)
     assert model.stage_latency(problem, Stage.concurrent(problem, 2)) == 0.0
-    assert model.group_latency(problem, (0, 1), 1) == pytest.approx(0.25 + 3 * 1.5)
+    assert _group_ms(model, problem, (0, 1)) == pytest.approx(0.25 + 3 * 1.5)
 
 
 def _branches(count):
@@ -247,7 +252,7 @@ def test_groups_bound_their_stages(name):
     operators = [_conv(n, (k, k)) for n in (16, 64, 384) for k in (1, 3, 5)]
     problem = _problem(operators, (1, 17, 17, 192))
     model = SimulatedCostModel(DEVICES[name])
-    alone = [model.group_latency(problem, (op,), 1) for op in range(len(operators))]
+    alone = [_group_ms(model, problem, (op,)) for op in range(len(operators))]
     for first in range(len(operators)):
         for second in range(first):
             both = 1 << first | 1 << second
