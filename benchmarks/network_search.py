@@ -54,7 +54,6 @@ def find_schedules(
     device: str,
     pruning: Pruning = PAPER_PRUNING,
     time_limit: float = 0.0,
-    winograd: bool = True,
 ) -> Found:
     """Searches the schedules of all blocks without any latencies known beforehand.
 
@@ -64,11 +63,10 @@ def find_schedules(
       device: the engine's name of the device: "cpu", "gpu", "gpu:1,tf32=off".
       pruning: pruning of the search.
       time_limit: time limit in seconds; 0 means no limit.
-      winograd: whether convolutions may be computed by minimal filtering.
     """
     large = network.batch_size >= _LARGE_BATCH
     model = ProfiledCostModel(device, _FEW_RUNS if large else DEFAULT_MEASUREMENT)
-    settings = SearchSettings(strategy, pruning, algorithms=allowed(device, winograd))
+    settings = SearchSettings(strategy, pruning, algorithms=allowed(device))
     searcher = Searcher(model, settings, time_limit=time_limit)
     schedules, stats = searcher.schedule_all(network.problems.values())
     choices = [schedules]

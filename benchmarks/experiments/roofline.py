@@ -16,7 +16,6 @@ their floor. So can a network of such operators.
 from __future__ import annotations
 
 import collections
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,20 +30,14 @@ from benchmarks.experiments.experiment import (
 from benchmarks.frameworks.ios_runner import IosRunner
 from benchmarks.network import Network
 from benchmarks.network_search import find_schedules, measured_ms, schedule_json
-from benchmarks.operator_samples import block_of
-from ios_tf.cost.work import VIEWS, element_size, work_of
+from ios_tf.cost.profiled import ProfiledCostModel
+from ios_tf.cost.work import VIEWS, work_of
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem
+from ios_tf.tuning.roofline import Roofline as MachineRoofline
 
 # The least total time of the runs in one measurement.
 _LEAST_MS = 5.0
-# Convolutions that should reach the peak: kernel size, height and width, channels. The
-# smaller convolutions fit into a core's own caches.
-_LARGE_CONVOLUTIONS = ((1, 56, 512), (3, 56, 256), (3, 35, 96), (1, 35, 192))
-# Size of the two tensors that are added and of their sum together.
-_SUM_BYTES = 64e6
-# Batch size on a GPU, because one image does not fill it.
-_GPU_IMAGES = 16
 # Rows of a whole network -> the strategies that find their schedules.
 _WHOLE = {"sequential": "sequential", "best": "auto"}
 _SLIDING = ("conv2d", "conv2d_transpose", "sepconv", "pool")
@@ -56,23 +49,28 @@ class Roofline(Experiment):
     quick_networks = ("models:inception_v3", "models:squeezenet")
 
     def measure(self, context: Context) -> dict[str, Any]:
-        peak = _peak(context)
-        bandwidth = _bandwidth(context)
+        highest = MachineRoofline.measured(
+            ProfiledCostModel(context.device), context.target.kind, context.target.dtype
+        )
         context.log(
-            f"peak {peak['gflop_per_s']:.1f} GFLOP/s, "
-            f"bandwidth {bandwidth['gb_per_s']:.1f} GB/s"
+            f"peak {highest.gflop_per_s:.1f} GFLOP/s, "
+            f"bandwidth {highest.gb_per_s:.1f} GB/s"
         )
         results = super().measure(context)
         for found in results["networks"].values():
             for row in found["operators"]:
                 floor_ms = max(
-                    row["gflop"] / peak["gflop_per_s"] * 1e3,
-                    row["mb"] / bandwidth["gb_per_s"],
+                    row["gflop"] / highest.gflop_per_s * 1e3,
+                    row["mb"] / highest.gb_per_s,
                 )
                 if row["type"] in VIEWS:
                     floor_ms = min(floor_ms, row["median_ms"])
                 row["floor_ms"] = floor_ms
-        return {"peak": peak, "bandwidth": bandwidth, **results}
+        return {
+            "peak": {"gflop_per_s": highest.gflop_per_s},
+            "bandwidth": {"gb_per_s": highest.gb_per_s},
+            **results,
+        }
 
     def measure_network(self, network: Network, context: Context) -> Any:
         whole = {row: _whole(network, s, context) for row, s in _WHOLE.items()}
@@ -132,7 +130,7 @@ def _kind(operator: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
-def _alone(problem: Problem, context: Context, winograd: bool = True) -> dict[str, Any]:
+def _alone(problem: Problem, context: Context) -> dict[str, Any]:
     """Measures one operator; returns its work, latency and non-direct algorithm."""
     (operator,) = problem.block["operators"]
     (work,) = work_of(problem.block)
@@ -141,7 +139,6 @@ def _alone(problem: Problem, context: Context, winograd: bool = True) -> dict[st
         "auto",
         context.device,
         time_limit=context.target.time_limit,
-        winograd=winograd,
     )
     schedule = found.schedules[problem.signature]
     (latencies,) = measured_ms(
@@ -158,46 +155,6 @@ def _alone(problem: Problem, context: Context, winograd: bool = True) -> dict[st
         **quantiles(latencies),
         "algorithm": ", ".join(schedule.algorithms.values()),
     }
-
-
-def _peak(context: Context) -> dict[str, Any]:
-    """Measures the engine's highest GFLOP/s on some large convolutions."""
-    found = []
-    for kernel, size, channels in _LARGE_CONVOLUTIONS:
-        convolution = {
-            "type": "conv2d",
-            "kernel": [kernel, kernel],
-            "filters": channels,
-            "padding": "SAME",
-        }
-        image = [size, size, channels]
-        found.append(_measured(convolution, [image], context))
-    for row in found:
-        row["gflop_per_s"] = row["gflop"] / row["median_ms"] * 1e3
-    return {
-        "gflop_per_s": max(row["gflop_per_s"] for row in found),
-        "convolutions": found,
-    }
-
-
-def _bandwidth(context: Context) -> dict[str, Any]:
-    """Measures the engine's GB/s on a large sum."""
-    row = [128, 64]
-    elements = _SUM_BYTES / 3 / element_size(context.target.dtype)
-    image = [round(elements / math.prod(row)), *row]
-    found = _measured({"type": "add"}, [image] * 2, context)
-    return {"gb_per_s": found["mb"] / found["median_ms"], **found}
-
-
-def _measured(
-    operator: Mapping[str, Any], images: Sequence[Sequence[int]], context: Context
-) -> dict[str, Any]:
-    """Measures an operator without minimal filtering; `images` are [H,W,C]."""
-    batch = 1 if context.device.startswith("cpu") else _GPU_IMAGES
-    inputs = [[batch, *image] for image in images]
-    block = block_of(operator, inputs, context.target.dtype)
-    problem = Problem.from_json(engine.problem(block))
-    return _alone(problem, context, winograd=False)
 
 
 def _total(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
