@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from ios_tf.cli import arguments
+from ios_tf.cli.report import check_page, write_page
 from ios_tf.options import ConvertOptions
 from ios_tf.printable import printable
 
@@ -40,12 +41,19 @@ def add_commands(commands: Any) -> None:
         help="exit with 0 if the model was converted, 3 if it was copied, and 4 if the "
         "measurements did not decide whether it became faster",
     )
+    parser.add_argument(
+        "--report",
+        metavar="FILE.html",
+        help="also write the report as an HTML page (see ios_tf report)",
+    )
     arguments.add_options(parser, ConvertOptions)
 
 
 def _convert(options: argparse.Namespace) -> int:
     from ios_tf.conversion.convert import convert
 
+    if options.report:
+        check_page(options.report)  # fails before the search, not after it
     report = convert(
         options.model,
         options.output,
@@ -53,6 +61,8 @@ def _convert(options: argparse.Namespace) -> int:
         progress=True,
         log=_say_aside if options.json else arguments.say,
     )
+    if options.report:
+        write_page(options.report, report.to_json())
     print(json.dumps(report.to_json()) if options.json else report.table())
     return EXIT_CODES[report.verdict] if options.exit_code else 0
 

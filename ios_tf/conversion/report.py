@@ -171,5 +171,11 @@ class Report:
         """The report as lines of text."""
         return text(self.to_json())
 
+    def _repr_html_(self) -> str:
+        """The report as an element of a notebook."""
+        from ios_tf.report.page import frame  # only notebooks need Jinja2
+
+        return frame(self.to_json())
+
     def __str__(self) -> str:
         return self.table()

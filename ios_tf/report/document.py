@@ -13,6 +13,7 @@ from typing import Any
 import fastjsonschema
 
 from ios_tf.errors import UserError
+from ios_tf.files import is_special
 from ios_tf.printable import printable
 from ios_tf.scheduler import document
 
@@ -61,26 +62,52 @@ def read(path: str) -> Document:
     Raises:
       UserError: there is no such file, or it is not a report.
     """
-    import tensorflow as tf
-
-    if tf.io.gfile.isdir(path):
-        file = posixpath.join(path, PATH)
-        if not tf.io.gfile.exists(file):
-            raise UserError(
-                f"{path} has no report ({PATH}): convert the model with this version "
-                "of ios_tf"
-            )
-        path = file
     try:
-        with tf.io.gfile.GFile(path, "rb") as stream:
-            text = stream.read(_MAX_BYTES + 1)
+        text = _text(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UserError(f"{path} cannot be read: {reason}") from None
+    try:
         return check(document.parse(text, "the file", _MAX_BYTES))
-    except tf.errors.NotFoundError:
-        raise UserError(f"{path} does not exist") from None
-    except tf.errors.OpError as error:
-        raise UserError(f"{path} cannot be read: {error.message}") from None
     except ValueError as error:
         raise UserError(f"{path} cannot be shown: {error}") from None
+
+
+def _text(path: str) -> bytes:
+    """The text of the report at a path, or of the SavedModel at it."""
+    if "://" in path:
+        return _remote_text(path)
+    if os.path.isdir(path):
+        inside = os.path.join(path, PATH)
+        if not os.path.exists(inside):
+            raise _no_report(path)
+        path = inside
+    if is_special(path):
+        raise UserError(f"{path} is not a file")
+    with open(path, "rb") as file:
+        return file.read(_MAX_BYTES + 1)
+
+
+def _remote_text(path: str) -> bytes:
+    import tensorflow as tf
+
+    try:
+        if tf.io.gfile.isdir(path):
+            inside = posixpath.join(path, PATH)
+            if not tf.io.gfile.exists(inside):
+                raise _no_report(path)
+            path = inside
+        with tf.io.gfile.GFile(path, "rb") as file:
+            found: bytes = file.read(_MAX_BYTES + 1)
+            return found
+    except tf.errors.OpError as error:
+        raise UserError(f"{path} cannot be read: {error.message}") from None
+
+
+def _no_report(path: str) -> UserError:
+    return UserError(
+        f"{path} has no report ({PATH}): convert the model with this version of ios_tf"
+    )
 
 
 def write(found: Document, directory: str) -> None:

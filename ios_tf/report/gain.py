@@ -86,18 +86,27 @@ def headline(report: Document) -> str:
     of_best = [(size, one) for signature, size, one in measured if signature is best]
     most = max(speedup_of(one) for _, one in of_best)
     change = f"{most:.2f}x faster" if most >= 1 else f"{1 / most:.2f}x slower"
-    times = ", ".join(
-        f"{short_ms(one['tensorflow']['ms'])} -> {short_ms(one['converted']['ms'])} ms "
-        f"at batch {size}"
-        for size, one in of_best
-    )
     upto = "up to " if len(of_best) > 1 else ""
     if len({id(signature) for signature, _, _ in measured}) > 1:
         name += f" ({best['name']})"
-    line = f"{name} is {upto}{change}: {times}{_equality(report)}"
+    if any(_by_processor_time(one) for _, one in of_best):
+        sizes = ", ".join(size for size, _ in of_best)
+        change += f" by processor time at batch {sizes}, on a busy machine"
+    else:
+        change += ": " + ", ".join(
+            f"{short_ms(one['tensorflow']['ms'])} -> "
+            f"{short_ms(one['converted']['ms'])} ms at batch {size}"
+            for size, one in of_best
+        )
+    line = f"{name} is {upto}{change}{_equality(report)}"
     if best["name"] in report["undecided"]:
         line += " (undecided: the machine was busy)"
     return line
+
+
+def _by_processor_time(latencies: Mapping[str, Any]) -> bool:
+    speedup = latencies.get("converted_speedup")
+    return bool(speedup and speedup["by_processor_time"])
 
 
 def short_ms(ms: float) -> str:
@@ -122,7 +131,8 @@ def _equality(report: Document) -> str:
 def gains(report: Document, signature: str, batch_size: str) -> list[Gain]:
     """The parts of the gain of a signature at a batch size, largest first.
 
-    The list is empty if the signature is not faster, or if too little was measured.
+    The list is empty if the signature is not faster, if too little was measured, or if
+    the machine was too busy to compare times.
     """
     latencies = next(
         (
@@ -133,7 +143,7 @@ def gains(report: Document, signature: str, batch_size: str) -> list[Gain]:
         None,
     )
     network = network_of(report, signature, batch_size)
-    if latencies is None or network is None:
+    if latencies is None or network is None or _by_processor_time(latencies):
         return []
     total = latencies["tensorflow"]["ms"] - latencies["converted"]["ms"]
     if total <= 0 or not network["scheduled_ms"]:

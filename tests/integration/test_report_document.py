@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras import layers
 
 import ios_tf
+from ios_tf.cli.main import main
 from ios_tf.errors import UserError
 from ios_tf.report import document
 
@@ -194,5 +195,54 @@ def test_files_that_are_not_reports(tmp_path: Path, content: str, message: str):
 def test_models_without_a_report(tmp_path):
     with pytest.raises(UserError, match="has no report"):
         document.read(str(tmp_path))
-    with pytest.raises(UserError, match="does not exist"):
+    with pytest.raises(UserError, match="No such file"):
         document.read(str(tmp_path / "nothing"))
+
+
+def run(capsys, *words: str) -> tuple[int, str, str]:
+    code = main(words)
+    return code, *capsys.readouterr()
+
+
+def test_the_command(tmp_path, capsys):
+    target, file = str(tmp_path / "converted"), str(tmp_path / "report.html")
+    report = ios_tf.convert(shared.branches(), target, **shared.FAST)
+    assert run(capsys, "report", target) == (0, f"{report}\n", "")
+    code, out, _ = run(capsys, "report", target, "--json")
+    assert (code, json.loads(out)) == (0, stored(target))
+    assert run(capsys, "report", target, file) == (0, "", "")
+    first = Path(file).read_text()
+    assert first.startswith("<!DOCTYPE html>")
+    # A JSON file on its own is enough.
+    json_file = tmp_path / "report.json"
+    json_file.write_text(out)
+    assert run(capsys, "report", str(json_file), file) == (0, "", "")
+    assert Path(file).read_text() == first
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["MODEL", "page.pdf"], "page.pdf: the name of the page must end with .html"),
+        (["MODEL", "missing/page.html"], "No such file or directory"),
+        (["MODEL"], "has no report"),
+        (["missing"], "missing cannot be read: No such file or directory"),
+    ],
+)
+def test_wrong_use_of_the_command(tmp_path, capsys, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("MODEL")
+    code, out, error = run(capsys, "report", *words)
+    assert (code, out) == (1, "")
+    assert message in error and len(error.splitlines()) == 1
+    assert os.listdir() == ["MODEL"]
+
+
+def test_convert_writes_a_page(tmp_path, capfd):
+    target, file = str(tmp_path / "converted"), tmp_path / "page.html"
+    words = ["convert", shared.branches(), target, f"--report={file}", "--keep_slower"]
+    assert main([*words, "--runs=1", "--sample_count=1", "--time_limit=1"]) == 0
+    assert f"<title>{stored(target)['model'].rpartition('/')[2]}" in file.read_text()
+    wrong = tmp_path / "missing" / "page.html"
+    assert main(["convert", "keras:MobileNetV2", "out", f"--report={wrong}"]) == 1
+    assert "No such file or directory" in capfd.readouterr().err

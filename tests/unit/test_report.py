@@ -1,0 +1,161 @@
+"""The headline, the parts of the gain and the text of reports."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+import report_documents as rd
+
+from ios_tf.report import document, gain, page
+from ios_tf.report.text import text
+
+STATIC = Path(page.__file__).parent / "static"
+
+
+def with_latencies(*latencies: tuple[str, float, float]) -> dict:
+    """A report with (batch size, TensorFlow's ms, ours) of one signature."""
+    found = rd.document()
+    (signature,) = found["signatures"]
+    signature["latencies"] = {
+        size: {
+            "tensorflow": rd.latency(tensorflow),
+            "converted": rd.latency(ours),
+            "converted_speedup": rd.speedup(tensorflow / ours),
+        }
+        for size, tensorflow, ours in latencies
+    }
+    return found
+
+
+def test_the_synthetic_reports_are_valid():
+    for found in (rd.document(), rd.hostile(rd.document())):
+        assert document.check(found) == found
+
+
+def test_headlines():
+    one = with_latencies(("1", 32.86, 17.79))
+    assert gain.headline(one) == (
+        "InceptionV3 is 1.85x faster: 32.9 -> 17.8 ms at batch 1; outputs equal to 2e-7"
+    )
+    two = with_latencies(("1", 32.0, 16.0), ("8", 240.0, 200.0))
+    assert gain.headline(two) == (
+        "InceptionV3 is up to 2.00x faster: 32.0 -> 16.0 ms at batch 1, "
+        "240 -> 200 ms at batch 8; outputs equal to 2e-7"
+    )
+    slow = with_latencies(("1", 2.0, 2.5))
+    assert gain.headline(slow).startswith("InceptionV3 is 1.25x slower: 2.00 -> 2.50")
+    untimed = with_latencies()
+    assert "it was not timed" in gain.headline(untimed)
+    copied = rd.document(
+        verdict="copied", signatures=[], networks=[], model="a/b/unet/"
+    )
+    assert gain.headline(copied) == "unet is left to TensorFlow"
+
+
+def test_a_busy_machine_has_no_milliseconds_in_the_headline():
+    found = with_latencies(("1", 60.0, 180.0))
+    latencies = found["signatures"][0]["latencies"]["1"]
+    latencies["converted_speedup"] = rd.speedup(1.39, by_processor_time=True)
+    assert gain.headline(found) == (
+        "InceptionV3 is 1.39x faster by processor time at batch 1, on a busy machine; "
+        "outputs equal to 2e-7"
+    )
+    assert gain.speedup(found) == pytest.approx(1.39)
+
+
+def test_the_speedup_is_a_geometric_mean():
+    found = with_latencies(("1", 4.0, 1.0), ("8", 1.0, 1.0))
+    assert gain.speedup(found) == pytest.approx(2.0)
+
+
+def test_parts_of_a_gain():
+    """2.5 ms are saved: 1 by algorithms, 0.6 by the schedule, the rest by the engine.
+
+    Of the operators' times, stages save 0.2 by concurrency, 0.3 by a merge and 0.2 by a
+    split, which says how to divide the 0.6 ms.
+    """
+    parts = gain.gains(rd.document(), "serving_default", "1")
+    found = {part.kind: part.ms for part in parts}
+    assert found == pytest.approx(
+        {
+            "algorithms": 1.0,
+            "engine": 0.9,
+            "merge": 0.6 * 3 / 7,
+            "concurrent": 0.6 * 2 / 7,
+            "split": 0.6 * 2 / 7,
+        }
+    )
+    assert sum(part.share for part in parts) == pytest.approx(1.0)
+
+
+def test_there_are_no_parts_without_a_gain():
+    slow = with_latencies(("1", 2.0, 2.5))
+    assert gain.gains(slow, "serving_default", "1") == []
+    unmeasured = rd.document(networks=[])
+    assert gain.gains(unmeasured, "serving_default", "1") == []
+
+
+def test_the_text():
+    lines = text(rd.document()).splitlines()
+    assert lines[0].startswith("InceptionV3 is 2.00x faster")
+    assert lines[1] == "2.50 ms saved at batch 1:"
+    assert lines[2] == (
+        "   40 %  6 of 6 convolutions and products use a faster algorithm"
+    )
+    rows = dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in lines[7:-1])
+    assert rows["converted"] == "2.50 ms (2.00x of TensorFlow)"
+    assert rows["scheduled"] == "1.40 ms (2.14x of sequential)"
+    assert lines[-1] == "note: 2 nodes are left to TensorFlow"
+
+
+def test_control_characters_do_not_reach_the_terminal():
+    assert text(rd.hostile(rd.document())).replace("\n", "").isprintable()
+
+
+def test_hostile_texts_do_not_leave_their_place_in_the_page():
+    shown = page.page(rd.hostile(rd.document()))
+    assert rd.HOSTILE not in shown
+    assert "<img" not in shown
+    # Only the scripts of the page itself.
+    assert len(re.findall(r"<script", shown)) == 4
+    assert shown.count("</script>") == 4
+
+
+def test_the_page_loads_nothing():
+    shown = page.page(rd.document())
+    assert "default-src 'none'" in shown
+    assert not re.search(
+        r"<(link|img|iframe)\b|@import|url\(", shown.split("<script")[0]
+    )
+    frame = page.frame(rd.document())
+    assert frame.startswith("<iframe sandbox=")
+    assert "<script" not in frame
+
+
+def test_third_party_scripts_are_the_published_ones():
+    listed = dict(
+        re.findall(
+            r"\| `([\w.]+\.js)` .* `([0-9a-f]{64})` \|",
+            (STATIC / "third_party" / "README.md").read_text(),
+        )
+    )
+    found = {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in (STATIC / "third_party").glob("*.js")
+    }
+    assert listed == found
+
+
+@pytest.mark.parametrize("change", ["index", "member", "type"])
+def test_damaged_reports_are_refused(change):
+    found = rd.document()
+    block = found["networks"][0]["regions"][0]["blocks"][0]
+    if change == "index":
+        block["stages"][0]["groups"] = [[6]]
+    elif change == "member":
+        del block["stages"]
+    else:
+        block["scheduled_ms"] = "1"
+    with pytest.raises(ValueError):
+        document.check(found)
