@@ -24,6 +24,7 @@ _MODULES = {
     "page": "make docs/benchmarks.md from the results",
     "streams": "call one program from many threads, each on a CUDA stream",
     "table1": "count the schedules of the paper's largest blocks (its Table 1)",
+    "tracing": "measure what a trace costs",
     "zoo": "convert and measure the networks of the zoo",
 }
 _CHILDREN = ("worker", "zoo.measure")  # started by other commands

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ios_tf.conversion.convert import convert
     from ios_tf.conversion.optimized_function import OptimizedFunction, optimize
     from ios_tf.conversion.report import Report
+    from ios_tf.trace_files import trace
     from ios_tf.tuning.on_the_fly import disable, enable, session_config, status
     from ios_tf.tuning.pending import tune
 
@@ -35,9 +36,10 @@ __all__ = [
     "optimize",
     "session_config",
     "status",
+    "trace",
     "tune",
 ]
-# These modules need TensorFlow, so they are imported on first use.
+# These modules are imported on first use, because most of them need TensorFlow.
 _MODULES = {
     "OptimizedFunction": "ios_tf.conversion.optimized_function",
     "Report": "ios_tf.conversion.report",
@@ -47,6 +49,7 @@ _MODULES = {
     "optimize": "ios_tf.conversion.optimized_function",
     "session_config": "ios_tf.tuning.on_the_fly",
     "status": "ios_tf.tuning.on_the_fly",
+    "trace": "ios_tf.trace_files",
     "tune": "ios_tf.tuning.pending",
 }
 

@@ -42,6 +42,8 @@ int64_t ImageAlignment(const PartOfBlock& part,
 struct Segment {
   int64_t micro_batches = 1;
   Schedule schedule;  // concurrent stages of the whole block's operators
+  // The original stage that each stage of `schedule` comes from.
+  std::vector<int> origins;
   PartOfBlock part;
 };
 
@@ -63,6 +65,12 @@ class ScheduleBinder {
   // Assigns locations to the outputs of one segment's `part`.
   void PlaceOutputs(const PartOfBlock& part);
   Status Append(const Segment& segment);
+  // Binds stages of `compiled`, which has the segment's operators for one
+  // micro-batch, and describes their tasks.
+  StatusOr<std::vector<BoundStage>> BindStages(const Segment& segment,
+                                               const std::vector<Stage>& stages,
+                                               CompiledBlock* compiled,
+                                               int lanes, int micro_batch);
   StatusOr<CompiledBlock*> AddBlock(const Block& block,
                                     const Schedule& schedule,
                                     const Parameters& parameters,
@@ -90,6 +98,7 @@ class ScheduleBinder {
   // another.
   int64_t outputs_bytes_ = 0;
   BoundSchedule bound_;
+  ScheduleInfo info_;
 };
 
 StatusOr<BoundSchedule> ScheduleBinder::Bind(const Schedule& schedule) {
@@ -104,25 +113,31 @@ StatusOr<BoundSchedule> ScheduleBinder::Bind(const Schedule& schedule) {
   for (int op : block_.outputs) {
     bound_.output_bytes.push_back(BytesOf(shapes_[op]));
   }
+  info_.region = block_.name;
+  info_.batch_size = BatchSize(block_);
+  bound_.info = std::make_shared<const ScheduleInfo>(std::move(info_));
   return std::move(bound_);
 }
 
 std::vector<Segment> ScheduleBinder::SegmentsOf(
     const Schedule& schedule) const {
   std::vector<Segment> segments;
-  for (const Stage& stage : schedule.stages) {
+  for (size_t s = 0; s < schedule.stages.size(); ++s) {
+    const Stage& stage = schedule.stages[s];
     const int64_t micro_batches = MicroBatches(stage);
     if (segments.empty() || segments.back().micro_batches != micro_batches) {
-      segments.push_back({micro_batches, {}, {}});
+      segments.push_back({micro_batches, {}, {}, {}});
     }
-    std::vector<Stage>& stages = segments.back().schedule.stages;
-    if (stage.strategy != Strategy::kSplit) {
+    Segment& segment = segments.back();
+    std::vector<Stage>& stages = segment.schedule.stages;
+    if (stage.strategy == Strategy::kSplit) {
+      for (int op : stage.groups[0]) {
+        stages.push_back({Strategy::kConcurrent, {{op}}});
+      }
+    } else {
       stages.push_back(stage);
-      continue;
     }
-    for (int op : stage.groups[0]) {
-      stages.push_back({Strategy::kConcurrent, {{op}}});
-    }
+    segment.origins.resize(stages.size(), static_cast<int>(s));
   }
   for (Segment& segment : segments) {
     std::vector<int> operators;
@@ -186,7 +201,7 @@ Status ScheduleBinder::Append(const Segment& segment) {
         CompiledBlock* const compiled,
         AddBlock(part.block, schedule, parameters, TensorView::kMaxAlignment));
     IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> stages,
-                         compiled->Bind(schedule.stages));
+                         BindStages(segment, schedule.stages, compiled, 0, 0));
     ShiftTensors(AddTensors(*compiled, part, 0, outputs_bytes_), &stages);
     std::move(stages.begin(), stages.end(), std::back_inserter(bound_.stages));
     UseArena(outputs_bytes_ + compiled->arena_bytes());
@@ -215,7 +230,8 @@ Status ScheduleBinder::Append(const Segment& segment) {
       arena_end =
           std::max(arena_end, AlignForArena(arena + compiled->arena_bytes()));
       IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> stages,
-                           compiled->Bind(schedule.stages, split.lanes));
+                           BindStages(segment, schedule.stages, compiled,
+                                      split.lanes, static_cast<int>(i)));
       ShiftTensors(AddTensors(*compiled, part, first_image, arena), &stages);
       for (const BoundStage& stage : stages) {
         tasks.insert(tasks.end(), stage.groups[0].begin(),
@@ -227,6 +243,19 @@ Status ScheduleBinder::Append(const Segment& segment) {
   bound_.stages.push_back(std::move(split));
   UseArena(arena_end);
   return Status();
+}
+
+StatusOr<std::vector<BoundStage>> ScheduleBinder::BindStages(
+    const Segment& segment, const std::vector<Stage>& stages,
+    CompiledBlock* compiled, int lanes, int micro_batch) {
+  const size_t first = info_.tasks.size();
+  IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> bound,
+                       compiled->Bind(stages, lanes, &info_.tasks));
+  for (size_t i = first; i < info_.tasks.size(); ++i) {
+    info_.tasks[i].stage = segment.origins[info_.tasks[i].stage];
+    info_.tasks[i].micro_batch = micro_batch;
+  }
+  return bound;
 }
 
 StatusOr<CompiledBlock*> ScheduleBinder::AddBlock(const Block& block,

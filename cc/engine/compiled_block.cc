@@ -91,35 +91,62 @@ StatusOr<Task*> CompiledBlock::TaskFor(int op, int lanes) {
   return task.get();
 }
 
+TaskInfo CompiledBlock::Describe(int op) const {
+  const Operator& description = block_.operators[op];
+  const std::vector<Shape> inputs = InputShapes(block_, shapes_, op);
+  TaskInfo info;
+  info.name = description.name;
+  info.type = description.type;
+  info.algorithm = description.algorithm;
+  info.dtype = block_.dtype;
+  info.shape = shapes_[op];
+  info.operations = Flops(description, inputs, shapes_[op]);
+  int64_t elements = NumElements(shapes_[op]);
+  for (int input : description.inputs) {
+    for (int ref : plan_.TensorsOf(block_, input)) {
+      elements += NumElements(plan_.place(ref).view.shape);
+    }
+  }
+  for (const Shape& shape : WeightShapes(description, inputs[0])) {
+    elements += NumElements(shape);
+  }
+  info.bytes = elements * SizeOf(block_.dtype);
+  return info;
+}
+
 StatusOr<std::vector<BoundStage>> CompiledBlock::Bind(
-    const std::vector<Stage>& stages, int lanes) {
+    const std::vector<Stage>& stages, int lanes, std::vector<TaskInfo>* infos) {
+  struct Group {
+    int number;  // in its stage
+    int64_t flops;
+    std::vector<int> ops;
+  };
   std::vector<BoundStage> bound;
-  for (const Stage& stage : stages) {
+  for (size_t s = 0; s < stages.size(); ++s) {
     // The groups that have work, with their operations. The groups with the
     // most work come first, so that lanes, which take groups in turn, start
     // them early.
-    std::vector<std::pair<int64_t, std::vector<int>>> groups;
-    for (const std::vector<int>& group : stage.groups) {
-      int64_t flops = 0;
-      std::vector<int> ops;
-      for (int op : group) {
+    std::vector<Group> groups;
+    for (size_t g = 0; g < stages[s].groups.size(); ++g) {
+      Group group = {static_cast<int>(g), 0, {}};
+      for (int op : stages[s].groups[g]) {
         if (plan_.IsView(block_, op) || NumElements(shapes_[op]) == 0) continue;
-        flops += Flops(block_.operators[op], InputShapes(block_, shapes_, op),
-                       shapes_[op]);
-        ops.push_back(op);
+        group.flops += Flops(block_.operators[op],
+                             InputShapes(block_, shapes_, op), shapes_[op]);
+        group.ops.push_back(op);
       }
-      if (!ops.empty()) groups.push_back({flops, std::move(ops)});
+      if (!group.ops.empty()) groups.push_back(std::move(group));
     }
     if (groups.empty()) continue;
     std::stable_sort(
         groups.begin(), groups.end(),
-        [](const auto& a, const auto& b) { return a.first > b.first; });
+        [](const Group& a, const Group& b) { return a.flops > b.flops; });
     BoundStage out;
     out.lanes = backend_->traits().LanesFor(
         std::max(lanes, static_cast<int>(groups.size())));
-    for (const auto& [flops, ops] : groups) {
+    for (const Group& group : groups) {
       std::vector<BoundTask> tasks;
-      for (int op : ops) {
+      for (int op : group.ops) {
         BoundTask task;
         IOS_ASSIGN_OR_RETURN(task.task, TaskFor(op, out.lanes));
         for (int input : block_.operators[op].inputs) {
@@ -128,6 +155,12 @@ StatusOr<std::vector<BoundStage>> CompiledBlock::Bind(
           }
         }
         task.output = TensorIndex(op);
+        if (infos) {
+          task.number = static_cast<int>(infos->size());
+          infos->push_back(Describe(op));
+          infos->back().stage = static_cast<int>(s);
+          infos->back().group = group.number;
+        }
         tasks.push_back(std::move(task));
       }
       out.groups.push_back(std::move(tasks));

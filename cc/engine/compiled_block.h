@@ -36,9 +36,11 @@ class CompiledBlock {
   // Returns the stages with their tasks, and compiles the tasks that do not
   // exist yet. Operators that are views and stages without work are left out. A
   // stage gets one lane per group or `lanes` lanes, whichever is more, but at
-  // most as many as the device has.
-  StatusOr<std::vector<BoundStage>> Bind(const std::vector<Stage>& stages,
-                                         int lanes = 0);
+  // most as many as the device has. Unless `infos` is null, a description of
+  // each task is appended to it, and BoundTask::number is its index.
+  StatusOr<std::vector<BoundStage>> Bind(
+      const std::vector<Stage>& stages, int lanes = 0,
+      std::vector<TaskInfo>* infos = nullptr);
 
   // Returns whether the output of `op` is a whole buffer, not a part of one.
   bool OwnsBuffer(int op) const { return plan_.OwnsBuffer(op); }
@@ -57,6 +59,7 @@ class CompiledBlock {
 
   Status Plan(const Schedule& schedule, const MemoryPlanOptions& options);
   StatusOr<Task*> TaskFor(int op, int lanes);
+  TaskInfo Describe(int op) const;
   // Returns the index of tensor reference `ref` in Locations().
   int TensorIndex(int ref) const {
     return ref < 0 ? -1 - ref : static_cast<int>(block_.inputs.size()) + ref;

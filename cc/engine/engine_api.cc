@@ -17,6 +17,7 @@
 #include "cc/engine/profiler.h"
 #include "cc/engine/program.h"
 #include "cc/engine/shared_names.h"
+#include "cc/engine/trace/recorder.h"
 
 struct ios_meter {
   std::unique_ptr<ios::ResourceMeter> meter;
@@ -292,6 +293,18 @@ int ios_meter_stop(ios_meter* meter, int waits_for_device, double* cpu_ms) {
   return ios::IsDisturbed(
       meter->start, end,
       waits_for_device ? ios::Threads::kWaiting : ios::Threads::kMany);
+}
+
+int ios_trace_start(int64_t max_tasks) {
+  return Report(
+      ios::CatchExceptions([&] { return ios::Recorder::Start(max_tasks); }));
+}
+
+char* ios_trace_stop(void) {
+  return OrNull([]() -> ios::StatusOr<char*> {
+    IOS_ASSIGN_OR_RETURN(const ios::Trace trace, ios::Recorder::Stop());
+    return Copied(ios::ToJson(trace));
+  });
 }
 
 ios_program* ios_program_create(const char* block, const char* schedule,

@@ -96,6 +96,12 @@ void ios_meter_start(ios_meter* meter);
 // `waits_for_device` is 1 if the threads may wait for a GPU.
 int ios_meter_stop(ios_meter* meter, int waits_for_device, double* cpu_ms);
 
+// Starts a trace of the calls of programs, which keeps up to `max_tasks` runs
+// of operators (see ios::Recorder::Start).
+int ios_trace_start(int64_t max_tasks);
+// Stops the trace and returns it as JSON (see ios::ToJson of ios::Trace).
+char* ios_trace_stop(void);
+
 // Creates a program from a block, a schedule and weights (see ios::Program).
 // `weights` has the weights of all operators in order, and `sizes` has the
 // number of floats of each weight.

@@ -18,7 +18,7 @@ from absl import app, flags
 from absl import logging as absl_logging
 
 from ios_tf import old_names
-from ios_tf.cli import arguments, bench, cache, convert, explain, report, show
+from ios_tf.cli import arguments, bench, cache, convert, explain, report, show, trace
 from ios_tf.cli.endings import ended_by_exception, handled
 from ios_tf.errors import NativeLibraryError, UserError, plain
 from ios_tf.model import temp_dirs
@@ -32,7 +32,7 @@ _NOT_LOADED = f"TensorFlow cannot be loaded, {_EXHAUSTED}"
 _NOT_MAPPED = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
 # Matches TensorFlow's log lines that are not errors.
 _HARMLESS = re.compile(rb"[IW]\d{4} |WARNING: All log messages before absl")
-_COMMANDS = (convert, show, report, cache, bench, explain)
+_COMMANDS = (convert, show, report, trace, cache, bench, explain)
 
 
 def main(words: Sequence[str] | None = None) -> int:

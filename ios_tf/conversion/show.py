@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ios_tf.errors import UserError
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.model.loading import saved_model
-from ios_tf.native.names import MERGED
+from ios_tf.native.names import MERGED, common_scope
 from ios_tf.printable import printable
 from ios_tf.scheduler import Schedule
 
@@ -63,10 +62,10 @@ def _region(
     operators = block["operators"]
     yield f"region {number}: {len(operators)} operators"
     # Leaves out the scope that all names have in common.
-    scope = posixpath.commonpath([posixpath.dirname(op["name"]) for op in operators])
-    skip = len(scope) + 1 if scope else 0
+    scope = common_scope(op["name"] for op in operators)
+    skip = len(scope)
     if scope:
-        yield f"  names are relative to {scope}"
+        yield f"  names are relative to {scope[:-1]}"
     # A schedule that is the same for several batch sizes is shown once.
     sizes: dict[str, list[int]] = {}
     for entry in schedules:

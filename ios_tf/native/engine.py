@@ -68,6 +68,8 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         ctypes.c_int,
         [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_double)],
     ),
+    "ios_trace_start": (ctypes.c_int, [ctypes.c_int64]),
+    "ios_trace_stop": (ctypes.c_void_p, []),
     "ios_program_create": (
         ctypes.c_void_p,
         [
@@ -252,8 +254,28 @@ def check_memory(size: int) -> None:
     _check(_library().ios_check_memory(size) == 0)
 
 
+def start_trace(max_tasks: int) -> None:
+    """Starts a trace of all calls of programs, which keeps `max_tasks` operators.
+
+    Raises:
+      EngineError: a trace is being recorded already.
+    """
+    _check(_library().ios_trace_start(max_tasks) == 0)
+
+
+def stop_trace() -> str:
+    """Stops the trace, and returns it as JSON (cc/engine/trace/recorder.h).
+
+    Waits for calls that have begun.
+
+    Raises:
+      EngineError: no trace is being recorded.
+    """
+    return _take_string(_library().ios_trace_stop())
+
+
 class Profiler:
-    """Measures stages of one block on a device (paper, section 4.3).
+    """ ""Measures stages of one block on a device (paper, section 4.3).
 
     All candidates share one set of tensors with random values.
     """

@@ -23,6 +23,7 @@ SOURCES = Path(__file__).resolve().parent / "fake_cuda"
 LIBRARIES = {
     "libcuda.so.1": ["machine.cc", "kernel_runner.cc", "driver.cc"],
     "libnvrtc.so.13": ["nvrtc.cc"],
+    "libnvToolsExt.so.1": ["nvtx.cc"],
     "libcudnn.so.9": [
         "cudnn.cc",
         "descriptor.cc",
@@ -51,7 +52,7 @@ def include_directories() -> list[Path]:
 
 @functools.cache
 def build_fakes() -> Path:
-    """The directory of the three libraries; built if their sources changed."""
+    """The directory of the libraries; built if their sources changed."""
     compiler = shlex.split(os.environ.get("CXX", "g++"))
     flags = ["-std=c++17", "-O2", "-Wall", "-fPIC", f'-DFAKE_CUDA_SOURCES="{SOURCES}"']
     flags += [f"-isystem{directory}" for directory in include_directories()]

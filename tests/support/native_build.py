@@ -52,7 +52,10 @@ GRAPH_FUZZER = {"graph": ["tests/fuzz/graph_fuzzer.cc"]}
 # These patterns include the tests.
 ENGINE_SOURCES = (
     "cc/core/**/*.cc",
-    *(f"cc/engine/{folder}*.cc" for folder in ("", "backend/", "host/", "cpu/**/")),
+    *(
+        f"cc/engine/{folder}*.cc"
+        for folder in ("", "backend/", "host/", "trace/", "cpu/**/")
+    ),
 )
 _OPTIMIZER = ("cc/tensorflow/**/*.cc",)
 _TENSORFLOW = ("cc", "framework")

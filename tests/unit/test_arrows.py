@@ -18,6 +18,7 @@ ARROWS = {
     "cc/core/transforms": [*CORE, "cc/core/ops"],
     "cc/engine/host": ["cc/core"],
     "cc/engine/backend": [*CORE, "cc/core/transforms"],
+    "cc/engine/trace": [*CORE, "cc/engine/backend"],
     "cc/engine/cpu/threads": ["cc/engine/host"],
     "cc/engine/cpu/kernels": [*CORE, "cc/engine/backend", "cc/engine/cpu/threads"],
     "cc/engine/cpu/onednn": [
@@ -41,6 +42,7 @@ ARROWS = {
         "cc/engine/cpu/tasks",
         "cc/engine/cpu/threads",
         "cc/engine/host",
+        "cc/engine/trace",
     ],
     "cc/engine/cuda/driver": ["cc/core", "cc/engine/backend"],
     "cc/engine/cuda/kernels": [*CORE, "cc/engine/backend", "cc/engine/cuda/driver"],
@@ -71,6 +73,7 @@ ARROWS = {
         "cc/core/transforms",
         "cc/engine/backend",
         "cc/engine/host",
+        "cc/engine/trace",
     ],
     "cc/tensorflow": ["cc/core"],
     "cc/tensorflow/graph": [*CORE, "cc/tensorflow"],
@@ -96,6 +99,7 @@ ARROWS = {
         "cc/engine",
         "cc/engine/backend",
         "cc/engine/host",
+        "cc/engine/trace",
         "cc/tensorflow",
         "cc/tensorflow/graph",
         "cc/tensorflow/import",
@@ -123,6 +127,7 @@ HEADERS = {
     ("cc/tensorflow", "cc/engine"): ["devices.h", "profiler.h", "program.h"],
     ("cc/tensorflow", "cc/engine/backend"): ["arrays.h"],
     ("cc/tensorflow", "cc/engine/host"): ["shared_objects.h"],
+    ("cc/tensorflow", "cc/engine/trace"): ["profiler_hook.h"],
     ("cc/tensorflow", "cc/engine/cpu/kernels"): ["activations.h", "broadcast.h"],
 }
 # The headers of libraries that files below a folder may include. The innermost folder

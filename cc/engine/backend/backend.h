@@ -14,6 +14,7 @@
 #include "cc/engine/backend/arrays.h"
 #include "cc/engine/backend/device_traits.h"
 #include "cc/engine/backend/measurement.h"
+#include "cc/engine/backend/task_info.h"
 
 namespace ios {
 
@@ -67,6 +68,7 @@ struct BoundTask {
   Task* task = nullptr;
   std::vector<int> inputs;
   int output = 0;
+  int number = -1;  // in ScheduleInfo::tasks, if the schedule has infos
 };
 
 // A concurrent stage: its groups may run at the same time.
@@ -129,6 +131,7 @@ struct BoundSchedule {
   std::vector<int64_t> input_bytes, output_bytes;  // of a call
   int64_t arena_bytes = 0;
   std::vector<std::shared_ptr<void>> owners;  // of the tasks
+  std::shared_ptr<const ScheduleInfo> info;   // shared with traces
 };
 
 // A function that binds a schedule again, to new tasks.

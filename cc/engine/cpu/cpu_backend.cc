@@ -19,6 +19,7 @@
 #include "cc/engine/cpu/work_sampler.h"
 #include "cc/engine/host/float_memory.h"
 #include "cc/engine/host/fork_guard.h"
+#include "cc/engine/trace/call_trace.h"
 
 namespace ios::cpu {
 namespace {
@@ -158,11 +159,14 @@ class Cpu : public Backend {
   bool SharesHostMemory() const override { return true; }
 
   // Runs the stages in order, on the cores of the calling thread's session.
+  // `trace` is null if nobody observes the call.
   Status Run(const std::vector<BoundStage>& stages,
-             const std::vector<void*>& tensors) {
+             const std::vector<void*>& tensors, CallTrace* trace) {
     const Lease<Workspace> workspace = TakeWorkspace();
     IOS_RETURN_IF_ERROR(ReserveScratch(stages, workspace.get()));
-    for (const BoundStage& stage : stages) RunStage(stage, tensors, *workspace);
+    for (const BoundStage& stage : stages) {
+      RunStage(stage, tensors, *workspace, trace);
+    }
     return Status();
   }
 
@@ -180,7 +184,7 @@ class Cpu : public Backend {
       IOS_RETURN_IF_ERROR(ReserveScratch(*stages, workspace.get()));
       const auto run = [&tensors, &workspace, stages](int begin, int end) {
         for (int i = begin; i < end; ++i) {
-          RunStage((*stages)[i], tensors, *workspace);
+          RunStage((*stages)[i], tensors, *workspace, nullptr);
         }
       };
       samplers.emplace_back(stages->size(), run, measurement.warmup, &meter,
@@ -254,7 +258,7 @@ class Cpu : public Backend {
 
   static void RunGroup(const std::vector<BoundTask>& group,
                        const std::vector<void*>& tensors,
-                       const LaneResources& lane) {
+                       const Workspace& workspace, int lane, CallTrace* trace) {
     std::vector<const float*> inputs;
     for (const BoundTask& bound : group) {
       inputs.clear();
@@ -263,18 +267,19 @@ class Cpu : public Backend {
       }
       CpuTask* const task = static_cast<CpuTask*>(bound.task);
       const ScopedLaneWidth narrowed(task->threads());
+      const CallTrace::Task traced(trace, bound.number, lane);
       task->Run(inputs.data(), static_cast<float*>(tensors[bound.output]),
-                lane);
+                workspace[lane]);
     }
   }
 
   static void RunStage(const BoundStage& stage,
                        const std::vector<void*>& tensors,
-                       const Workspace& workspace) {
+                       const Workspace& workspace, CallTrace* trace) {
     const int groups = stage.groups.size();
     if (stage.lanes <= 1) {
       for (const auto& group : stage.groups) {
-        RunGroup(group, tensors, workspace[0]);
+        RunGroup(group, tensors, workspace, 0, trace);
       }
       return;
     }
@@ -283,7 +288,7 @@ class Cpu : public Backend {
     const int threads = CurrentThread().lane->size / stage.lanes;
     LanePool::RunLanes(stage.lanes, threads, [&](int lane) {
       for (int g = next.fetch_add(1); g < groups; g = next.fetch_add(1)) {
-        RunGroup(stage.groups[g], tensors, workspace[lane]);
+        RunGroup(stage.groups[g], tensors, workspace, lane, trace);
       }
     });
   }
@@ -317,6 +322,7 @@ class CpuExecution : public Execution {
              const std::vector<void*>& outputs, void*) override {
     const OneDnnCall call;
     IOS_RETURN_IF_ERROR(call.status());
+    const TraceObservers observers;
     const LanePool::Session session;
     IOS_ASSIGN_OR_RETURN(const Lease<Copy> copy, TakeCopy());
     std::vector<void*> tensors;
@@ -324,7 +330,11 @@ class CpuExecution : public Execution {
     for (const TensorLocation& location : copy->schedule.tensors) {
       tensors.push_back(location.In(inputs, outputs, copy->arena.get()));
     }
-    return backend_->Run(copy->schedule.stages, tensors);
+    if (!observers.any()) {
+      return backend_->Run(copy->schedule.stages, tensors, nullptr);
+    }
+    CallTrace trace(observers, copy->schedule.info);
+    return backend_->Run(copy->schedule.stages, tensors, &trace);
   }
 
  private:

@@ -197,14 +197,16 @@ class Instance {
       }
     }
     ++eager_runs_;
-    return lanes_->Enqueue(schedule_.stages, Tensors(inputs, outputs), stream);
+    return lanes_->Enqueue(schedule_.stages, Tensors(inputs, outputs), stream,
+                           schedule_.info.get());
   }
 
   StatusOr<GraphExec> Capture(const std::vector<const void*>& inputs,
                               const std::vector<void*>& outputs) const {
     const std::vector<void*> tensors = Tensors(inputs, outputs);
     return CaptureGraph(device_, capture_stream_.get(), [&](CUstream capture) {
-      return lanes_->Enqueue(schedule_.stages, tensors, capture);
+      return lanes_->Enqueue(schedule_.stages, tensors, capture,
+                             schedule_.info.get());
     });
   }
 
@@ -310,6 +312,7 @@ class CudaExecution : public Execution {
     const Device::Scope scope(device_);
     const auto cuda_stream = static_cast<CUstream>(stream);
     Instance* const instance = Acquire(cuda_stream);
+    const Device::Range range(device_, schedule_.info->region);
     const Status status = instance->Run(inputs, outputs, cuda_stream);
     std::lock_guard<std::mutex> lock(mutex_);
     instance->in_use = false;

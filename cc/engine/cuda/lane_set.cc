@@ -1,6 +1,7 @@
 #include "cc/engine/cuda/lane_set.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "cc/engine/cuda/task.h"
@@ -55,13 +56,15 @@ StatusOr<LaneSet> LaneSet::Create(const Device* device,
 
 Status LaneSet::EnqueueGroup(const std::vector<BoundTask>& group,
                              const std::vector<void*>& tensors, int lane,
-                             CUstream stream) const {
+                             CUstream stream, const ScheduleInfo* info) const {
   const LaneResources resources = {stream, lanes_[lane].scratch.get(),
                                    cudnn_.get()};
   std::vector<const void*> inputs;
   for (const BoundTask& bound : group) {
     inputs.clear();
     for (int i : bound.inputs) inputs.push_back(tensors[i]);
+    std::optional<Device::Range> range;
+    if (info) range.emplace(device_, info->tasks[bound.number].name);
     IOS_RETURN_IF_ERROR(
         static_cast<const CudaTask*>(bound.task)
             ->Enqueue(inputs.data(), tensors[bound.output], resources));
@@ -90,8 +93,8 @@ Status LaneSet::Join(int lanes, CUstream main) const {
 }
 
 Status LaneSet::Enqueue(const std::vector<BoundStage>& stages,
-                        const std::vector<void*>& tensors,
-                        CUstream main) const {
+                        const std::vector<void*>& tensors, CUstream main,
+                        const ScheduleInfo* info) const {
   for (const BoundStage& stage : stages) {
     const int lanes = LanesOf(stage);
     IOS_RETURN_IF_ERROR(Fork(lanes, main));
@@ -99,7 +102,7 @@ Status LaneSet::Enqueue(const std::vector<BoundStage>& stages,
     for (size_t g = 0; g < stage.groups.size() && status.ok(); ++g) {
       const int lane = g % lanes;
       status = EnqueueGroup(stage.groups[g], tensors, lane,
-                            lane == 0 ? main : lanes_[lane].stream.get());
+                            lane == 0 ? main : lanes_[lane].stream.get(), info);
     }
     // Joins even after a failure, because work that is already enqueued must
     // finish before the caller's next work uses the memory.

@@ -35,9 +35,11 @@ class LaneSet {
   // Enqueues the stages in order. The groups of a stage are distributed to the
   // lanes in turn. Work that the caller enqueues on `main` afterwards runs
   // after all stages, even if some of the work could not be enqueued. This can
-  // be captured into a CUDA graph.
+  // be captured into a CUDA graph. Unless `info` is null, NVIDIA's profilers
+  // see the names of the operators.
   Status Enqueue(const std::vector<BoundStage>& stages,
-                 const std::vector<void*>& tensors, CUstream main) const;
+                 const std::vector<void*>& tensors, CUstream main,
+                 const ScheduleInfo* info = nullptr) const;
 
  private:
   struct Lane {
@@ -52,7 +54,7 @@ class LaneSet {
   Status Join(int lanes, CUstream main) const;
   Status EnqueueGroup(const std::vector<BoundTask>& group,
                       const std::vector<void*>& tensors, int lane,
-                      CUstream stream) const;
+                      CUstream stream, const ScheduleInfo* info) const;
 
   const Device* device_ = nullptr;
   std::shared_ptr<CudnnHandle> cudnn_;

@@ -107,6 +107,7 @@ class IosRegionOp : public OpKernel {
     StatusOr<RegionProgram> region = RegionProgramFromJson(json);
     TF_RETURN_IF_ERROR(ToAbsl(region.status()));
     region_ = *std::move(region);
+    region_.block.name = name();  // for traces
     const Block& block = region_.block;
     if (block.inputs.size() + region_.parameters.size() !=
             static_cast<size_t>(context->num_inputs()) ||

@@ -106,6 +106,7 @@ void LanePool::CountCoresIfDue() {
 }
 
 void LanePool::WorkerLoop(Worker* worker) {
+  pthread_setname_np(pthread_self(), "ios_worker");  // for profilers
   CurrentThread().own = &worker->own;
   const DenormalsAreZero denormals;
   // Use the affinity of the process: the thread that started this worker may be

@@ -67,6 +67,24 @@ class Device {
     const Device* const device_;
   };
 
+  // Names the work that the calling thread enqueues while the range exists, for
+  // NVIDIA's profilers.
+  class Range {
+   public:
+    Range(const Device* device, const std::string& name)
+        : nvtx_(device->libraries().nvtx) {
+      if (nvtx_.push) nvtx_.push(name.c_str());
+    }
+    ~Range() {
+      if (nvtx_.push) nvtx_.pop();
+    }
+    Range(const Range&) = delete;
+    Range& operator=(const Range&) = delete;
+
+   private:
+    const Nvtx& nvtx_;
+  };
+
   // Allocates `bytes` bytes of device memory, aligned to at least 256 bytes.
   // The memory is freed with the last pointer to it. A ResourceExhausted error
   // says how much was requested.

@@ -119,6 +119,22 @@ std::vector<std::string> NvrtcNames(const Driver& driver) {
   return {"libnvrtc.so.13", "libnvrtc.so.12"};
 }
 
+Nvtx OpenNvtx(const std::vector<std::string>& added) {
+  Nvtx nvtx;
+  for (const Attempt& attempt : AttemptsFor({"libnvToolsExt.so.1"}, added)) {
+    void* const library = dlopen(attempt.path.c_str(), attempt.flags);
+    if (!library) continue;
+    const auto push = dlsym(library, "nvtxRangePushA");
+    const auto pop = dlsym(library, "nvtxRangePop");
+    if (push && pop) {
+      nvtx.push = reinterpret_cast<decltype(nvtx.push)>(push);
+      nvtx.pop = reinterpret_cast<decltype(nvtx.pop)>(pop);
+    }
+    break;
+  }
+  return nvtx;
+}
+
 #define IOS_STRING_(name) #name
 #define IOS_STRING(name) IOS_STRING_(name)
 
@@ -151,6 +167,7 @@ StatusOr<Libraries> OpenAll(const std::vector<std::string>& added) {
     void* function = nullptr;
     IOS_RETURN_IF_ERROR(Find(libraries.cudnn, "cuDNN", name, &function));
   }
+  libraries.nvtx = OpenNvtx(added);
   return libraries;
 }
 

@@ -79,9 +79,17 @@ struct Nvrtc {
 
 #undef IOS_CUDA_MEMBER
 
+// Marks ranges for NVIDIA's profilers. Null without libnvToolsExt, which
+// nothing else needs.
+struct Nvtx {
+  int (*push)(const char* name) = nullptr;  // nvtxRangePushA
+  int (*pop)() = nullptr;                   // nvtxRangePop
+};
+
 struct Libraries {
   Driver driver;
   Nvrtc nvrtc;
+  Nvtx nvtx;
   void* cudnn = nullptr;  // dlopen's handle, for the cuDNN frontend
 
   // Returns the libraries, which are opened by the first call that finds all of

@@ -1,0 +1,96 @@
+// Recorder: keeps what the engine did in the calls of a trace.
+#ifndef IOS_TF_CC_ENGINE_TRACE_RECORDER_H_
+#define IOS_TF_CC_ENGINE_TRACE_RECORDER_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cc/core/status.h"
+#include "cc/engine/backend/task_info.h"
+
+namespace ios {
+
+// The nanoseconds of a clock that never goes back.
+int64_t TraceClock();
+
+// The system's number of the calling thread.
+int TraceThread();
+
+// One run of a task. All times are of TraceClock(). `end` is 0 if the task did
+// not finish.
+struct TraceSlice {
+  int64_t begin = 0, end = 0;
+  int lane = 0;
+  int thread = 0;  // the system's number
+};
+
+// One call of a region.
+struct TraceCall {
+  std::shared_ptr<const ScheduleInfo> schedule;
+  // When the caller asked for cores, got them, and was done.
+  int64_t asked = 0, begin = 0, end = 0;
+  // The least number that no other call had at the same time.
+  int caller = 0;
+  int thread = 0;                  // the system's number of the caller's thread
+  std::vector<TraceSlice> slices;  // as schedule->tasks
+};
+
+struct Trace {
+  int64_t begin = 0, end = 0;
+  std::deque<TraceCall> calls;  // in the order in which they ended
+  // Calls and tasks that were dropped because the trace was full.
+  int64_t dropped_calls = 0, dropped_tasks = 0;
+};
+
+// Thread-safe. A process has one recorder. A child of fork() starts without a
+// trace.
+class Recorder {
+ public:
+  // Starts a trace. It keeps up to `max_tasks` tasks: when it is full, the
+  // oldest calls are dropped. The latest call is always kept. Fails if a trace
+  // is being recorded already.
+  static Status Start(int64_t max_tasks);
+
+  // Stops the trace and returns it. Waits for calls that have begun; calls that
+  // begin later are not recorded. Fails if no trace is being recorded.
+  static StatusOr<Trace> Stop();
+
+  // Returns the recorder if a trace is being recorded, else null.
+  static Recorder* Active() { return active.load(std::memory_order_relaxed); }
+
+  // Begins a call, and sets its caller and slices. Returns false if the trace
+  // has ended.
+  bool Begin(TraceCall* call);
+  // Ends a call for which Begin() returned true.
+  void End(TraceCall call) noexcept;
+
+ private:
+  static Recorder& OfProcess();
+
+  static std::atomic<Recorder*> active;
+
+  std::mutex mutex_;  // for the members below
+  bool is_open_ = false;
+  int64_t max_tasks_ = 0, tasks_ = 0;
+  int in_progress_ = 0;
+  std::vector<bool> callers_;  // the numbers that calls have now
+  std::condition_variable ended_;
+  Trace trace_;
+};
+
+// {"duration": ns, "dropped_calls": int, "dropped_tasks": int,
+//  "schedules": [{"region", "batch_size", "tasks": [TaskInfo, …]}, …],
+//  "calls": [{"schedule": index, "asked", "begin", "end", "caller", "thread",
+//             "slices": [[task, lane, thread, begin, end], …]}, …]}.
+// Times are nanoseconds since the trace began.
+std::string ToJson(const Trace& trace);
+
+}  // namespace ios
+
+#endif  // IOS_TF_CC_ENGINE_TRACE_RECORDER_H_

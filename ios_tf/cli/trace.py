@@ -1,0 +1,58 @@
+"""ios_tf trace: records calls of a converted model, operator by operator."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ios_tf.cli import arguments
+from ios_tf.files import check_writable
+from ios_tf.options import BenchOptions, number
+from ios_tf.validation import as_argument, measured_runs
+
+
+def add_commands(commands: Any) -> None:
+    """Adds the command."""
+    parser = arguments.command(
+        commands,
+        "trace",
+        _trace,
+        "record when each operator of a converted model runs on its lane",
+        "Calls a converted model, and writes when each operator ran on its lane. The "
+        "file opens in https://ui.perfetto.dev and chrome://tracing.",
+    )
+    arguments.add_model(parser, arguments.CONVERTED)
+    parser.add_argument("output", metavar="FILE", help="JSON file to write")
+    parser.add_argument(
+        "--runs",
+        type=as_argument(lambda value: measured_runs("runs", number(value))),
+        default=10,
+        metavar="N",
+        help="recorded calls; default: 10",
+    )
+    arguments.add_options(parser, BenchOptions, "batch_size", "inputs", "signature")
+
+
+def _trace(options: argparse.Namespace) -> None:
+    from ios_tf import trace_files
+    from ios_tf.conversion.trace import trace_model
+    from ios_tf.model.inputs import parse_inputs
+
+    check_writable(options.output)  # fails before the calls, not after them
+    recorded = trace_model(
+        options.model,
+        runs=options.runs,
+        batch_size=options.batch_size,
+        signature=options.signature,
+        tags=options.tags,
+        inputs=parse_inputs(options.inputs or ()),
+    )
+    trace_files.write(options.output, recorded)
+    lanes = len({piece.lane for piece in recorded.slices()})
+    arguments.say(
+        f"{options.output} has {len(recorded)} runs of operators, in {options.runs} "
+        f"calls on {lanes} lanes; open it in https://ui.perfetto.dev or "
+        "chrome://tracing"
+    )
+    for note in trace_files.notes(recorded):
+        arguments.say(note)

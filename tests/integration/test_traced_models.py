@@ -1,0 +1,202 @@
+"""Traces of converted models: the command, and operators in TensorFlow's profiler."""
+
+import collections
+import itertools
+import re
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+import chrome_traces
+import numpy as np
+import pytest
+import shared
+import tensorflow as tf
+from cache_helpers import run
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+import ios_tf
+from ios_tf.conversion.show import show
+from ios_tf.conversion.trace import trace_model
+
+RUNS = 3
+
+
+@pytest.fixture(scope="module")
+def model() -> str:
+    return shared.converted_cells()
+
+
+@pytest.fixture(scope="module")
+def signature(model):
+    loaded = tf.saved_model.load(model)
+    function = loaded.signatures["serving_default"]
+    function.model = loaded  # keeps the variables
+    return function
+
+
+def images(function, batch: int = 1) -> dict[str, tf.Tensor]:
+    [(name, spec)] = function.structured_input_signature[1].items()
+    return {name: tf.ones([batch, *spec.shape[1:]])}
+
+
+@pytest.fixture(scope="module")
+def nodes(model) -> set[str]:
+    """The names of the nodes in the functions of the model and its original."""
+    names = set()
+    for path in (model, shared.cells()):
+        text = Path(path, "saved_model.pb").read_bytes()
+        [meta_graph] = saved_model_pb2.SavedModel.FromString(text).meta_graphs
+        for function in meta_graph.graph_def.library.function:
+            names.update(node.name for node in function.node_def)
+    return names
+
+
+def assert_are_nodes(names: Iterable[str], nodes: set[str]) -> None:
+    """Asserts that names are nodes' names, behind those of calls that are inlined."""
+    for name in names:
+        parts = name.split("/")
+        assert any("/".join(parts[i:]) in nodes for i in range(len(parts))), name
+
+
+def test_the_command(model, nodes, tmp_path, capfd):
+    path = tmp_path / "trace.json"
+    code, output, error = run(capfd, "trace", model, str(path), f"--runs={RUNS}")
+    assert (code, error) == (0, "")
+    assert f"runs of operators, in {RUNS} calls on" in output
+    events = chrome_traces.read(path)
+    calls = [e for e in events if e.category == "call"]
+    operators = [e for e in events if e.category == "operator"]
+    assert len(calls) == RUNS
+    names = collections.Counter(e.arguments["node"] for e in operators)
+    assert_are_nodes(names, nodes)
+    assert all(e.arguments["node"].endswith("/" + e.name) for e in operators)
+    assert len({e.name.partition("/")[0] for e in operators}) > 1
+    assert {*names.values()} == {RUNS}
+    # Other types may have no work of their own: a concat, for example.
+    kinds = {"conv2d", "sepconv", "pool"}
+    shown = {x for x in re.findall(r"(\S+) \((\w+)", show(model)) if x[1] in kinds}
+    traced = {(e.name, e.arguments["type"]) for e in operators}
+    assert {x for x in traced if x[1] in kinds} == shown
+    chrome_traces.assert_no_overlap(operators)
+    # Operators run inside of their call, and take part of its time on each lane.
+    lanes = {e.track for e in operators}
+    for number, call in enumerate(calls, 1):
+        inside = [e for e in operators if e.arguments["call"] == number]
+        assert min(e.begin for e in inside) >= call.begin
+        assert max(e.end for e in inside) <= call.end + 1e-3
+        busy = sum(e.end - e.begin for e in inside)
+        assert 0 < busy <= len(lanes) * (call.end - call.begin)
+
+
+def test_an_unconverted_model_is_an_error(tmp_path, capfd):
+    path = tmp_path / "trace.json"
+    code, _, error = run(capfd, "trace", shared.cells(), str(path))
+    assert code == 1 and len(error.splitlines()) == 1
+    assert "runs nothing on the engine" in error
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("flag", ["--runs=0", "--batch_size=x", "--input=images"])
+def test_wrong_usage_writes_nothing(flag, model, tmp_path, capfd):
+    path = tmp_path / "trace.json"
+    code, _, error = run(capfd, "trace", model, str(path), flag)
+    assert code in (1, 2) and len(error.splitlines()) == 1
+    assert flag.partition("=")[0] in error
+    assert not path.exists()
+
+
+def test_a_path_that_cannot_be_written(model, tmp_path, capfd):
+    code, output, error = run(capfd, "trace", model, str(tmp_path / "no" / "a.json"))
+    assert (code, output) == (1, "")
+    assert error.endswith("No such file or directory\n")
+
+
+def test_python_gets_the_slices(model, nodes):
+    recorded = trace_model(model, runs=2, batch_size=3)
+    assert [call.batch_size for call in recorded.calls] == [3, 3]
+    assert [call.caller for call in recorded.calls] == [0, 0]
+    slices = list(recorded.slices())
+    assert len(slices) == len(recorded)
+    assert_are_nodes({piece.operator for piece in slices}, nodes)
+    assert all(0 <= s.begin_us <= s.end_us <= recorded.duration_us for s in slices)
+    # The greedy schedule has stages of several groups, which run on several lanes.
+    assert {s.group for s in slices} > {0, 1}
+
+
+def test_several_models_and_threads_and_an_exception(model, signature, tmp_path):
+    other = tf.saved_model.load(model)
+    functions = [signature, other.signatures["serving_default"]]
+    for function in functions:
+        function(**images(function))
+
+    def call(function) -> None:
+        for _ in range(RUNS):
+            function(**images(function))
+
+    threads = [threading.Thread(target=call, args=[f]) for f in 2 * functions]
+    path = tmp_path / "trace.json"
+    with pytest.raises(ZeroDivisionError), ios_tf.trace(path):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        raise ZeroDivisionError
+    events = chrome_traces.read(path)
+    assert sum(e.category == "call" for e in events) == 4 * RUNS
+    for category in ("call", "operator"):
+        chrome_traces.assert_no_overlap([e for e in events if e.category == category])
+
+
+def profiled(directory: Path) -> dict[str, list[tuple[str, dict, float, float]]]:
+    """The events of the host's threads in a profile: name, facts, begin and end."""
+    found = {}
+    for path in directory.rglob("*.xplane.pb"):
+        space = xplane_pb2.XSpace.FromString(path.read_bytes())
+        for plane in space.planes:
+            if plane.name != "/host:CPU":
+                continue
+            for line in plane.lines:
+                events = found.setdefault(f"{line.name}/{line.id}", [])
+                for event in line.events:
+                    facts = {
+                        plane.stat_metadata[s.metadata_id].name: s.int64_value
+                        for s in event.stats
+                    }
+                    name = plane.event_metadata[event.metadata_id].name
+                    end = event.offset_ps + event.duration_ps
+                    events.append((name, facts, event.offset_ps, end))
+    return found
+
+
+def test_the_profiler_of_tensorflow_has_the_operators(model, signature, tmp_path):
+    inputs = images(signature)
+    signature(**inputs)
+    recorded = trace_model(model)
+    expected = collections.Counter(piece.operator for piece in recorded.slices())
+    with tf.profiler.experimental.Profile(str(tmp_path / "profile")):
+        for _ in range(RUNS):
+            for output in signature(**inputs).values():
+                np.asarray(output)
+    threads = profiled(tmp_path / "profile")
+    operators = collections.Counter()
+    regions = []
+    for events in threads.values():
+        regions += [(b, e) for name, _, b, e in events if "IosRegion" in name]
+    for thread, events in threads.items():
+        ours = sorted(
+            (begin, end, name, facts)
+            for name, facts, begin, end in events
+            if {"stage", "group", "lane", "bytes"} <= facts.keys()
+        )
+        for begin, end, name, facts in ours:
+            operators[name] += 1
+            assert facts["lane"] >= 1 and facts["bytes"] > 0
+            assert any(b <= begin and end <= e for b, e in regions), name
+        # The thread of the caller, or one that the engine owns.
+        if ours and not any("IosRegion" in name for name, *_ in events):
+            assert thread.startswith("ios_worker")
+        for before, after in itertools.pairwise(ours):
+            assert before[1] <= after[0]
+    assert operators == {name: RUNS * count for name, count in expected.items()}
