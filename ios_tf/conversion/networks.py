@@ -24,7 +24,7 @@ from ios_tf.tuning.searcher import NetworkSearcher
 
 # Seconds after which the report of a function measures no further latency. Searches
 # have measured most of the latencies before.
-_SECONDS = 10.0
+_SECONDS = 20.0
 # Members of an operator's JSON object that are not attributes.
 _NOT_ATTRIBUTES = ("name", "type", "inputs", "algorithm")
 
@@ -39,9 +39,9 @@ def with_networks(
     networks, rooflines = [], []
     for plan in plans:
         measuring = _Measuring(searcher, time.monotonic() + _SECONDS)
-        networks += [_network(plan, size, measuring) for size in plan.checked.sizes]
         dtypes = {p.dtype for p in plan.function.problems.values()}
         rooflines += [measuring.roofline(dtype) for dtype in sorted(dtypes)]
+        networks += [_network(plan, size, measuring) for size in plan.checked.sizes]
     return dataclasses.replace(
         report,
         networks=[*report.networks, *networks],

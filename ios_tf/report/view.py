@@ -185,7 +185,7 @@ def _blocks(
     found = [
         (region, block) for region in network["regions"] for block in region["blocks"]
     ]
-    total = sum(block["scheduled_ms"] or 0.0 for _, block in found)
+    shares = _shares([block for _, block in found])
     longest = max((block["scheduled_ms"] or 0.0 for _, block in found), default=0.0)
     for index, (region, block) in enumerate(found):
         members = [operators[op] for op in block["operators"]]
@@ -202,7 +202,7 @@ def _blocks(
             "operators": members,
             "ms": ms,
             "sequential_ms": block["sequential_ms"],
-            "share": (ms or 0.0) / total if total else 1 / len(found),
+            "share": shares[index],
             "heat": (ms or 0.0) / longest if longest else 0.0,
             "speedup": block["sequential_ms"] / ms
             if ms and block["sequential_ms"]
@@ -213,6 +213,21 @@ def _blocks(
                 for position, stage in enumerate(block["stages"], 1)
             ],
         }
+
+
+def _shares(blocks: Sequence[Mapping[str, Any]]) -> list[float]:
+    """The shares of blocks in the time; blocks without a time count by operators."""
+    known = [block for block in blocks if block["scheduled_ms"] is not None]
+    counted = sum(len(block["operators"]) for block in known)
+    each = sum(block["scheduled_ms"] for block in known) / counted if counted else 0.0
+    times = [
+        len(block["operators"]) * (each or 1.0)
+        if block["scheduled_ms"] is None
+        else block["scheduled_ms"]
+        for block in blocks
+    ]
+    total = sum(times) or 1.0
+    return [ms / total for ms in times]
 
 
 def _stage(

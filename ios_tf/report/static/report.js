@@ -134,31 +134,44 @@
   function expected(network) {
     const slices = [];
     let begin = 0;
-    const lanesOf = (stage) => {
-      const time = stage.ms ?? 0;
-      if (stage.strategy === "split") {
-        return Array(stage.micro_batches).fill([stage.groups[0], time]);
+    // The groups of a stage with their lanes, begins and durations.
+    const placed = (stage) => {
+      const count = report.machine.lanes;
+      const split = stage.strategy === "split";
+      const groups = split ? Array(stage.micro_batches).fill(stage.groups[0]) : stage.groups;
+      // A group alone has the whole device.
+      if (groups.length === 1) {
+        return d3.range(count).map((lane) => ({ group: groups[0], lane, begin: 0, time: stage.ms ?? 0 }));
       }
-      return stage.groups.map((group, index) => [group, Math.min(stage.group_ms?.[index] ?? time, time)]);
+      const free = Array(Math.min(count, groups.length)).fill(0);
+      const found = groups.map((group, index) => {
+        const time = stage.group_ms?.[index] ?? stage.ms ?? 0;
+        const lane = d3.minIndex(free);
+        free[lane] += time;
+        return { group, lane, begin: free[lane] - time, time };
+      });
+      // Groups that run beside others take longer than alone, and a stage ends with the last.
+      const factor = (stage.ms ?? 0) / (d3.max(free) || 1);
+      return found.map((one) => ({ ...one, begin: one.begin * factor, time: one.time * factor }));
     };
     for (const region of network.regions) {
       for (const block of region.kept ? region.blocks : []) {
         for (const stage of block.stages) {
-          lanesOf(stage).forEach(([group, time], lane) => {
+          for (const { group, lane, begin: offset, time } of placed(stage)) {
             const members = group.map((op) => network.operators[op]);
             const total = d3.sum(members, (op) => op.ms) || 1;
             if (stage.strategy === "merge") {
               const name = members.map((op) => op.name).join("\n");
-              slices.push({ name, type: "merge", lane, begin_ms: begin, end_ms: begin + time });
-              return;
+              slices.push({ name, type: "merge", lane, begin_ms: begin + offset, end_ms: begin + offset + time });
+              continue;
             }
-            let at = begin;
+            let at = begin + offset;
             for (const op of members) {
               const end = at + (time * (op.ms ?? 0)) / total;
               slices.push({ name: op.name, type: op.type, lane, begin_ms: at, end_ms: end });
               at = end;
             }
-          });
+          }
           begin += stage.ms ?? 0;
         }
       }
@@ -198,7 +211,7 @@
         marginLeft: 60,
         marginRight: 16,
         style: { background: "none", fontSize: "13px" },
-        x: { label: "ms", domain: [0, end], grid: true, axis: "top", ticks: width / 90 },
+        x: { label: null, domain: [0, end], grid: true, axis: "top", ticks: width / 90, tickFormat: (ms) => `${ms} ms` },
         y: { label: null, domain: lanes, tickFormat: (lane) => `lane ${lane + 1}`, tickSize: 0, padding: 0.12 },
         marks: [
           Plot.barX(slices, {
