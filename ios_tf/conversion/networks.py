@@ -55,6 +55,7 @@ class _Measuring:
     def __init__(self, searcher: NetworkSearcher, deadline: float) -> None:
         self.searcher = searcher
         self._deadline = deadline
+        self._rooflines: dict[str, Roofline | None] = {}
 
     def stage_ms(self, problem: Problem, stage: Stage) -> float | None:
         return self._within(lambda: self.searcher.stage_latency(problem, stage))
@@ -71,9 +72,12 @@ class _Measuring:
         ]
 
     def roofline(self, dtype: str) -> Roofline | None:
-        return self._within(
-            lambda: self.searcher.roofline(self.searcher.cost_model.device.kind, dtype)
-        )
+        if dtype not in self._rooflines:
+            device = self.searcher.cost_model.device.kind
+            self._rooflines[dtype] = self._within(
+                lambda: self.searcher.roofline(device, dtype)
+            )
+        return self._rooflines[dtype]
 
     def _within(self, measure: Callable[[], Any]) -> Any:
         if time.monotonic() > self._deadline:
