@@ -33,7 +33,7 @@ StatusOr<nlohmann::json> ParseDocument(const std::string& text,
   if (text.size() > kMaxDocumentBytes) {
     return InvalidArgument(std::string(what) + " has " +
                            std::to_string(text.size()) +
-                           " bytes, which are too many");
+                           " bytes, which is more than the limit");
   }
   if (!IsShallow(text)) {
     return InvalidArgument(std::string(what) + " is nested too deep");

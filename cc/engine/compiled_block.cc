@@ -17,14 +17,14 @@ Status CheckReads(const TaskSpec& spec) {
   const OperatorType type = spec.op->type;
   if (type == OperatorType::kResize && NumElements(spec.output.shape) == 0) {
     return InvalidArgument("resize '" + spec.op->name +
-                           "' has an empty output");
+                           "' has an output without pixels");
   }
   if (!spec.reads_nothing() ||
       DefinitionOf(type).reads_empty_images(*spec.op)) {
     return Status();
   }
   return InvalidArgument(std::string(ToString(type)) + " '" + spec.op->name +
-                         "' reads an empty tensor");
+                         "' reads a tensor without elements");
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ StatusOr<Backend*> GetBackend(const std::string& device,
     }
   }
   return NotFound("there is no device '" + device +
-                  "'; devices are cpu, gpu, gpu:1, …; a GPU's name may end in "
-                  ",tf32=off");
+                  "'; the devices are cpu, gpu, gpu:1, … (append ,tf32=off to "
+                  "a GPU's name to switch TF32 off)");
 }
 
 int64_t FailedCaptures() { return cuda::FailedCaptures(); }

@@ -88,11 +88,10 @@ ios::StatusOr<ios::Weights> ArrangeWeights(const ios::Block& block,
          ios::WeightShapes(op, ios::ShapeOf(block, shapes, op.inputs[0]))) {
       if (next >= weights.count ||
           weights.sizes[next] != ios::NumElements(shape)) {
-        return ios::InvalidArgument("weight " + std::to_string(next) + " of '" +
-                                    op.name +
-                                    "' is missing or does not have as many "
-                                    "elements as " +
-                                    ios::ToString(shape));
+        return ios::InvalidArgument(
+            "weight " + std::to_string(next) + " of '" + op.name +
+            "' is missing, or its number of elements does not fit " +
+            ios::ToString(shape));
       }
       arrays.push_back({weights.data[next++], shape});
     }
@@ -150,8 +149,9 @@ ios::StatusOr<std::vector<ios::TensorArray>> Arrays(const ios_program* program,
                                                     const int64_t* shapes,
                                                     int input_count) {
   if (input_count != static_cast<int>(program->input_ranks.size())) {
-    return ios::InvalidArgument(
-        "the number of inputs differs from the program's");
+    return ios::InvalidArgument("the call has " + std::to_string(input_count) +
+                                " inputs, but the program has " +
+                                std::to_string(program->input_ranks.size()));
   }
   std::vector<ios::TensorArray> arrays;
   for (int i = 0; i < input_count; ++i) {

@@ -28,13 +28,19 @@ constexpr size_t kFewExecutions = 8;
 constexpr size_t kMaxExecutions = 64;
 constexpr int64_t kArenaBytes = int64_t{256} << 20;
 
+Status WrongOutputs(size_t outputs, size_t wanted) {
+  return InvalidArgument("the call has " + std::to_string(outputs) +
+                         " outputs, but the program has " +
+                         std::to_string(wanted));
+}
+
 // Checks that every operator's weights have the shapes of WeightShapes().
 Status CheckWeights(const Block& block, const std::vector<Shape>& shapes,
                     const Weights& weights) {
   if (weights.size() != block.operators.size()) {
-    return InvalidArgument("the number of weight lists is " +
+    return InvalidArgument("the number of operators with weights is " +
                            std::to_string(weights.size()) +
-                           ", but the block's number of operators is " +
+                           ", but the number of operators of the block is " +
                            std::to_string(block.operators.size()));
   }
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -202,7 +208,7 @@ class ProgramImpl : public Program {
       data.push_back(input.data);
     }
     if (outputs.size() != block_.outputs.size()) {
-      return InvalidArgument("the number of outputs differs from the block's");
+      return WrongOutputs(outputs.size(), block_.outputs.size());
     }
     IOS_ASSIGN_OR_RETURN(const std::shared_ptr<CachedExecution> cached,
                          ExecutionFor(shapes));
@@ -235,7 +241,7 @@ class ProgramImpl : public Program {
       memory.push_back(std::move(data));
     }
     if (outputs.size() != results.size()) {
-      return InvalidArgument("the number of outputs differs from the block's");
+      return WrongOutputs(outputs.size(), block_.outputs.size());
     }
     IOS_RETURN_IF_ERROR(Run(on_device, results_on_device, nullptr));
     for (size_t i = 0; i < results.size(); ++i) {
@@ -386,7 +392,8 @@ StatusOr<std::unique_ptr<Program>> CreateProgram(
   IOS_RETURN_IF_ERROR(backend->Supports(block.dtype));
   IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
   IOS_RETURN_IF_ERROR(CheckWeights(block, shapes, weights));
-  if (schedules.empty()) return InvalidArgument("there is no schedule");
+  if (schedules.empty())
+    return InvalidArgument("a program needs at least one schedule");
   std::map<int64_t, Scheduled> scheduled;
   ParameterMaker parameters(backend, block, shapes, weights);
   const int64_t multiple = backend->traits().ChannelMultiple(block.dtype);

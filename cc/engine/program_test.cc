@@ -145,7 +145,7 @@ TEST(ProgramsWithoutAValidSchedule) {
   const Weights weights = {
       {{small.data(), {1, 1, 3, 4}}}, {{large.data(), {3, 3, 3, 8}}}, {}};
   EXPECT_ERROR(Program::Create(block, {}, weights, "cpu").status(),
-               "no schedule");
+               "at least one schedule");
   BatchSchedules schedules = Schedules();
   schedules[8].stages.pop_back();
   EXPECT_ERROR(Program::Create(block, schedules, weights, "cpu").status(),

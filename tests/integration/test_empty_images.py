@@ -166,7 +166,7 @@ def test_something_of_nothing_is_refused(image, operator):
     stages = [{"strategy": "concurrent", "groups": [[0]]}]
     empty = np.zeros(0, np.float32)
     weights = [empty] * len(engine.problem(block)["weight_shapes"][0])
-    message = rf"^{operator['type']} 'it' reads an empty tensor$"
+    message = rf"^{operator['type']} 'it' reads a tensor without elements$"
     with pytest.raises(engine.EngineError, match=message):
         engine.Program(block, {"version": 1, "stages": stages}, weights)
 

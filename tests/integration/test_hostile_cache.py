@@ -255,7 +255,7 @@ def test_a_directory_with_a_scheme_is_as_local(cache, problem, capfd):
         path = ScheduleCache(cache, DEVICE).path(problem.signature, kind)
         spoil(path, SPOILS[kind])
     code, out, _ = run(capfd, "cache", "list", f"--cache_dir=file://{cache}")
-    assert code == 0 and out.count("it is not a regular file") == 2, out
+    assert code == 0 and out.count("the path is not a regular file") == 2, out
 
 
 NAMES = [

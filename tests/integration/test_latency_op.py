@@ -67,7 +67,7 @@ def test_more_work_takes_longer(program):
         ([stage([9])], "no operator 9"),
         ([stage([0]), stage([0])], "scheduled twice"),
         ([stage([0], [])], "an empty group"),
-        ([stage([0], strategy="auto")], "malformed stages"),
+        ([stage([0], strategy="auto")], '"stages" must be a list'),
         (
             [stage([0], strategy="split", micro_batches=7)],
             "only in a schedule of the whole block",

@@ -269,7 +269,7 @@ def test_one_warning_names_the_missing_schedule():
     )
     (warning,) = (line for line in done.stderr.splitlines() if "ios_tf: " in line)
     assert "the first: block " in warning
-    assert warning.endswith(": there is no schedule")
+    assert warning.endswith(": the block has no schedule")
 
 
 def test_graph_without_convolution_is_left_as_it_is():

@@ -378,12 +378,12 @@ def test_wrong_values_of_parameters_are_refused():
     with refused(match="does not have the shape that the program expects"):
         call_region(program, tf.constant(gh.random_array(3, 3, 3, 9)))
     filters = tf.constant(gh.random_array(3, 3, 3, 8))
-    with refused(match="differ in the number of inputs"):
+    with refused(match="number of inputs or outputs is not that of its program"):
         call_region(program, filters, filters)
     with refused(match="does not fit operator"):
         call_region(program, filters, scale=range(7))
     program["parameters"] = []
-    with refused(match="differ in the number of inputs"):
+    with refused(match="number of inputs or outputs is not that of its program"):
         call_region(program, filters)
 
 

@@ -199,7 +199,10 @@ def test_schedules_carry_them_through_json_and_parts():
 @pytest.mark.parametrize(
     ("algorithms", "message"),
     [
-        ({1: "winograd_4x4"}, "operator 1 cannot be computed by winograd_4x4"),
+        (
+            {1: "winograd_4x4"},
+            "operator 1 cannot be computed with the algorithm winograd_4x4",
+        ),
         ({0: "fft"}, "'fft'"),
         ({9: "winograd_4x4"}, "operator 9"),
         ({-1: "winograd_4x4"}, "operator -1"),

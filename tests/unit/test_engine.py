@@ -300,13 +300,13 @@ def _schedule(*groups_of_stages, strategy="concurrent") -> dict:
         (_schedule([[0]]), "operator 1 is not scheduled"),
         (_schedule([[0]], [[1]], [[0]]), "operator 0 is scheduled twice"),
         (_schedule([[1]], [[0]]), "earlier stage than its input"),
-        (_schedule([[0], [1]]), "connected but in different groups"),
-        (_schedule([[1, 0]]), "comes before its input"),
+        (_schedule([[0], [1]]), "must be in the same group"),
+        (_schedule([[1, 0]]), "must come after its input"),
         (_schedule([[0]], [[1]], []), "stage 2 is empty"),
         (_schedule([[0]], [[2]]), "there is no operator 2"),
         (_schedule([[0, 1]], strategy="merge"), "cannot be merged"),
         ({"version": 2, "stages": []}, "version 2, expected 1"),
-        ({"version": 1, "stages": [{}]}, "malformed"),
+        ({"version": 1, "stages": [{}]}, '"stages" must be a list'),
     ],
 )
 def test_broken_schedules_are_refused(schedule, message):

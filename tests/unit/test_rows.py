@@ -201,7 +201,9 @@ def test_what_the_product_reads_is_kept_until_it_is_computed():
 def test_what_does_not_go_by_rows(attributes):
     block = conv_block((1, 40, 12, 40), 40, **{"groups": 40, **attributes})
     block["operators"][0]["algorithm"] = "rows"
-    with pytest.raises(engine.EngineError, match="algorithm cannot be rows"):
+    with pytest.raises(
+        engine.EngineError, match="cannot be computed with the algorithm rows"
+    ):
         engine.problem(block)
 
 

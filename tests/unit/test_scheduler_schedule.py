@@ -72,15 +72,15 @@ _BROKEN = {
     "empty group": ([("c", [[0], []])], "empty group"),
     "one group too few": (
         [("c", [[0, 1]]), *_REST],
-        "operators 1 and 0 share a group but are not connected",
+        "operators 1 and 0 must be in different groups, because no edges connect them",
     ),
     "one group too many": (
         [("c", [[0], [2], [1], [4]]), ("c", [[3]])],
-        "operators 0 and 2 are connected but in different groups",
+        "operators 0 and 2 must be in the same group, because one reads the other",
     ),
     "order": (
         [("c", [[2, 0, 4], [1]]), ("c", [[3]])],
-        "operator 2 comes before its input 0",
+        "operator 2 must come after its input 0",
     ),
     "no merge": ([("c", [[0]]), ("m", [[1, 2]]), ("c", [[3], [4]])], "cannot be"),
     "merge of one": ([("m", [[0]]), ("c", [[1]]), *_REST], "two or more"),
@@ -96,7 +96,7 @@ _BROKEN = {
     ),
     "order of a split": (
         [("s", [[1, 2, 0, 4]], 2), ("c", [[3]])],
-        "operator 2 comes before its input 0",
+        "operator 2 must come after its input 0",
     ),
     "merge too early": (
         [("m", [[2, 4]]), ("c", [[0], [1]]), ("c", [[3]])],
@@ -150,7 +150,7 @@ def test_json_is_the_interchange_format():
         ("", "cannot be parsed as JSON"),
         ("[]", "JSON object"),
         ('{"version": 2}', "version 2"),
-        ('{"version": 1}', "no list of stages"),
+        ('{"version": 1}', 'no list "stages"'),
         ('{"version": 1, "signature": 1, "stages": []}', "signature"),
         ('{"version": 1, "stages": [1]}', "stage 0 must be"),
         ('{"version": 1, "stages": [{"strategy": "x"}]}', "unknown strategy 'x'"),

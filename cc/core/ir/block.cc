@@ -113,7 +113,7 @@ Status Validate(const Block& block) {
     const Operator& op = block.operators[i];
     references += op.inputs.size();
     if (references > kMaxReferences) {
-      return InvalidArgument("operators read more than " +
+      return InvalidArgument("the block's operators read more than " +
                              std::to_string(kMaxReferences) + " tensors");
     }
     for (int ref : op.inputs) {
@@ -129,8 +129,9 @@ Status Validate(const Block& block) {
   if (block.outputs.empty()) return InvalidArgument("block has no outputs");
   for (int out : block.outputs) {
     if (out < 0 || out >= num_operators || seen[out]) {
-      return InvalidArgument("output " + std::to_string(out) +
-                             " is not an operator, or is listed twice");
+      return InvalidArgument(
+          "output " + std::to_string(out) +
+          " of the block is not the index of an operator, or is listed twice");
     }
     seen[out] = true;
   }

@@ -23,7 +23,7 @@ class Reader {
  public:
   Reader(const json& object, std::string what)
       : object_(object), what_(std::move(what)) {
-    if (!object.is_object()) Fail("is not an object");
+    if (!object.is_object()) Fail("is not a JSON object");
   }
 
   const Status& status() const { return status_; }
@@ -160,7 +160,7 @@ void ReadType(Reader* reader, OperatorType* type) {
 StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {
   Reader reader(value, "operator " + std::to_string(index));
   Operator op;
-  if (!reader.Find("type")) reader.Fail("has no type");
+  if (!reader.Find("type")) reader.Fail("has no member \"type\"");
   reader.Read("name", &op.name);
   ReadType(&reader, &op.type);
   reader.Read("inputs", &op.inputs);
@@ -251,9 +251,9 @@ StatusOr<Block> BlockFromJsonValue(const json& value) {
   reader.Read("outputs", &block.outputs);
   const json* inputs = reader.Find("inputs");
   const json* operators = reader.Find("operators");
-  if (!inputs || !inputs->is_array()) reader.Fail("has no list of inputs");
+  if (!inputs || !inputs->is_array()) reader.Fail("has no list \"inputs\"");
   if (!operators || !operators->is_array())
-    reader.Fail("has no list of operators");
+    reader.Fail("has no list \"operators\"");
   if (!reader.status().ok()) return reader.status();
   IOS_ASSIGN_OR_RETURN(block.dtype, DataTypeFromString(dtype));
   if (operators->size() > kMaxOperators || inputs->size() > kMaxOperators) {

@@ -61,7 +61,8 @@ Status PlaceKernels(const Block& block, MergePlan* plan) {
       if (difference != dilation * (d == 0 ? part.row : part.column)) {
         return InvalidArgument(
             "operator " + std::to_string(part.op) +
-            " cannot be merged: its dilated kernel does not align");
+            " cannot be merged, because the cells of its dilated kernel do not "
+            "align with those of the merged kernel");
       }
     }
   }
@@ -97,8 +98,8 @@ StatusOr<MergePlan> PlanMerge(const Block& block, const std::vector<int>& ops) {
       return InvalidArgument(
           "operators " + std::to_string(ops[0]) + " and " +
           std::to_string(ops[i]) +
-          " cannot be merged: input, strides, dilations, padding or activation "
-          "differ");
+          " cannot be merged, because their inputs, strides, dilations, "
+          "paddings or activations differ");
     }
     Operator& merged = plan.merged;
     plan.parts.push_back({ops[i], merged.filters, 0, 0});
@@ -114,10 +115,10 @@ StatusOr<MergePlan> PlanMerge(const Block& block, const std::vector<int>& ops) {
   if (plan.merged.filters > kMaxDimension ||
       SaturatingProduct({plan.merged.kernel[0], plan.merged.kernel[1]}) >
           kMaxMergedCells) {
-    return InvalidArgument("operators " + std::to_string(ops[0]) + " and " +
-                           std::to_string(ops.back()) +
-                           " cannot be merged: the merged convolution would "
-                           "be too large");
+    return InvalidArgument(
+        "operators " + std::to_string(ops[0]) + " and " +
+        std::to_string(ops.back()) +
+        " cannot be merged, because the merged convolution would be too large");
   }
   if (!MayCompute(plan.merged, plan.merged.algorithm)) {
     plan.merged.algorithm = Algorithm::kDirect;

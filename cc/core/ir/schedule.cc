@@ -57,13 +57,14 @@ Status CheckGroups(const Block& block, const Stage& stage,
       for (int ref : block.operators[op].inputs) {
         if (ref < 0 || marks.group(ref) < 0) continue;
         if (marks.group(ref) != marks.group(op)) {
-          return InvalidArgument(where + ": operators " + std::to_string(ref) +
-                                 " and " + std::to_string(op) +
-                                 " are connected but in different groups");
+          return InvalidArgument(
+              where + ": operators " + std::to_string(ref) + " and " +
+              std::to_string(op) +
+              " must be in the same group, because one reads the other");
         }
         if (marks.position(ref) > marks.position(op)) {
           return InvalidArgument(where + ": operator " + std::to_string(op) +
-                                 " comes before its input " +
+                                 " must come after its input " +
                                  std::to_string(ref));
         }
       }
@@ -74,7 +75,8 @@ Status CheckGroups(const Block& block, const Stage& stage,
     if (parts.size() > 1) {
       return InvalidArgument(
           where + ": operators " + std::to_string(parts[1][0]) + " and " +
-          std::to_string(group[0]) + " share a group but are not connected");
+          std::to_string(group[0]) +
+          " must be in different groups, because no edges connect them");
     }
   }
   return Status();
@@ -115,7 +117,7 @@ Status CheckMembers(const Stage& stage, int number,
     for (int op : group) {
       if (op < 0 || op >= n) {
         return InvalidArgument("there is no operator " + std::to_string(op) +
-                               "; the block's number of operators is " +
+                               "; the number of operators of the block is " +
                                std::to_string(n));
       }
       if ((*stage_of)[op] >= 0) {
@@ -132,7 +134,9 @@ Status CheckMembers(const Stage& stage, int number,
 Status ReadAlgorithms(const json& value, Schedule* schedule) {
   const auto algorithms = value.find("algorithms");
   if (algorithms == value.end()) return Status();
-  Status malformed = InvalidArgument("schedule has malformed algorithms");
+  Status malformed = InvalidArgument(
+      "the schedule's member \"algorithms\" must map names of algorithms to "
+      "lists of operator indices");
   if (!algorithms->is_object()) return malformed;
   for (const auto& [name, operators] : algorithms->items()) {
     IOS_ASSIGN_OR_RETURN(const Algorithm algorithm, AlgorithmFromString(name));
@@ -249,7 +253,8 @@ Status Validate(const Schedule& schedule, const Block& block) {
   for (const auto& [op, algorithm] : schedule.algorithms) {
     if (op < 0 || op >= n || !MayCompute(block.operators[op], algorithm)) {
       return InvalidArgument("operator " + std::to_string(op) +
-                             " cannot be computed by " + ToString(algorithm));
+                             " cannot be computed with the algorithm " +
+                             ToString(algorithm));
     }
   }
   return ValidateStages(schedule.stages, block);
@@ -274,7 +279,9 @@ std::string ToJson(const Schedule& schedule) {
 
 StatusOr<Schedule> ScheduleFromJsonValue(const json& value) {
   IOS_RETURN_IF_ERROR(CheckVersion(value, "schedule"));
-  const Status malformed = InvalidArgument("schedule has malformed stages");
+  const Status malformed = InvalidArgument(
+      "the schedule's member \"stages\" must be a list of stages with "
+      "\"strategy\" and \"groups\" (lists of operator indices)");
   const auto stages = value.find("stages");
   if (stages == value.end() || !stages->is_array()) return malformed;
   Schedule schedule;

@@ -49,14 +49,14 @@ TEST(IllegalSchedules) {
       "earlier stage");
   EXPECT_ERROR(
       Validate({{Concurrent({{0}, {2}, {1}}), Concurrent({{3}})}}, block),
-      "different groups");
+      "must be in the same group");
   EXPECT_ERROR(
       Validate({{Concurrent({{0, 1}}), Concurrent({{2}}), Concurrent({{3}})}},
                block),
-      "not connected");
+      "must be in different groups");
   EXPECT_ERROR(
       Validate({{Concurrent({{2, 0}, {1}}), Concurrent({{3}})}}, block),
-      "before its input");
+      "must come after its input");
   // Operators 0 and 2 cannot merge, because they read different tensors.
   EXPECT_ERROR(
       Validate({{Merge({0, 2}), Concurrent({{1}}), Concurrent({{3}})}}, block),
@@ -69,7 +69,8 @@ TEST(IllegalSchedules) {
       Validate({{{Strategy::kSplit, {{0, 2}, {1}}, 2}, Concurrent({{3}})}},
                block),
       "split stage 0 must have one group");
-  EXPECT_ERROR(Validate({{Split({2, 0, 1, 3}, 2)}}, block), "before its input");
+  EXPECT_ERROR(Validate({{Split({2, 0, 1, 3}, 2)}}, block),
+               "must come after its input");
 }
 
 TEST(NearestBatchIsByRatioAndTheSmallerOfTwo) {

@@ -33,16 +33,18 @@ Status CheckActivation(const Activation& activation) {
   const Activation::Properties& properties = activation.properties();
   const std::string name = properties.name;
   if (properties.parameters < 1 && activation.alpha != properties.alpha) {
-    return InvalidArgument("the activation " + name + " does not take alpha");
+    return InvalidArgument("the activation " + name +
+                           " does not have the parameter alpha");
   }
   if (properties.parameters < 2 && activation.beta != properties.beta) {
-    return InvalidArgument("the activation " + name + " does not take beta");
+    return InvalidArgument("the activation " + name +
+                           " does not have the parameter beta");
   }
   const float exponent = std::abs(activation.alpha);
   if (activation.kind == Activation::kPow && exponent != 0.5f &&
       (exponent == 0.0f || exponent > 4.0f ||
        exponent != std::round(exponent))) {
-    return InvalidArgument("pow does not support the exponent " +
+    return InvalidArgument("the activation pow does not support the exponent " +
                            std::to_string(activation.alpha));
   }
   return Status();

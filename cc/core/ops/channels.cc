@@ -19,7 +19,9 @@ constexpr OperatorDefinition kConcatDefinition = [] {
       if (shape.size() != x.size() ||
           !std::equal(shape.begin(), shape.end() - 1, x.begin())) {
         return InvalidArgument("inputs " + ToString(x) + " and " +
-                               ToString(shape) + " cannot be concatenated");
+                               ToString(shape) +
+                               " cannot be concatenated, because other "
+                               "dimensions than the channels differ");
       }
       output.back() += shape.back();
     }
@@ -33,7 +35,9 @@ constexpr OperatorDefinition kSliceDefinition = [] {
   OperatorDefinition slice{"slice"};
   slice.shape = [](const Operator& op, const Shapes& in) -> StatusOr<Shape> {
     if (op.offset < 0 || op.size < 1 || op.offset + op.size > in[0].back()) {
-      return InvalidArgument("slice is outside of input " + ToString(in[0]));
+      return InvalidArgument(
+          "offset and size of the slice exceed the channels of the input " +
+          ToString(in[0]));
     }
     Shape output = in[0];
     output.back() = op.size;
@@ -62,7 +66,8 @@ constexpr OperatorDefinition kDepthToSpaceDefinition = [] {
     const Shape& x = in[0];
     if (x[3] % (side * side) != 0) {
       return NotAsWanted(x,
-                         "have a multiple of block_size * block_size channels");
+                         "have a number of channels that is a multiple of "
+                         "block_size * block_size");
     }
     return Shape{x[0], x[1] * side, x[2] * side, x[3] / (side * side)};
   };

@@ -106,11 +106,13 @@ constexpr OperatorDefinition kConv2DTransposeDefinition = [] {
       return InvalidArgument("padding must not be negative");
     }
     if (op.size_from_last_input && p.type == PaddingType::kExplicit) {
-      return InvalidArgument("padding must be SAME or VALID with 'like'");
+      return InvalidArgument(
+          "padding must be SAME or VALID if the output takes its size from the "
+          "last input");
     }
     if (p.bottom <= -op.strides[0] || p.right <= -op.strides[1]) {
       return InvalidArgument(
-          "padding must not extend the output by a stride or more");
+          "negative padding must be smaller than the stride");
     }
     return Status();
   };
@@ -133,7 +135,8 @@ constexpr OperatorDefinition kMatMulDefinition = [] {
   matmul.shape = [](const Operator& op, const Shapes& in) -> StatusOr<Shape> {
     const Shape& x = in[0];
     if (x.size() == 4 && (x[1] != op.kernel[0] || x[2] != op.kernel[1])) {
-      return NotAsWanted(x, "be [N,C] or an image of the kernel's size");
+      return NotAsWanted(
+          x, "be [N,C], or an image [N,H,W,C] of the kernel's size");
     }
     if (op.filters < 1) return InvalidArgument("filters must be positive");
     return Shape{x[0], op.filters};

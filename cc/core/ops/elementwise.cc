@@ -14,7 +14,8 @@ constexpr OperatorDefinition kAddDefinition = [] {
     for (const Shape& shape : in) {
       if (shape != in[0]) {
         return InvalidArgument("inputs " + ToString(in[0]) + " and " +
-                               ToString(shape) + " cannot be added");
+                               ToString(shape) +
+                               " cannot be added, because their shapes differ");
       }
     }
     return in[0];
@@ -35,7 +36,7 @@ constexpr OperatorDefinition kBinaryDefinition = [] {
     const Shape output = Broadcast(in[0], y);
     if (!output.empty()) return output;
     return InvalidArgument("inputs " + ToString(in[0]) + " and " + ToString(y) +
-                           " cannot be broadcast to one shape");
+                           " cannot be broadcast to the same shape");
   };
   binary.weights = [](const Operator& op, const Shape&) {
     return op.operand.empty() ? Shapes() : Shapes{op.operand};

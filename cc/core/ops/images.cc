@@ -34,14 +34,16 @@ constexpr OperatorDefinition kPadDefinition = [] {
     const bool mirrors = less || op.pad_mode == PadMode::kSymmetric;
     if (mirrors && (std::max(p.top, p.bottom) > x[1] - less ||
                     std::max(p.left, p.right) > x[2] - less || x[0] < less)) {
-      return NotAsWanted(x, "be large enough for mirror padding");
+      return NotAsWanted(x,
+                         "be at least as large as the padding that mirrors it");
     }
     Shape padded = {x[0], std::max<int64_t>(x[1] + p.top + p.bottom, 0),
                     std::max<int64_t>(x[2] + p.left + p.right, 0),
                     x[3] + op.channel_padding[0] + op.channel_padding[1]};
     if (op.pad_mode == PadMode::kWrap && NumElements(padded) > 0 &&
         (x[1] == 0 || x[2] == 0)) {
-      return NotAsWanted(x, "have pixels that can be repeated");
+      return NotAsWanted(
+          x, "have at least one pixel, because its padding repeats pixels");
     }
     return WithinLimits(padded);
   };

@@ -59,8 +59,9 @@ Status CheckAttributes(const Operator& op) {
   IOS_RETURN_IF_ERROR(CheckLimits(op));
   IOS_RETURN_IF_ERROR(CheckShape(op.operand));
   if (!MayCompute(op, op.algorithm)) {
-    return InvalidArgument(std::string("algorithm cannot be ") +
-                           ToString(op.algorithm));
+    return InvalidArgument(
+        std::string("this operator cannot be computed with the algorithm ") +
+        ToString(op.algorithm));
   }
   IOS_RETURN_IF_ERROR(DefinitionOf(op.type).check(op));
   return CheckActivation(op.activation);
@@ -70,8 +71,9 @@ Status CheckInputs(const Operator& op, const std::vector<Shape>& inputs) {
   const OperatorDefinition& definition = DefinitionOf(op.type);
   const Arity arity = definition.arity(op);
   if (inputs.size() < arity.least || inputs.size() > arity.most) {
-    return InvalidArgument("an operator with these attributes cannot have " +
-                           std::to_string(inputs.size()) + " inputs");
+    return InvalidArgument(
+        "an operator of this type and these attributes cannot have " +
+        std::to_string(inputs.size()) + " inputs");
   }
   for (const Shape& shape : inputs) IOS_RETURN_IF_ERROR(CheckTensor(shape));
   if (definition.reads_images && inputs[0].size() != 4) {
@@ -94,7 +96,8 @@ Status CheckSizes(const Operator& op, const std::vector<Shape>& inputs,
   const int64_t flops = Flops(op, inputs, output);
   if (flops > kMaxFlops) {
     return InvalidArgument("the operator needs " + std::to_string(flops) +
-                           " multiply-adds, which are too many");
+                           " multiplications, additions and comparisons, which "
+                           "is more than the limit");
   }
   return Status();
 }

@@ -10,7 +10,7 @@ constexpr OperatorDefinition kPoolDefinition = [] {
   pool.reads_images = true;
   pool.check = [](const Operator& op) {
     if (op.pool == PoolKind::kSum) {
-      return InvalidArgument("pool must be max or avg");
+      return InvalidArgument("the attribute pool of a pool must be max or avg");
     }
     if (op.pads_zeros && (op.pool != PoolKind::kMax ||
                           op.padding.type != PaddingType::kExplicit)) {

@@ -35,11 +35,13 @@ Status CheckShape(const Shape& shape) {
   for (int64_t d : shape) {
     if (d < 0) {
       return InvalidArgument("tensor " + ToString(shape) +
-                             " is not fully defined");
+                             " has an unknown dimension");
     }
     elements = SaturatingProduct({elements, std::max<int64_t>(d, 1)});
     if (d > kMaxDimension || elements > kMaxElements) {
-      return InvalidArgument("tensor " + ToString(shape) + " is too large");
+      return InvalidArgument(
+          "tensor " + ToString(shape) +
+          " has more elements, or a larger dimension, than the limit");
     }
   }
   return Status();

@@ -69,7 +69,9 @@ StatusOr<std::array<int64_t, 2>> TransposedSize(const Operator& op,
       size[i] -= cut[i];
     }
     if (size[i] < 0) {
-      return InvalidArgument("input " + ToString(in[0]) + " is too small");
+      return InvalidArgument("input " + ToString(in[0]) +
+                             " is too small for this padding: the output would "
+                             "have a negative size");
     }
   }
   return size;
@@ -83,13 +85,16 @@ StatusOr<Shape> WindowedShape(const Operator& op, const Shape& x,
     // Kernel cells that never overlap the image cost time and do not change the
     // result, so that the kernel's size is limited.
     if (op.kernel[i] > std::max(kMaxKernel, 2 * x[1 + i])) {
-      return InvalidArgument("kernel of " + std::to_string(op.kernel[i]) +
-                             " is too large for input " + ToString(x));
+      return InvalidArgument(
+          "kernel of " + std::to_string(op.kernel[i]) +
+          " exceeds the limit (4096, or twice the image) for the input " +
+          ToString(x));
     }
   }
   const std::array<Window, 2> windows = ComputeWindows(op, x);
   if (windows[0].output < 0 || windows[1].output < 0) {
-    return InvalidArgument("kernel is larger than input " + ToString(x));
+    return InvalidArgument("the kernel is larger than the padded input " +
+                           ToString(x));
   }
   return Shape{x[0], windows[0].output, windows[1].output, channels};
 }

@@ -75,7 +75,7 @@ OneDnnCall::~OneDnnCall() {
 Status OneDnnCall::status() const {
   if (entered_) return Status();
   return FailedPrecondition(
-      "the process is exiting; the engine takes no more calls");
+      "the process is exiting, so the engine does not accept calls any more");
 }
 
 void WaitForCallsAtExit() { std::atexit(WaitForCalls); }

@@ -68,7 +68,7 @@ Status CheckHostMemory(int64_t bytes) {
     return Status();
   }
   return ResourceExhausted("out of memory: " + std::to_string(bytes) +
-                           " bytes are needed, but fewer are free");
+                           " bytes are needed, but less memory is free");
 }
 
 }  // namespace ios

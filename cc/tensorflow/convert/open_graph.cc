@@ -85,7 +85,7 @@ absl::StatusOr<GraphDef> OpenGraph::Annotate(
   if (IsAnnotated(graph)) return graph;
   if (batch_sizes.empty()) {
     return absl::InvalidArgumentError(
-        "batch_sizes is empty, but must have at least one batch size");
+        "batch_sizes is empty; give at least one batch size");
   }
   std::vector<const Partition*> partitions;
   for (int64_t batch_size : batch_sizes) {

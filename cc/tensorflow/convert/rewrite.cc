@@ -22,7 +22,7 @@ namespace {
 StatusOr<Schedule> ReadSchedule(
     const std::map<std::string, std::string>& schedules, const Block& block) {
   const auto found = schedules.find(Signature(block));
-  if (found == schedules.end()) return NotFound("there is no schedule");
+  if (found == schedules.end()) return NotFound("the block has no schedule");
   IOS_ASSIGN_OR_RETURN(Schedule schedule, ScheduleFromJson(found->second));
   IOS_RETURN_IF_ERROR(Validate(schedule, block));
   return schedule;
@@ -84,7 +84,8 @@ absl::Status AddSize(const Partition& first, const Partition& partition,
   }
   if (!equal) {
     return absl::InvalidArgumentError(
-        "the graph is not the same network at all of these batch sizes");
+        "the graph has other operators at some of these batch sizes than at "
+        "others, so it cannot be scheduled for all of them");
   }
   for (size_t b = 0; b < more.size(); ++b) {
     (*blocks)[b].blocks.push_back(std::move(more[b].blocks[0]));

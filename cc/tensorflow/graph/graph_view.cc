@@ -132,7 +132,8 @@ absl::Status GraphView::SortNodes() {
     }
   }
   if (order_.size() != nodes_.size()) {
-    return absl::InvalidArgumentError("the graph has a cycle");
+    return absl::InvalidArgumentError(
+        "the graph has a cycle that is not a loop of TensorFlow 1");
   }
   return absl::OkStatus();
 }

@@ -35,7 +35,9 @@ Status Recipe::Validate(int64_t values) const {
     if (left != 1) return InvalidArgument("swaps do not fit the weight");
   }
   if (!scale.empty() && values % static_cast<int64_t>(scale.size()) != 0) {
-    return InvalidArgument("the scale does not fit the weight");
+    return InvalidArgument(
+        "the weight's number of elements is not a multiple of the number of "
+        "scales");
   }
   return Status();
 }

@@ -109,7 +109,8 @@ class IosStageLatencyOp : public OpKernel {
   absl::Status Measure(OpKernelContext* context) {
     const Tensor& text = context->input(0);
     if (!tensorflow::TensorShapeUtils::IsScalar(text.shape())) {
-      return absl::InvalidArgumentError("schedule must be one string");
+      return absl::InvalidArgumentError(
+          "the input 'schedule' must be one string");
     }
     const StatusOr<Schedule> schedule =
         ScheduleFromJson(text.scalar<tensorflow::tstring>()());

@@ -83,7 +83,7 @@ absl::Status RegionShape(InferenceContext* c) {
           static_cast<size_t>(c->num_inputs()) ||
       c->num_outputs() != static_cast<int>(block.outputs.size())) {
     return absl::InvalidArgumentError(
-        "the program and the op differ in the number of inputs or outputs");
+        "the op's number of inputs or outputs is not that of its program");
   }
   UnknownBatch batch;
   std::vector<std::vector<Shape>> results;

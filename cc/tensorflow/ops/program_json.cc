@@ -30,7 +30,7 @@ namespace {
 Status ReadParameter(const nlohmann::json& json, WeightParameter* parameter) {
   const Status wrong = InvalidArgument(
       "a parameter of the program is not a JSON object with \"weight\" and "
-      "\"swaps\" of four dimensions");
+      "\"swaps\" (a list of lists of four dimensions)");
   if (!json.is_object() || !json.contains("weight") ||
       !ReadInteger(json["weight"], &parameter->weight) ||
       parameter->weight < 0 || !json.contains("swaps") ||
@@ -56,8 +56,8 @@ StatusOr<RegionProgram> RegionProgramFromJson(const std::string& json) {
   if (block == value.end() || schedules == value.end() ||
       !schedules->is_array() || schedules->empty()) {
     return InvalidArgument(
-        "program is not a JSON object with \"block\" and a nonempty array "
-        "\"schedules\"");
+        "the attribute 'program' is not a JSON object with \"block\" and a "
+        "nonempty array \"schedules\"");
   }
   RegionProgram program;
   IOS_ASSIGN_OR_RETURN(program.block, BlockFromJsonValue(*block));

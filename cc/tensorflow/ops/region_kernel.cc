@@ -113,12 +113,12 @@ class IosRegionOp : public OpKernel {
             static_cast<size_t>(context->num_inputs()) ||
         static_cast<int>(block.outputs.size()) != context->num_outputs()) {
       return absl::InvalidArgumentError(
-          "the program and the op differ in the number of inputs or outputs");
+          "the op's number of inputs or outputs is not that of its program");
     }
     if (ToTensorFlow(block.dtype) != dtype) {
       return absl::InvalidArgumentError(
           absl::StrCat("the program computes ", ToString(block.dtype),
-                       ", but T is another type"));
+                       ", but the op's attribute T is another type"));
     }
     StatusOr<RegionWeights> weights =
         RegionWeights::Create(region_, std::move(tensors));

@@ -45,12 +45,12 @@ absl::Status LastError() { return FromErrno(errno); }
 
 absl::Status TooLarge(uint64_t max_bytes) {
   return absl::FailedPreconditionError(
-      absl::StrCat("it has more than ", max_bytes, " bytes"));
+      absl::StrCat("the file has more than ", max_bytes, " bytes"));
 }
 
 absl::Status LeadsOutOf(const std::string& directory) {
   return absl::FailedPreconditionError(
-      absl::StrCat("it leads out of ", directory));
+      absl::StrCat("the path leads out of ", directory));
 }
 
 // Returns the absolute path with all links resolved. The path need not exist.
@@ -130,7 +130,7 @@ absl::StatusOr<std::string> ReadLocal(const std::string& directory,
                                       uint64_t max_bytes) {
   const auto check = [&](const struct stat& found) -> absl::Status {
     if (!S_ISREG(found.st_mode)) {
-      return absl::FailedPreconditionError("it is not a regular file");
+      return absl::FailedPreconditionError("the path is not a regular file");
     }
     if (static_cast<uint64_t>(found.st_size) > max_bytes) {
       return TooLarge(max_bytes);

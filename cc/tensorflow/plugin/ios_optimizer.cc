@@ -34,7 +34,7 @@ using ::tensorflow::grappler::GrapplerItem;
 absl::StatusOr<int64_t> ReadBatchSize(const tensorflow::AttrValue& value) {
   if (value.has_list()) {
     return absl::InvalidArgumentError(
-        "IosOptimizer: batch_size must be one number, not a list");
+        "IosOptimizer: batch_size must be a single number, not a list");
   }
   if (value.i() < 0) {
     return absl::InvalidArgumentError(

@@ -79,7 +79,7 @@ bool ScheduleCache::AddPending(const Block& block) const {
   const absl::Status written = WriteCacheFile(directory_, path, *problem);
   if (!written.ok()) {
     WarnOnce(directory_,
-             absl::StrCat("cannot be written, so blocks without a schedule are "
+             absl::StrCat("is not writable, so blocks without a schedule are "
                           "not kept for ios_tf tune: ",
                           written.message()));
   }

@@ -59,7 +59,9 @@ StatusOr<std::string> SearchQueue::Search(const std::string& problem) {
   const LockReleased released(interpreter);
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [&] { return !open_ || state_ == State::kNone; });
-  if (!open_) return FailedPrecondition("this process has no search thread");
+  if (!open_)
+    return FailedPrecondition(
+        "this process has no thread that searches schedules");
   const int64_t number = ++number_;
   problem_ = problem;
   state_ = State::kAsked;
@@ -76,7 +78,7 @@ StatusOr<std::string> SearchQueue::Search(const std::string& problem) {
   }
   changed_.wait(lock, [&] { return !is(State::kBegun); });
   if (!is(State::kAnswered)) {
-    return FailedPrecondition("the search was cancelled");
+    return FailedPrecondition("the search for a schedule was cancelled");
   }
   state_ = State::kNone;
   changed_.notify_all();

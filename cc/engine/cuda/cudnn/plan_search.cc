@@ -250,7 +250,9 @@ StatusOr<Plan> Search(const Device* device, const ConvolutionSpec& spec,
   // not store it.
   if (status.code() == StatusCode::kResourceExhausted) return first;
   IOS_RETURN_IF_ERROR(status);
-  if (candidates.empty()) return Unimplemented("none of the plans runs");
+  if (candidates.empty())
+    return Unimplemented(
+        "all of cuDNN's plans for this convolution fail when they run");
   IOS_ASSIGN_OR_RETURN(const size_t fastest,
                        Fastest(device, *tensors, candidates));
   const Candidate& best = candidates[fastest];
