@@ -157,4 +157,6 @@ class Network:
                 ],
             )
         except (KeyError, TypeError, ValueError, engine.EngineError) as error:
-            raise UserError(f"{os.fspath(path)}: malformed network: {error}") from None
+            raise UserError(
+                f"{os.fspath(path)} is not a valid network: {error}"
+            ) from None

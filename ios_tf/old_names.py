@@ -36,7 +36,7 @@ def check_argument_names(arguments: Iterable[str]) -> None:
     """
     for name in arguments:
         if name in _OPTIONS:
-            raise UserError(f"the option {name} is called {_OPTIONS[name]} now")
+            raise UserError(f"the option {name} is now called {_OPTIONS[name]}")
 
 
 def check_value(option: str, value: object) -> None:
@@ -47,7 +47,7 @@ def check_value(option: str, value: object) -> None:
     """
     new = _VALUES.get(option, {}).get(value) if isinstance(value, str) else None
     if new:
-        raise UserError(f"{option} {value!r} is called {new!r} now")
+        raise UserError(f"the value {value!r} of {option} is now called {new!r}")
 
 
 def of_flags(words: Sequence[str]) -> str | None:
@@ -55,5 +55,5 @@ def of_flags(words: Sequence[str]) -> str | None:
     for word in words:
         flag = word.partition("=")[0]
         if flag in _FLAGS:
-            return f"{flag} is called {_FLAGS[flag]} now"
+            return f"{flag} is now called {_FLAGS[flag]}"
     return None

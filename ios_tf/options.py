@@ -23,7 +23,7 @@ from ios_tf.errors import UserError
 from ios_tf.old_names import check_argument_names
 from ios_tf.strategies import ON_MISS, SLOWEST_FIRST, STRATEGIES
 
-# The image size that most networks for images take.
+# The height and width that most networks for images accept, in pixels.
 USUAL_IMAGE_SIZE = (224, 224)
 
 _KEY = "option"
@@ -214,8 +214,8 @@ class MeasuringOptions(SearchOptions):
     )
     sample_count: int = _option(
         3,
-        "measurements per latency, which is their median. Noisy measurements are "
-        "repeated",
+        "measurements per latency, which is their median. More are made if they "
+        "differ much",
         "Measurements",
         check=validation.measured_runs,
         parse=number,
@@ -223,8 +223,9 @@ class MeasuringOptions(SearchOptions):
     )
     winograd: bool = _option(
         True,
-        "whether 3x3 convolutions may use Winograd's minimal filtering on a CPU where "
-        "measurements show that it is faster. Its rounding errors differ",
+        "whether convolutions may use Winograd's minimal filtering on a CPU if "
+        "measurements show that it is faster. It rounds differently than TensorFlow "
+        "does",
         "Search",
     )
 
@@ -240,8 +241,8 @@ class TuneOptions(MeasuringOptions):
     )
     device: str = _option(
         "cpu",
-        "device of the engine: cpu, gpu, gpu:1 … or gpu:1,tf32=off …, with CUDA's "
-        "GPU numbers",
+        "device of the engine: cpu, gpu or gpu:1 …, with CUDA's GPU numbers; "
+        "gpu:1,tf32=off switches TF32 off",
         "Sizes and device",
         check=validation.engine_device,
         metavar="DEVICE",
@@ -254,10 +255,10 @@ class ModelOptions(MeasuringOptions):
 
     batch_size: int | Sequence[int] = _option(
         1,
-        "one or more batch sizes to schedule for, such as 1,8,32, if the model's batch "
-        "size is dynamic. A batch of another size runs with the schedule for the "
-        "nearest of these sizes by ratio. If two sizes are equally near, the smaller "
-        "one is taken",
+        "one or more batch sizes to schedule for, such as 1,8,32, if the model's "
+        "batch size is dynamic. A batch of another size runs with the schedule of "
+        "the nearest of these sizes (by ratio; the smaller one if two are equally "
+        "near)",
         "Sizes and device",
         check=validation.batch_sizes,
         parse=_numbers,
@@ -266,7 +267,7 @@ class ModelOptions(MeasuringOptions):
     image_size: int | Sequence[int] = _option(
         USUAL_IMAGE_SIZE,
         "the height and width to schedule for, or one number for both, if the model "
-        "leaves them open. The result still takes images of any size",
+        "accepts several image sizes. The result still accepts images of all sizes",
         "Sizes and device",
         check=validation.image_size,
         parse=_numbers,
@@ -274,26 +275,28 @@ class ModelOptions(MeasuringOptions):
     )
     device: str = _option(
         "auto",
-        "the device to schedule for: cpu; gpu, TensorFlow's first GPU; gpu:1, its "
-        "second GPU, which TensorFlow then uses alone; or auto, the GPU if there is "
-        "one and the CUDA libraries can be loaded",
+        "the device to schedule for: cpu; gpu (TensorFlow's first GPU); gpu:1 (its "
+        "second GPU, which is then the only one that TensorFlow uses); or auto (a "
+        "GPU if the machine has one and the CUDA libraries can be loaded, else the "
+        "CPU)",
         "Sizes and device",
         check=validation.device_name,
         metavar="DEVICE",
     )
     strategy: str = _option(
         "auto",
-        "search strategy: auto, which may also split batches, parallel, merge, greedy "
-        "or sequential. The last two do not search",
+        "how schedules are found: auto (stages are concurrent or merged, and batches "
+        "may be split), parallel (only concurrent stages), merge (only merged "
+        "stages), greedy or sequential (fixed rules, without a search)",
         "Search",
         check=_strategy,
         choices=STRATEGIES,
     )
     time_limit: float = _option(
         300.0,
-        "search time limit in seconds; 0 means no limit. At the limit, the searches "
-        "keep the best schedules so far. Three schedules of each block are compared in "
-        "any case",
+        "search time limit in seconds; 0 means no limit. At the limit, the best "
+        "schedules so far are used. Three schedules of each block are compared in "
+        "any case, even if this takes longer",
         "Search",
         check=validation.seconds,
         parse=_decimal,
@@ -332,13 +335,14 @@ class ModelOptions(MeasuringOptions):
     )
     fresh: bool = _option(
         False,
-        "do not use the schedules and latencies that are in the cache",
+        "search and measure again, without the schedules and latencies in the cache",
         "Schedule cache",
     )
     keep_slower: bool = _option(
         False,
-        "keep regions, and the model, even if they are not faster than TensorFlow "
-        "here; for experiments. The strategies that do not search always do so",
+        "convert all regions and the whole model, even if they are not faster than "
+        "TensorFlow on this machine; for experiments. The strategies greedy and "
+        "sequential always do this",
         "Result",
     )
     log: Callable[[str], None] = _option(
@@ -384,7 +388,7 @@ class ConvertOptions(ModelOptions):
     )
     signatures: Sequence[str] | None = _option(
         None,
-        "the signatures to convert. Others are kept as they are",
+        "the signatures to convert. Other signatures keep their original graph",
         "Model",
         check=_optional(validation.strings),
         flag="signature",
@@ -404,7 +408,7 @@ class ConvertOptions(ModelOptions):
     )
     again: bool = _option(
         False,
-        "convert a model again that stayed undecided because the machine was busy: "
+        "repeat a conversion that was undecided because the machine was busy: "
         "replaces the output, reuses good measurements and repeats disturbed ones",
         "Result",
     )
@@ -449,7 +453,7 @@ class BenchOptions(_Checked):
     )
     strategies: Sequence[str] | None = _option(
         None,
-        "strategies to measure. They cannot be chosen for many callers",
+        "strategies to measure. Not allowed with --callers",
         "Measurements",
         check=_optional(_strategies),
         parse=functools.partial(validation.listed, "strategies"),
@@ -466,9 +470,9 @@ class BenchOptions(_Checked):
     )
     callers: int | Sequence[int] | None = _option(
         None,
-        "numbers of callers, such as 1,2,8,32: measure how many images per second the "
-        "model answers when this many threads of one process call it at once, and how "
-        "long a call takes",
+        "numbers of callers, such as 1,2,8,32: measure how many images per second "
+        "the model computes, and how long a call takes, if this many threads of one "
+        "process call it at once",
         "Many callers",
         check=_optional(validation.callers),
         parse=_numbers,
@@ -476,8 +480,8 @@ class BenchOptions(_Checked):
     )
     rate: float | None = _option(
         None,
-        "calls per second, which arrive at random times; latencies count from the "
-        "arrival. Needs a single number of callers",
+        "calls per second, which arrive at random times. A latency then includes the "
+        "time that a call waits for a free caller. Needs a single number of callers",
         "Many callers",
         check=_optional(validation.rate),
         parse=_decimal,
@@ -486,8 +490,8 @@ class BenchOptions(_Checked):
     )
     batching: bool = _option(
         False,
-        "also measure TensorFlow's own batching in front of the model: waiting calls "
-        "are joined to one batch of up to all callers",
+        "also measure models behind TensorFlow's own batching, which combines "
+        "waiting calls into one batch",
         "Many callers",
     )
     seconds: float = _option(

@@ -276,8 +276,9 @@ def path(name: str, value: Any) -> str:
         text = ""
     except UnicodeEncodeError:
         raise UserError(
-            f"{name} must be UTF-8, as TensorFlow's paths are, not {_shown(value)} "
-            f"(the encoding of file names here is {sys.getfilesystemencoding()})"
+            f"{name} must be UTF-8, because TensorFlow's paths are UTF-8, not "
+            f"{_shown(value)} (the encoding of file names here is "
+            f"{sys.getfilesystemencoding()})"
         ) from None
     if not text or "\0" in text:
         raise UserError(f"{name} must be a path, not {_shown(value)}")

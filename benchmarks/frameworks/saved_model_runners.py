@@ -108,7 +108,7 @@ class TensorFlowRunner(SavedModelRunner):
         if self.target.kind == "cpu":
             return super().device()
         if not self.tf.config.list_physical_devices("GPU"):
-            raise UserError("TensorFlow sees no GPU")
+            raise UserError("TensorFlow does not find a GPU")
         return f"/GPU:{self.target.ordinal}"
 
     def run(self) -> None:

@@ -51,7 +51,8 @@ def bench(model: Any, options: BenchOptions) -> Result:
         loaded = saved_models.load(source, options.tags)
         signature = saved_models.choose_signature(options.signature, loaded)
         function = loaded.signatures[signature]
-        # Reports wrong inputs now, before the search.
+        # Checks the inputs now, so that the user learns of wrong inputs before the
+        # search, which takes long.
         arguments, outputs = accepted_inputs(
             function, options.batch_size, parse_inputs(options.inputs)
         )
@@ -78,7 +79,8 @@ def bench(model: Any, options: BenchOptions) -> Result:
         )
         if report.verdict == "copied":
             options.log(
-                "the conversion changed nothing, so IOS-TF runs TensorFlow's graph"
+                "the conversion did not change the model, so the rows of IOS-TF show "
+                "TensorFlow's own speed"
             )
         del loaded, function
         malloc.release_unused()
@@ -191,8 +193,8 @@ def _images_per_call(inputs: Mapping[str, tf.Tensor], batch_size: int) -> int:
     images = sizes.pop() if len(sizes) == 1 else batch_size
     if batch_size not in (1, images):
         raise UserError(
-            f"the inputs are batches of {images}, not of {batch_size}; leave out "
-            "--batch_size"
+            f"the inputs have {images} images each, but --batch_size is {batch_size}; "
+            "leave out --batch_size"
         )
     return images
 

@@ -113,8 +113,8 @@ class Result(Measured):
             names = _joined([FRAMEWORKS[key].name for key in self.missing])
             packages = sorted({one for each in self.missing.values() for one in each})
             notes.append(
-                f"not installed, so not measured: {names} "
-                f"(pip install {' '.join(packages)})"
+                f"frameworks that are not installed were not measured: {names} (pip "
+                f"install {' '.join(packages)})"
             )
         for key, reason in self.failures.items():
             notes.append(f"{FRAMEWORKS[key].name} was not measured: {reason}")
@@ -128,8 +128,8 @@ class Result(Measured):
             if row.unanswered:
                 notes.append(
                     f"{FRAMEWORKS[row.framework].name} left {row.unanswered} of "
-                    f"{row.calls + row.unanswered} calls unanswered: the rate is "
-                    "higher than it can serve"
+                    f"{row.calls + row.unanswered} calls unanswered, because the rate "
+                    "is higher than it can serve"
                 )
         return notes
 

@@ -65,7 +65,9 @@ def command(
     )
     parser.set_defaults(run=run, needs_tensorflow=True)
     parser.add_argument(
-        "--traceback", action="store_true", help="show where an error comes from"
+        "--traceback",
+        action="store_true",
+        help="print the Python traceback of an error",
     )
     return parser
 

@@ -17,9 +17,10 @@ def add_commands(commands: Any) -> None:
         "bench",
         _bench,
         "measure a model on stock TensorFlow and with each strategy",
-        "Measures a model on stock TensorFlow and on the engine under each strategy. "
-        "All variants run in one process and take turns. With --callers, the command "
-        "measures many callers at once instead, in each installed framework.",
+        "Measures a model on stock TensorFlow and on the engine with the schedules "
+        "of each strategy. All variants run in one process and take turns. With "
+        "--callers, measures instead how many images per second each installed "
+        "framework computes if many threads call the model at once.",
     )
     arguments.add_model_path(parser)
     parser.add_argument("--json", metavar="FILE", help="write the results as JSON")

@@ -18,17 +18,21 @@ def add_commands(commands: Any) -> None:
         commands,
         "tune",
         _tune,
-        "find schedules for the blocks for which running processes had none",
-        "Finds schedules for the blocks in CACHE/pending by measuring on this machine, "
-        "and writes the schedules to the cache. A process that loads the model later "
-        "uses them.",
+        "search schedules for blocks that running processes did not find in the cache",
+        "Processes that use ios_tf.enable() write blocks without a schedule to "
+        "CACHE/pending. This command searches schedules for these blocks by "
+        "measuring on this machine, and writes them to the cache, where other "
+        "processes find them.",
     )
     arguments.add_options(parser, TuneOptions)
 
     parser = commands.add_parser(
         "cache",
         help="list, check, clean, export and import the schedule cache",
-        description="Manages the schedule cache.",
+        description=(
+            "Manages the schedule cache, a directory of schedules that searches have "
+            "found."
+        ),
     )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
 
@@ -41,23 +45,33 @@ def add_commands(commands: Any) -> None:
 
     action("list", _list, "print the entries, one per line")
     parser = action("show", _show, "print the entries of one block")
-    parser.add_argument("block", metavar="BLOCK", help="start of its signature")
+    parser.add_argument(
+        "block", metavar="BLOCK", help="the first characters of the block's signature"
+    )
     action(
         "verify",
         _verify,
-        "print the entries that would be ignored; exit with 1 if there are any",
+        "print the entries that are not valid and would be ignored; exit with code 1 "
+        "if there are any",
     )
-    parser = action("prune", _prune, "remove entries that no process would use")
+    parser = action(
+        "prune",
+        _prune,
+        "remove entries that are not valid, temporary files, and pending blocks that "
+        "have a schedule",
+    )
     parser.add_argument(
         "--other_devices",
         action="store_true",
         help="also remove the entries of other devices than --device",
     )
     arguments.add_options(parser, TuneOptions, "device")
-    action("clear", _clear, "remove all entries and latencies")
+    action("clear", _clear, "remove all entries and all stored latencies")
     parser = action("export", _export, "pack the entries into one file")
     parser.add_argument("file", metavar="FILE", help="file to write")
-    parser = action("import", _import, "add the entries of a file that export wrote")
+    parser = action(
+        "import", _import, "add the entries from a file that ios_tf cache export wrote"
+    )
     parser.add_argument("file", metavar="FILE", help="file to read")
     parser.add_argument(
         "--overwrite", action="store_true", help="replace existing entries"
@@ -77,7 +91,8 @@ def _tune(options: argparse.Namespace) -> None:
     print(tuned.table())
     if tuned.kept:
         raise UserError(
-            f"{tuned.kept} schedules could not be written to {_directory(options)}"
+            f"{tuned.kept} schedules could not be written to {_directory(options)}; "
+            "their blocks stay pending"
         )
 
 
@@ -101,7 +116,8 @@ def _verify(options: argparse.Namespace) -> None:
         print(printable(f"{entry.path}: {entry.problem}"))
     if bad:
         raise UserError(
-            f"{len(bad)} entries are ignored; ios_tf cache prune removes them"
+            f"{len(bad)} entries are not valid and are ignored; ios_tf cache prune "
+            "removes them"
         )
     print("all entries are valid")
 

@@ -38,8 +38,11 @@ def add_commands(commands: Any) -> None:
     parser.add_argument(
         "--exit_code",
         action="store_true",
-        help="exit with 0 if the model was converted, 3 if it was copied, and 4 if the "
-        "measurements did not decide whether it became faster",
+        help=(
+            "exit with code 0 if the model was converted, 3 if it was copied "
+            "unchanged, and 4 if the measurements did not decide whether it became "
+            "faster"
+        ),
     )
     parser.add_argument(
         "--report",

@@ -159,9 +159,11 @@ class _Parser(arguments.Parser):
 def _parser() -> _Parser:
     parser = _Parser(
         prog="ios_tf",
-        description="Inter-operator scheduling for CNNs. All commands take "
-        "--verbosity=1, which logs each step and its duration, and the other flags of "
-        "absl (--helpfull).",
+        description=(
+            "Converts TensorFlow CNNs to models that run faster on this machine. All "
+            "commands accept --verbosity=1, which logs each step and its duration, "
+            "and the other flags of absl (--helpfull lists them)."
+        ),
     )
     # argparse makes sub-parsers of the parser's own class, so that they report errors
     # in the same way.

@@ -20,14 +20,16 @@ def add_commands(commands: Any) -> None:
     )
     arguments.add_model(parser, arguments.CONVERTED)
     parser.add_argument(
-        "--signature", metavar="NAME", help="signature to show; default: all"
+        "--signature",
+        metavar="NAME",
+        help="the signature to show; default: all signatures",
     )
 
     parser = arguments.command(
         commands,
         "export-onnx",
         _export_onnx,
-        "write a converted model with its merged convolutions as ONNX",
+        "write a converted model, with its merged convolutions, as an ONNX file",
         "Writes the rewritten graph of a converted model as an ONNX file and compares "
         "ONNX Runtime's outputs with TensorFlow's.",
     )

@@ -160,7 +160,8 @@ def bench(model: Any, options: BenchOptions) -> Result:
         loaded = saved_models.load(source, options.tags)
     signature = saved_models.choose_signature(options.signature, loaded)
     stock = loaded.signatures[signature]
-    # Reports wrong inputs now, before the searches.
+    # Checks the inputs now, so that the user learns of wrong inputs before the
+    # searches, which take long.
     arguments, _ = accepted_inputs(
         stock, options.batch_size, parse_inputs(options.inputs)
     )

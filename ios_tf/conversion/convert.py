@@ -106,12 +106,16 @@ def _check_apart(model: str, output: str) -> None:
     """Raises UserError if writing `output` would change or replace the model."""
     read, written = os.path.realpath(model), os.path.realpath(output)
     if read == written:
-        raise UserError(f"{output} is the model: write to another directory")
+        raise UserError(
+            f"{output} is the directory of the model; write to another directory"
+        )
     common = os.path.commonpath([read, written])
     if common == read:
-        raise UserError(f"{output} lies in the model: write to another directory")
+        raise UserError(
+            f"{output} is inside of the model's directory; write to another directory"
+        )
     if common == written:
-        raise UserError(f"{model} lies in {output}: write to another directory")
+        raise UserError(f"{model} is inside of {output}; write to another directory")
 
 
 class _Conversion:

@@ -197,8 +197,8 @@ def _cannot_export(frozen: FrozenSignature, name: str, reason: str) -> UserError
     # the input is missing.
     if strings and _PASS.match(reason):
         reason = (
-            f"its input {strings[0]!r} has strings, and ONNX cannot decode images or "
-            "records from strings; export a signature with numeric inputs"
+            f"the signature's input {strings[0]!r} has strings, and ONNX cannot decode "
+            "images or records from strings; export a signature with numeric inputs"
         )
     return UserError(
         f"tf2onnx cannot export signature {name!r}: {_PASS.sub('', reason)}"
@@ -234,6 +234,8 @@ def _difference(
 def _check_directory(output: str) -> None:
     """Raises UserError if the file cannot be written. Called before the export."""
     if os.path.isdir(output):
-        raise UserError(f"{output} is a directory; give the name of a file to write")
+        raise UserError(f"{output} is a directory; give the name of the file to write")
     if not os.access(os.path.dirname(output) or ".", os.W_OK):
-        raise UserError(f"{output}: its directory does not exist or is not writable")
+        raise UserError(
+            f"{output}: the directory of this file does not exist or is not writable"
+        )

@@ -87,7 +87,7 @@ def optimize(model_or_function: Any, options: OptimizeOptions) -> OptimizedFunct
       NativeLibraryError: the native library is missing.
     """
     if isinstance(model_or_function, OptimizedFunction):
-        raise UserError("the function is optimized already; pass the original")
+        raise UserError("the function is already optimized; pass the original function")
     samples = samples_of(options.samples)
     original = Original.of(model_or_function)
     remove_abandoned_steps()

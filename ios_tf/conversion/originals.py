@@ -144,8 +144,8 @@ class Original:
         self.function = function
         if any(one.dtype in (tf.resource, tf.variant) for one in call.types):
             raise UserError(
-                f"{name} takes variables or data sets as arguments: pass a function of "
-                "tensors"
+                f"{name} takes variables or data sets as arguments; pass a function "
+                "of tensors"
             )
 
     @classmethod
@@ -171,8 +171,8 @@ class Original:
             if len(signatures) > 1:
                 names = ", ".join(sorted(signatures))
                 raise UserError(
-                    f"the model has several signatures, {names}: pass one of them, "
-                    f"model.signatures[{min(signatures)!r}]"
+                    f"the model has several signatures, {names}; pass one of them, "
+                    f"for example model.signatures[{min(signatures)!r}]"
                 )
             ((name, function),) = signatures.items()
             return cls(name, given, function, Call(function, {}))
@@ -180,12 +180,12 @@ class Original:
             raise UserError(f"the model has no signatures; {without_signatures(given)}")
         if isinstance(given, (str, os.PathLike)):
             raise UserError(
-                "ios_tf.optimize does not take a path: convert a model on disk with "
-                f"ios_tf.convert, or pass {_KINDS}"
+                "ios_tf.optimize does not accept a path; convert a model on disk "
+                f"with ios_tf.convert, or pass {_KINDS}"
             )
         if callable(given) and not isinstance(given, type):
             raise UserError(
-                f"{_name(given)} has no fixed signature: pass {_KINDS} (such as "
+                f"{_name(given)} has no fixed signature; pass {_KINDS} (such as "
                 "tf.function(f, input_signature=[tf.TensorSpec([None, 224, 224, 3])]))"
             )
         raise UserError(f"pass {_KINDS}, not {type(given).__name__}")
@@ -195,7 +195,7 @@ class Original:
         name = _name(given)
         if given.input_signature is None:
             raise UserError(
-                f"the tf.function {name} has no input_signature: pass "
+                f"the tf.function {name} has no input_signature; pass "
                 f"{name}.get_concrete_function(tf.TensorSpec(SHAPE, DTYPE), ...)"
             )
         call_with = given.function_spec.default_values
@@ -267,7 +267,9 @@ def _like(spec: Any, value: Any, convert: Callable[[Any, tf.TensorSpec], Any]) -
     if len(flat) != len(specs):
         raise ValueError(f"the model takes {len(specs)} tensors, not {len(flat)}")
     if any(one is None for one in flat):
-        raise ValueError("the model was optimized for all inputs; one input is None")
+        raise ValueError(
+            "the model was optimized for calls with all inputs, but one input is None"
+        )
     return keras.tree.pack_sequence_as(
         spec, [convert(one, of) for one, of in zip(flat, specs, strict=True)]
     )

@@ -82,7 +82,7 @@ class Function:
         """
         if batch_sizes and graph_optimizer.is_converted(frozen):
             raise UserError(
-                f"signature {name!r} is converted already; convert the original model"
+                f"signature {name!r} is already converted; convert the original model"
             )
         with of_signature(name):
             frozen = unfolded = dataclasses.replace(frozen, image_size=image_size)
@@ -278,7 +278,8 @@ def _check_memory(name: str, function: Function) -> None:
             except engine.EngineMemoryError:
                 raise UserError(
                     f"signature {name!r} at batch size {size} has tensors of "
-                    f"{largest / 2**30:.1f} GiB: there is not enough memory to run it"
+                    f"{largest / 2**30:.1f} GiB, and there is not enough free memory "
+                    "to run it; use a smaller batch size or image size"
                 ) from None
 
 

@@ -65,14 +65,14 @@ class Samples:
             groups.append(self._decoded_images(specs))
         groups += self._parsed_records(signature, specs)
         if not groups:
-            raise UserError(f"{self.source} has no request for {signature!r}")
+            raise UserError(f"{self.source} has no request for signature {signature!r}")
         named = [self._named(group, specs) for group in groups]
         joined = {}
         for name, spec in specs.items():
             parts = [group[name] for group in named]
             if len({part.shape[1:] for part in parts}) > 1:
                 raise UserError(
-                    f"{self.source}: samples of input {name!r} have several shapes, "
+                    f"{self.source}: samples of input {name!r} have different shapes, "
                     f"such as {parts[0].shape[1:]} and {parts[-1].shape[1:]}; give "
                     "samples of one shape"
                 )
@@ -80,8 +80,8 @@ class Samples:
         if len({len(array) for array in joined.values()}) > 1:
             counts = ", ".join(f"{len(a)} of {n!r}" for n, a in joined.items())
             raise UserError(
-                f"{self.source} must have equally many samples of each input, not "
-                f"{counts}"
+                f"{self.source} must have the same number of samples for each input, "
+                f"but has {counts}"
             )
         return joined
 
@@ -89,8 +89,8 @@ class Samples:
         if set(group) == {_UNNAMED}:
             if len(specs) > 1:
                 raise UserError(
-                    f"{self.source} does not name its inputs; the signature has "
-                    f"several: {', '.join(specs)}"
+                    f"{self.source} does not name the inputs of its samples, but the "
+                    f"signature has several inputs: {', '.join(specs)}"
                 )
             return dict(zip(specs, group.values(), strict=True))
         for name in group:
@@ -137,8 +137,8 @@ class Samples:
         shape = next(iter(specs.values())).shape if len(specs) == 1 else None
         if shape is None or shape.rank != 4 or shape[3] not in (1, 3, 4, None):
             raise UserError(
-                f"{self.source} has images, but images [N,H,W,C] are not the only "
-                "input of the signature; give a .npz file"
+                f"{self.source} has image files, but the signature has other inputs "
+                "than one of images [N,H,W,C]; give a .npz file"
             )
         height, width = shape[1], shape[2]
         images = []
@@ -244,8 +244,9 @@ def _group(given: Any) -> _Arrays:
         texts = [a for a in arrays.values() if a.dtype == object and a.ndim]
         if not arrays or len(texts) != len(arrays):
             raise UserError(
-                "samples must be arrays with samples along the first dimension, "
-                f"mappings of them, or {KINDS}; not {type(given).__name__}"
+                "samples must be arrays whose first dimension counts samples, "
+                f"mappings from names of inputs to such arrays, or {KINDS}; not "
+                f"{type(given).__name__}"
             )
     return arrays
 
@@ -345,13 +346,13 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
         elif kind == 2:
             size = varint()
             if place + size > len(message):
-                raise ValueError("it is truncated")
+                raise ValueError("the record is truncated")
             yield key >> 3, message[place : place + size]
             place += size
         elif kind in (1, 5):
             place += 8 if kind == 1 else 4
         else:
-            raise ValueError("it is not a protocol buffer")
+            raise ValueError("the record is not a protocol buffer")
 
 
 def rows(

@@ -40,8 +40,8 @@ def show(
             same.setdefault(one.key(), []).append(key)
             frozen[key] = one
     if not same:
-        what = f"{model}: signature {signature!r} was" if signature else f"{model} was"
-        raise UserError(f"{what} not converted by ios_tf: it has no schedules")
+        what = f"signature {signature!r} of {model}" if signature else model
+        raise UserError(f"{what} has no schedules, so ios_tf has not converted it")
     lines = []
     for names in same.values():
         lines.append(f"signature {', '.join(names)}")

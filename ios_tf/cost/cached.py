@@ -77,7 +77,9 @@ class CachedCostModel:
         The other cost model must be a LaneCostModel.
         """
         if not self._lanes:
-            raise TypeError("a cost model without lanes has no latencies of groups")
+            raise TypeError(
+                "group_latency() needs a cost model that is a LaneCostModel"
+            )
         lanes = min(groups, self._lanes.lanes)
         divided = self._lanes.lanes_divide_device
         return self._part(problem, group, lanes if divided else 1)
@@ -88,7 +90,7 @@ class CachedCostModel:
         The other cost model must be a LaneCostModel.
         """
         if not self._lanes:
-            raise TypeError("a cost model without lanes has no lower bounds")
+            raise TypeError("lower bounds need a cost model with lanes (LaneCostModel)")
         if stage.strategy is Strategy.MERGE:
             return max(
                 self.stage_latency(problem, Stage(Strategy.CONCURRENT, ((op,),)))

@@ -30,10 +30,10 @@ from collections.abc import Iterator
 from ios_tf.cost.samples import Latency
 
 _logger = logging.getLogger("ios_tf")
-# The version of a line, with which the line begins. A file may have lines of several
-# versions.
+# The version of the format of a line. Each line begins with its version, and a file may
+# contain lines of several versions.
 _VERSION = 1
-# Enough for about 400,000 latencies.
+# The largest size of a file that is read, enough for about 400,000 latencies.
 _MAX_BYTES = 64 << 20
 # The shortest beginnings of a line. The last line may be incomplete, because a process
 # is still writing it or was killed.
@@ -84,9 +84,9 @@ class LatencyDatabase:
             ignored = self._read(self._file)
             if ignored:
                 _logger.warning(
-                    "the latency database %s has invalid lines (%d ignored)",
-                    path,
+                    "%d lines of the latency database %s are not valid and are ignored",
                     ignored,
+                    path,
                 )
 
     def get(self, stage: str) -> Latency | None:
@@ -198,7 +198,7 @@ class LatencyDatabase:
         self._size = size
         self._whole = min(self._whole, size)  # the file may have been cut
         if size > _MAX_BYTES:
-            raise ValueError(f"it has more than {_MAX_BYTES} bytes")
+            raise ValueError(f"the file has more than {_MAX_BYTES} bytes")
         data = os.pread(file, size - self._whole, self._whole)
         # The text after the last line end is incomplete: another process may be writing
         # the rest.
@@ -220,7 +220,7 @@ class LatencyDatabase:
         """Appends a line. If locks work, no other process writes at the same time."""
         found = os.fstat(file)
         if not found.st_nlink:
-            raise ValueError("it has been removed")
+            raise ValueError("the file was removed")
         self._read(file)
         # If the file ends with an incomplete line (of a process that was killed, or
         # because the disk was full), it must not become part of the new line.
@@ -231,14 +231,15 @@ class LatencyDatabase:
             else:
                 data = b"\n" + data
         if self._whole + len(data) > _MAX_BYTES:
-            raise ValueError(f"it would have more than {_MAX_BYTES} bytes")
+            raise ValueError(f"the file would have more than {_MAX_BYTES} bytes")
         if os.write(file, data) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             _logger.warning(
-                "the latency database %s failed: %s; new latencies may not be saved",
+                "the latency database %s cannot be written: %s; new latencies may be "
+                "lost",
                 self._path,
                 _why(error),
             )
@@ -293,7 +294,7 @@ def open_database(
             return database
         except (OSError, ValueError) as error:
             _logger.warning(
-                "the latency database %s cannot be used: %s; new latencies will not be "
+                "the latency database %s cannot be used: %s; new latencies are not "
                 "saved",
                 path,
                 _why(error),
@@ -342,9 +343,9 @@ def _open(path: str, may_write: bool = True) -> int:
 
 def _check_plain(found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise ValueError("it is not a regular file")
+        raise ValueError("the path is not a regular file")
     if found.st_nlink > 1:
-        raise ValueError("it has more than one hard link")
+        raise ValueError("the file has more than one hard link")
 
 
 def _latency(line: re.Match[bytes]) -> Latency | None:

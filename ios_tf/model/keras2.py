@@ -67,7 +67,8 @@ def input_specs(model: Any) -> Sequence[Any]:
     specs = model.save_spec(dynamic_batch=True)
     if specs is None:
         raise ValueError(
-            "its inputs are not known yet. Call the model once on an input, or build it"
+            "the shapes of its inputs are not known yet. Call the model once on an "
+            "input, or call its build()"
         )
     arguments, _ = specs
     return list(arguments)

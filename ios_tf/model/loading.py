@@ -74,11 +74,12 @@ def saved_model(
         size = _batch_size(keras_model)
         if size is not None:
             log(
-                f"the Keras model {keras_model.name!r} is made for batches of {size}, "
-                f"but is exported for batches of any size; --batch_size={size} "
-                f"schedules for batches of {size}"
+                f"the Keras model {keras_model.name!r} has the fixed batch size "
+                f"{size}, but is exported for any batch size; use --batch_size={size} "
+                f"to schedule it for {size}"
             )
-        # Frees the weights before the SavedModel loads them again.
+        # Frees the Keras model's weights before they are loaded again from the
+        # SavedModel.
         del keras_model
         malloc.release_unused()
         yield path
@@ -96,7 +97,7 @@ def keras_model_of(
     `ios_tf.models.build`.
     """
     if weights is not None and not _has_prefix(model, KERAS_PREFIX):
-        raise UserError(f"weights={weights!r} is only valid for a model keras:NAME")
+        raise UserError(f"weights={weights!r} can only be used with a model keras:NAME")
     if _has_prefix(model, KERAS_PREFIX):
         name = model.removeprefix(KERAS_PREFIX)
         return _build_keras_application(name, weights, log, calibrated)
@@ -110,7 +111,7 @@ def keras_model_of(
     if hasattr(model, "export"):
         return model
     raise UserError(
-        "a model must be a SavedModel directory, a .keras or .h5 file, keras:NAME, "
+        "the model must be a SavedModel directory, a .keras or .h5 file, keras:NAME, "
         f"models:NAME or a keras.Model, not {type(model).__name__}"
     )
 
@@ -302,7 +303,10 @@ def _build_keras_application(
             + _nearest(name, names)
         )
     if weights is None:
-        log(f"keras:{name} gets random weights; --weights=imagenet loads trained ones")
+        log(
+            f"keras:{name} gets random weights; --weights=imagenet loads trained "
+            "weights"
+        )
         keras.utils.set_random_seed(0)
     try:
         model = getattr(keras.applications, name)(weights=weights)
@@ -319,7 +323,8 @@ def _build_network(name: str, log: Callable[[str], None], calibrated: bool) -> A
     name, _, graphs = name.partition(":")
     if graphs and name != "randwire":
         raise UserError(
-            f"models:{name} is not built from a file of graphs; write models:{name}"
+            f"models:{name} does not read a file of graphs (only randwire does); "
+            f"write models:{name}"
         )
     if name not in models.NETWORKS:
         raise UserError(

@@ -46,7 +46,7 @@ _FILES = (
     ),
     (
         r"\.(json|ya?ml)",
-        "the description of a model, without its weights. In Python, build the model, "
+        "the description of a model without weights. In Python, build the model, "
         "load its weights, and write it with model.export(DIRECTORY)",
     ),
     (

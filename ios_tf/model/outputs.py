@@ -49,8 +49,9 @@ def written_directory(output: str, overwrite: bool = False) -> Iterator[str]:
                 file.write("")
             if not tf.io.gfile.glob(test):
                 raise UserError(
-                    f"{output}: TensorFlow cannot load a model from a path with such "
-                    "brackets, because it reads the path as a pattern"
+                    f"{output}: TensorFlow cannot load a model from a path with these "
+                    "brackets, because it takes the path as a pattern of file names; "
+                    "choose another path"
                 )
             tf.io.gfile.remove(test)
         with temp_dirs.owned(temporary):
@@ -140,13 +141,16 @@ def _check_free(output: str, overwrite: bool) -> None:
         return
     if not overwrite:
         raise UserError(
-            f"{output}: exists already; --overwrite (overwrite=True) replaces it"
+            f"{output} already exists; use --overwrite (overwrite=True) to replace it"
         )
     # --overwrite only allows replacing a model or an empty directory.
     if not tf.io.gfile.isdir(output) or (
         tf.io.gfile.listdir(output) and not tf.saved_model.contains_saved_model(output)
     ):
-        raise UserError(f"{output}: exists and is not a SavedModel; it is left alone")
+        raise UserError(
+            f"{output} exists and is not a SavedModel, so it is not replaced; choose "
+            "another output"
+        )
 
 
 def _remove(directory: str) -> None:

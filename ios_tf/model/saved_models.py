@@ -105,7 +105,10 @@ def without_signatures(loaded: Any) -> str:
     """Returns advice for a loaded SavedModel without signatures."""
     names = list(endpoints.functions_of(loaded))
     if not names:
-        return "it also has no functions to give a signature, so nothing can be run"
+        return (
+            "the SavedModel also has no functions that could become signatures, so "
+            "nothing in it can be run"
+        )
     function = f"loaded.{names[0]}.get_concrete_function(tf.TensorSpec(SHAPE, DTYPE))"
     return (
         f"in Python, with loaded = tf.saved_model.load(DIRECTORY), call "
@@ -153,7 +156,7 @@ def _meta_graph(
         return by_tags[tuple(sorted(tags))]
     if len(by_tags) > 1:
         raise UserError(
-            f"{directory} has {len(by_tags)} MetaGraphs; choose one with {flags}"
+            f"{directory} has {len(by_tags)} MetaGraphs; select one with {flags}"
         )
     return graphs[0]
 

@@ -67,14 +67,16 @@ def choose(name: str, log: Callable[[str], None] = lambda line: None) -> Device:
     if number:
         found = _leave_only(number, found)
     if name == "auto" and not found:
-        log("device: the CPU, because TensorFlow sees no GPU")
+        log(
+            "the model is scheduled for the CPU, because TensorFlow does not find a GPU"
+        )
         return CPU
     # The numbers differ: CUDA counts all GPUs of the process, but `name` counts only
     # those that TensorFlow may use.
     ordinal = found[0].name.rpartition(":")[2] if found else "0"
     tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
     gpu = Device("gpu", f"gpu:{ordinal}{'' if tf32 else ',tf32=off'}", "/device:GPU:0")
-    missing = [] if found else ["TensorFlow sees no GPU"]
+    missing = [] if found else ["TensorFlow does not find a GPU"]
     try:
         engine.device_fingerprint(gpu.engine)
     except engine.EngineError as error:
@@ -84,7 +86,10 @@ def choose(name: str, log: Callable[[str], None] = lambda line: None) -> Device:
         return gpu
     if name != "auto":
         raise UserError(f"device {name}: " + "; ".join(missing))
-    log(f"device: the CPU, because the engine cannot use the GPU: {missing[0]}")
+    log(
+        "the model is scheduled for the CPU, because the engine cannot use the GPU: "
+        f"{missing[0]}"
+    )
     return CPU
 
 
@@ -99,7 +104,8 @@ def _leave_only(
         tf.config.set_visible_devices(gpus[number], "GPU")
     except RuntimeError:
         raise UserError(
-            f"device gpu:{number}: TensorFlow uses other GPUs already; choose it with "
+            f"device gpu:{number}: TensorFlow already uses other GPUs in this "
+            "process; select the GPU with the environment variable "
             "CUDA_VISIBLE_DEVICES"
         ) from None
     return [gpus[number]]

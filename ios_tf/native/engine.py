@@ -409,8 +409,8 @@ class Program:
         """The outputs' shapes for inputs of these shapes."""
         if [len(shape) for shape in inputs] != self._ranks:
             raise EngineError(
-                f"the inputs have ranks {[len(shape) for shape in inputs]}, "
-                f"but the program takes ranks {self._ranks}"
+                f"the inputs have the ranks {[len(shape) for shape in inputs]}, but "
+                f"the program's inputs have the ranks {self._ranks}"
             )
         shapes = problem({**self._block, "inputs": [list(s) for s in inputs]})["shapes"]
         return [shapes[i] for i in self._block["outputs"]]

@@ -41,7 +41,7 @@ def parse(data: str | bytes, what: str, max_bytes: int = MAX_BYTES) -> Any:
     try:
         text = data if isinstance(data, str) else data.decode()
         if _depth(text) > MAX_DEPTH:
-            raise ValueError(f"its nesting is deeper than {MAX_DEPTH} levels")
+            raise ValueError(f"the document is nested deeper than {MAX_DEPTH} levels")
         return json.loads(
             text, parse_int=_integer, parse_float=_real, parse_constant=_no_constant
         )
@@ -89,9 +89,9 @@ def _integer(text: str) -> int:
 def _real(text: str) -> float:
     number = float(text)
     if abs(number) == float("inf"):
-        raise ValueError(f"the number {text[:20]} is infinite")
+        raise ValueError(f"the number {text[:20]} is too large")
     return number
 
 
 def _no_constant(text: str) -> float:
-    raise ValueError(f"JSON has no number {text}")
+    raise ValueError(f"{text} is not a valid JSON number")

@@ -76,7 +76,8 @@ class _Positions:
         place = {
             op: i for i, mask in enumerate(units.masks) for op in operators_of(mask)
         }
-        # tensor -> (position where written, last read)
+        # For each tensor: the position at which it is written, and the position of its
+        # last reader.
         span: dict[int, tuple[int, int]] = {}
         reads: list[set[int]] = [set() for _ in units.masks]
         for op in range(len(problem)):

@@ -142,7 +142,7 @@ class Problem:
         document.check_version(data, "problem")
         signature = data.get("signature")
         if not isinstance(signature, str) or not signature:
-            raise ValueError("problem has no signature")
+            raise ValueError("the problem has no signature")
         block = _object(data.get("block"), "block")
         where = f"block {str(block.get('name') or signature[:12])!r}"
         operators = _list(block.get("operators"), f"{where}: operators")

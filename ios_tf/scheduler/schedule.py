@@ -147,10 +147,10 @@ class Schedule:
         if isinstance(data, (str, bytes)):
             data = document.parse(data, "schedule")
         if not isinstance(data, Mapping):
-            raise ValueError("schedule must be a JSON object")
+            raise ValueError("the schedule must be a JSON object")
         document.check_version(data, "schedule")
         if not isinstance(data.get("stages"), list):
-            raise ValueError("schedule has no list of stages")
+            raise ValueError('the schedule has no list "stages"')
         signature = data.get("signature", "")
         if not isinstance(signature, str):
             raise ValueError("schedule: the signature must be a string")

@@ -98,8 +98,8 @@ def build_state_space(
         if count - states.shape[1] > limit:  # pairs of equal states do not count
             raise BlockTooLargeError(
                 f"block {problem.name!r} of {len(problem)} operators has more than "
-                f"{limit:,} transitions: lower max_group_size or max_groups, or cut "
-                "it into smaller blocks"
+                f"{limit:,} transitions, too many to search; lower max_group_size or "
+                "max_groups, or cut the block into smaller blocks"
             )
         pairs = pairs.extended(with_op, stage_with_op, inside_upper, inside_both)
     return _assembled(states, stages, rules.complete(stages), pairs)

@@ -128,7 +128,7 @@ class ScheduleCache:
             schedule = Schedule.from_json(data)
             engine.check_schedule(problem.block, schedule.to_json())
             if min(schedule.metadata[k] for k in ("latency_ms", "sequential_ms")) <= 0:
-                raise ValueError("its latencies are not positive numbers")
+                raise ValueError("the latencies in the file are not positive numbers")
         except KeyError as error:
             _logger.warning("%s is ignored: it has no %s", path, error)
             return None

@@ -284,7 +284,7 @@ def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:
                 # was set back.
                 age = time.time() - tf.io.gfile.stat(path).mtime_nsec / 1e9
                 if abs(age) > _STALE_SECONDS:
-                    problem = "it was left by a process that has died"
+                    problem = "a process that was killed left this temporary file"
             else:
                 data = document.parse(cache_files.read(directory, path), "it")
                 problem = _check(name, data, pending)
@@ -312,7 +312,7 @@ def _check(name: str, data: Any, pending: bool) -> str | None:
     signature, _, rest = name.partition(".")
     strategies = {"json"} if pending else {"json", *(f"{s}.json" for s in STRATEGIES)}
     if rest not in strategies:
-        return "its name is not the name of an entry"
+        return "the file's name is not the name of an entry"
     try:
         if pending:
             found = problem_of(data).signature
@@ -323,7 +323,7 @@ def _check(name: str, data: Any, pending: bool) -> str | None:
     except ValueError as error:
         return first_line(error)
     if found != signature:
-        return f"it belongs to block {found[:12]!r}"
+        return f"the file belongs to another block, {found[:12]!r}"
     return None
 
 
@@ -334,7 +334,7 @@ def _check_stages(schedule: Schedule) -> None:
         op for stage in schedule.stages for group in stage.groups for op in group
     )
     if not operators or operators != list(range(len(operators))):
-        raise ValueError("its stages do not run every operator once")
+        raise ValueError("the stages do not run every operator exactly once")
     for key in ("latency_ms", "sequential_ms"):
         value = schedule.metadata.get(key)
         if value is None or not value > 0:

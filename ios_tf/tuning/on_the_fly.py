@@ -84,9 +84,9 @@ class Status:
             ]
         lines.append(
             f"{count['annotated_graphs']} converted graphs, "
-            f"{count['scheduled_graphs']} scheduled on the fly, "
-            f"{count['passed_graphs']} left unchanged; "
-            f"{count['regions']} regions run on the engine"
+            f"{count['scheduled_graphs']} graphs with schedules from the cache, "
+            f"{count['passed_graphs']} graphs left unchanged; {count['regions']} "
+            "regions run on the engine"
         )
         lines.append(
             f"blocks: {count['blocks_cached']} from the cache, "
@@ -95,8 +95,9 @@ class Status:
         )
         if count["graphs_not_frozen"]:
             lines.append(
-                f"{count['graphs_not_frozen']} graphs have convolutions whose weights "
-                "are variables; only frozen graphs are optimized, see ios_tf.convert"
+                f"{count['graphs_not_frozen']} graphs were not optimized, because the "
+                "weights of their convolutions are variables; ios_tf.convert makes "
+                "models with constant weights"
             )
         if count["failed_captures"]:
             lines.append(

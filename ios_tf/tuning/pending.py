@@ -199,7 +199,10 @@ def read_problem(cache_dir: str, path: str) -> Problem:
     problem = problem_of(cache_files.read(cache_dir, path))
     name = os.path.basename(path).removesuffix(".json")
     if problem.signature != name:
-        raise ValueError(f"its name does not match its block {problem.signature[:12]}")
+        raise ValueError(
+            "the file's name is not the signature of its block, "
+            f"{problem.signature[:12]}"
+        )
     return problem
 
 
@@ -213,7 +216,7 @@ def problem_of(data: str | bytes | Mapping[str, Any]) -> Problem:
         if isinstance(data, (str, bytes)):
             data = document.parse(data, "it")
         if not isinstance(data, Mapping) or not isinstance(data.get("block"), Mapping):
-            raise ValueError("it is not a JSON object with a block")
+            raise ValueError('the file is not a JSON object with a member "block"')
         return Problem.from_json(engine.problem(data["block"]))
     except engine.EngineError as error:
         raise ValueError(first_line(error)) from None

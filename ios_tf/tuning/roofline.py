@@ -21,7 +21,8 @@ _CONVOLUTIONS = ((3, 35, 96), (1, 35, 192))
 # The tensors of a sum of 64 MB: two that are added, and their sum.
 _SUM_SHAPE = [1, 650, 128, 64]
 _SUM_SHAPE_HALF = [1, 1300, 128, 64]
-# One image does not fill a GPU.
+# The number of images per batch on a GPU. A single image would not keep all of the
+# GPU's processors busy.
 _GPU_IMAGES = 16
 
 

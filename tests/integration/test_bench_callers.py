@@ -136,7 +136,7 @@ def test_open_loop_without_peers(capfd, tmp_path, monkeypatch, tiny):
     assert (result["batch_size"], result["rate"]) == (3, 1000)
     lines = out.splitlines()
     assert (
-        "not installed, so not measured: OpenVINO and LiteRT "
+        "frameworks that are not installed were not measured: OpenVINO and LiteRT "
         "(pip install no-such-package)" in lines
     )
     assert "ONNX Runtime was not measured: this cannot be exported" in lines
@@ -176,7 +176,10 @@ def test_batches_run_on_the_engine(tmp_path):
         ("--rate=9", "rate needs a number of callers, such as --callers=8"),
         ("--batching", "batching needs a number of callers, such as --callers=8"),
         ("--callers=2 --strategies=greedy", "--strategies cannot be used with"),
-        ("--callers=2 --input=x=5,4 --batch_size=8", "the inputs are batches of 5, "),
+        (
+            "--callers=2 --input=x=5,4 --batch_size=8",
+            "the inputs have 5 images each, but --batch_size is 8",
+        ),
     ],
 )
 def test_wrong_arguments(capfd, tiny, flags, message):
@@ -248,6 +251,7 @@ def test_notes():
     assert result_with(rows, differences=differences).notes() == [
         "LiteRT's outputs differ from TensorFlow's by 5.0e-01 (relative)",
         "OpenVINO's outputs differ from TensorFlow's by nan (relative)",
-        "LiteRT left 25 of 125 calls unanswered: the rate is higher than it can serve",
+        "LiteRT left 25 of 125 calls unanswered, because the rate is higher than it "
+        "can serve",
     ]
     assert result_with(rows).notes()[-1].startswith("LiteRT left 25")

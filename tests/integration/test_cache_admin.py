@@ -177,8 +177,8 @@ def test_verify_names_what_would_be_ignored(capfd, filled):
     path = damage(filled, 6)
     code, out, err = run(capfd, "cache", "verify", f"--cache_dir={filled}")
     assert code == 1
-    assert out == f"{path}: its stages do not run every operator once\n"
-    assert "1 entries are ignored" in err
+    assert out == f"{path}: the stages do not run every operator exactly once\n"
+    assert "1 entries are not valid and are ignored" in err
 
 
 def test_verify_sees_what_is_not_an_entry(filled):
@@ -195,11 +195,20 @@ def test_verify_sees_what_is_not_an_entry(filled):
     os.utime(old, (time.time() - 1e5,) * 2)
     found = {os.path.basename(e.path): e.problem for e in cache_admin.verify(filled)}
     assert len(found) == 4
-    assert found[f"{'0' * 64}.json"] == f"it belongs to block {signature[:12]!r}"
-    assert found[f"{signature}.guess.json"] == "its name is not the name of an entry"
+    assert (
+        found[f"{'0' * 64}.json"]
+        == f"the file belongs to another block, {signature[:12]!r}"
+    )
+    assert (
+        found[f"{signature}.guess.json"]
+        == "the file's name is not the name of an entry"
+    )
     broken = found[f"{signature}.merge.json"]
     assert broken.startswith("it cannot be parsed as JSON")
-    assert found[os.path.basename(old)] == "it was left by a process that has died"
+    assert (
+        found[os.path.basename(old)]
+        == "a process that was killed left this temporary file"
+    )
 
 
 def test_prune_keeps_what_is_good(capfd, filled):

@@ -94,7 +94,9 @@ def test_wrong_usage(capfd, tmp_path, flag, message):
 def test_batch_that_no_memory_holds(capfd, tmp_path, network):
     output = str(tmp_path / "out")
     result = run(capfd, "convert", network, output, f"--batch_size={10**9}")
-    message = "at batch size 1000000000 has tensors of 1207.0 GiB: there is not enough"
+    message = (
+        "at batch size 1000000000 has tensors of 1207.0 GiB, and there is not enough"
+    )
     assert_fails(result, 1, message, tmp_path)
 
 
@@ -218,7 +220,7 @@ def test_keras_name_that_does_not_exist(capfd, tmp_path):
 
 def test_weights_of_a_saved_model(capfd, tmp_path, network):
     result = run(capfd, "convert", network, str(tmp_path / "out"), "--weights=imagenet")
-    assert_fails(result, 1, "only valid for a model keras:NAME", tmp_path)
+    assert_fails(result, 1, "can only be used with a model keras:NAME", tmp_path)
 
 
 def test_keras_model_of_one_batch_size():
@@ -230,7 +232,9 @@ def test_keras_model_of_one_batch_size():
         with loading.saved_model(model, log=lines.append):
             pass
     (line,) = lines
-    assert "'four' is made for batches of 4, but is exported for batches of any" in line
+    assert (
+        "'four' has the fixed batch size 4, but is exported for any batch size" in line
+    )
 
 
 def test_signature_that_does_not_exist(capfd, tmp_path, network):
@@ -241,7 +245,9 @@ def test_signature_that_does_not_exist(capfd, tmp_path, network):
 def test_saved_model_without_signatures(capfd, tmp_path, cache):
     tf.saved_model.save(tf.Module(), str(cache / "empty"))
     result = run(capfd, "convert", str(cache / "empty"), str(tmp_path / "out"))
-    assert_fails(result, 1, "no signatures; it also has no functions", tmp_path)
+    assert_fails(
+        result, 1, "no signatures; the SavedModel also has no functions", tmp_path
+    )
     module = tf.Module()
     spec = [tf.TensorSpec([None, 8, 8, 3], name="x")]
     module.features = tf.function(lambda x: x[:, ::2], input_signature=spec)
@@ -391,7 +397,7 @@ def test_existing_output(capfd, tmp_path, network, dense):
 def test_the_model_itself_as_output(capfd, dense):
     result = run(capfd, "convert", dense, f"{dense}/../model", "--overwrite")
     assert result[0] == 1
-    assert "is the model: write to another directory" in result[2]
+    assert "is the directory of the model; write to another directory" in result[2]
     assert "serving_default" in tf.saved_model.load(dense).signatures
 
 
@@ -399,14 +405,14 @@ def test_an_output_around_or_inside_of_the_model(capfd, tmp_path, dense):
     inside = f"{dense}/converted"
     code, _, error = run(capfd, "convert", dense, inside)
     assert (code, error.count("\n")) == (1, 1)
-    assert "lies in the model: write to another directory" in error
+    assert "is inside of the model's directory; write to another directory" in error
     assert not os.path.exists(inside)
     around = str(tmp_path / "around")
     shutil.copytree(dense, around)
     model = shutil.copytree(dense, f"{around}/model")
     code, _, error = run(capfd, "convert", model, around, "--overwrite")
     assert (code, error.count("\n")) == (1, 1)
-    assert f"{model} lies in {around}" in error
+    assert f"{model} is inside of {around}" in error
     assert "serving_default" in tf.saved_model.load(model).signatures
 
 
@@ -489,7 +495,7 @@ def test_convert_and_show(capfd, tmp_path, network):
     assert "one operator" in stages
     result = run(capfd, "convert", output, str(tmp_path / "again"))
     assert result[0] == 1
-    assert "converted already" in result[2]
+    assert "is already converted" in result[2]
 
 
 def test_verbosity_tells_steps_and_their_seconds(tmp_path, dense):
@@ -565,7 +571,7 @@ def test_gpu_that_is_not_there(tmp_path, network):
         text=True,
     )
     result = done.returncode, done.stdout, done.stderr
-    assert_fails(result, 1, "device gpu: TensorFlow sees no GPU; ", tmp_path)
+    assert_fails(result, 1, "device gpu: TensorFlow does not find a GPU; ", tmp_path)
     assert "libcuda.so.1" in done.stderr
 
 
@@ -574,10 +580,12 @@ def test_device_that_was_chosen_is_announced(capfd, tmp_path, network, monkeypat
     output = str(tmp_path / "out")
     code, out, _ = run(capfd, "convert", network, output, *FAST)
     assert code == 0
-    assert out.startswith("device: the CPU, because TensorFlow sees no GPU\n")
+    assert out.startswith(
+        "the model is scheduled for the CPU, because TensorFlow does not find a GPU\n"
+    )
     flags = "--overwrite", "--device=cpu", *FAST
     _, out, _ = run(capfd, "convert", network, output, *flags)
-    assert "sees no GPU" not in out
+    assert "does not find a GPU" not in out
 
 
 def test_random_weights_are_announced(capfd, tmp_path, monkeypatch):

@@ -42,7 +42,9 @@ def test_auto_is_the_cpu_where_tensorflow_sees_no_gpu(visible, fingerprints):
     visible()
     lines = []
     assert devices.choose("auto", lines.append) == devices.CPU
-    assert lines == ["device: the CPU, because TensorFlow sees no GPU"]
+    assert lines == [
+        "the model is scheduled for the CPU, because TensorFlow does not find a GPU"
+    ]
     assert fingerprints == []
 
 
@@ -82,7 +84,7 @@ def test_gpus_cannot_be_chosen_once_tensorflow_uses_them(visible, monkeypatch):
 
     visible(0, 1)
     monkeypatch.setattr(tf.config, "set_visible_devices", fail)
-    with pytest.raises(UserError, match=r"gpu:1: .* with CUDA_VISIBLE_DEVICES$"):
+    with pytest.raises(UserError, match=r"gpu:1: .* variable CUDA_VISIBLE_DEVICES$"):
         devices.choose("gpu:1")
 
 
@@ -97,13 +99,14 @@ def test_gpu_without_anything_names_all_that_is_missing(visible, without_librari
     with pytest.raises(UserError) as error:
         devices.choose("gpu")
     assert str(error.value) == (
-        "device gpu: TensorFlow sees no GPU; cannot load libcudnn.so.9: install cuDNN 9"
+        "device gpu: TensorFlow does not find a GPU; cannot load libcudnn.so.9: "
+        "install cuDNN 9"
     )
 
 
 def test_gpu_that_tensorflow_does_not_see(visible, fingerprints):
     visible()
-    with pytest.raises(UserError, match=r"TensorFlow sees no GPU$"):
+    with pytest.raises(UserError, match=r"TensorFlow does not find a GPU$"):
         devices.choose("gpu")
 
 

@@ -28,24 +28,26 @@ def test_arguments(old, new, tmp_path):
         lambda: ios_tf.convert("keras:MobileNet", tmp_path / "out", **old),
         lambda: ios_tf.optimize(None, **old),
     ):
-        with pytest.raises(UserError, match=f"is called {new} now"):
+        with pytest.raises(UserError, match=f"is now called {new}"):
             call()
     assert not (tmp_path / "out").exists()
 
 
 def test_on_miss():
-    with pytest.raises(UserError, match="on_miss 'pass' is called 'skip' now"):
+    with pytest.raises(
+        UserError, match="the value 'pass' of on_miss is now called 'skip'"
+    ):
         ios_tf.enable(on_miss="pass")
 
 
 @pytest.mark.parametrize(
     ("flag", "said"),
     [
-        ("--unit=a", "--unit is called --group now"),
-        ("--border=a", "--border is called --block_end now"),
-        ("--number=1", "--number is called --runs now"),
-        ("--repeat=1", "--repeat is called --sample_count now"),
-        ("--strategy=both", "strategy 'both' is called 'auto' now"),
+        ("--unit=a", "--unit is now called --group"),
+        ("--border=a", "--border is now called --block_end"),
+        ("--number=1", "--number is now called --runs"),
+        ("--repeat=1", "--repeat is now called --sample_count"),
+        ("--strategy=both", "the value 'both' of strategy is now called 'auto'"),
     ],
 )
 def test_flags(flag, said, tmp_path):

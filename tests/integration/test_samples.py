@@ -127,7 +127,7 @@ def test_requests_of_tensorflow_serving(tmp_path):
             writer.write(log.SerializeToString())
     found = read(path)
     np.testing.assert_array_equal(found["ids"], ARRAYS["ids"][[0, 1, 0]])
-    with pytest.raises(UserError, match="no request for 'classify'"):
+    with pytest.raises(UserError, match="no request for signature 'classify'"):
         samples_of(path).of_signature("classify", SPECS)
 
 
@@ -141,10 +141,10 @@ def test_requests_of_tensorflow_serving(tmp_path):
         ([], "has no samples"),
         ({"picture": ARRAYS["image"]}, "'picture' is not an input"),
         ({"image": ARRAYS["image"]}, "no samples of input 'ids'"),
-        (ARRAYS["image"], "does not name its inputs"),
+        (ARRAYS["image"], "does not name the inputs of its samples"),
         ({**ARRAYS, "ids": ARRAYS["image"]}, "does not fit input 'ids' of shape"),
         ({**ARRAYS, "ids": ARRAYS["ids"] * 0.5}, "has type int64, but its samples"),
-        ({**ARRAYS, "ids": ARRAYS["ids"][:2]}, "must have equally many samples"),
+        ({**ARRAYS, "ids": ARRAYS["ids"][:2]}, "must have the same number of samples"),
         ({**ARRAYS, "ids": ARRAYS["ids"][:0]}, "no samples of input 'ids'"),
     ],
 )

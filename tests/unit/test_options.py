@@ -63,8 +63,12 @@ def test_arguments_become_options():
     ("arguments", "error", "message"),
     [
         ({"unknown": 1}, TypeError, "convert.. got an unexpected keyword argument"),
-        ({"units": "a"}, UserError, "the option units is called group_patterns now"),
-        ({"strategy": "both"}, UserError, "strategy 'both' is called 'auto' now"),
+        ({"units": "a"}, UserError, "the option units is now called group_patterns"),
+        (
+            {"strategy": "both"},
+            UserError,
+            "the value 'both' of strategy is now called 'auto'",
+        ),
         ({"strategy": "best"}, UserError, "strategy must be one of auto, parallel"),
         ({"strategy": None}, UserError, "strategy must be one of auto, parallel"),
         ({"batch_size": ()}, UserError, "batch_size must list at least one"),
