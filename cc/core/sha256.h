@@ -1,4 +1,5 @@
-// SHA-256 (FIPS 180-4), for block signatures.
+// Computes SHA-256 hashes (FIPS 180-4), from which signatures of blocks are
+// made.
 #ifndef IOS_TF_CC_CORE_SHA256_H_
 #define IOS_TF_CC_CORE_SHA256_H_
 

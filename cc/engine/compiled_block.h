@@ -70,7 +70,7 @@ class CompiledBlock {
   Parameters parameters_;
   std::vector<Shape> shapes_;
   MemoryPlan plan_;
-  // Keyed by {operator, number of lanes}.
+  // The compiled tasks. A key is {index of the operator, number of lanes}.
   std::map<std::pair<int, int>, std::unique_ptr<Task>> tasks_;
 };
 

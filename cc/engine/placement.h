@@ -13,7 +13,8 @@
 
 namespace ios {
 
-// The placement of each operator's output.
+// Where the output of each operator is placed. The vectors have an element for
+// each operator.
 struct Placement {
   // True for operators that their readers absorb. They have no memory and no
   // task.

@@ -1,6 +1,7 @@
-// The stages that are measured share one compiled block, in which every tensor
-// has its own memory. For a new candidate, only tasks that do not exist yet are
-// compiled. A schedule of the whole block is bound and run as in a program.
+// All stages that are measured belong to one compiled block, in which every
+// tensor has its own memory. So a task that several candidates need is compiled
+// only once. To measure a whole block, its schedule is bound and run in the
+// same way as by Program.
 
 #include "cc/engine/profiler.h"
 

@@ -267,7 +267,8 @@ class ProgramImpl : public Program {
                              std::to_string(inputs.size()));
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
-      // Weights fix the channels; the other dimensions are free.
+      // The weights are made for a fixed number of channels. All other
+      // dimensions may differ from those of the block.
       if (inputs[i].size() != block.inputs[i].size() ||
           inputs[i].back() != block.inputs[i].back()) {
         std::string wanted = "[";

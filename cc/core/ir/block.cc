@@ -79,7 +79,8 @@ PartOfBlock TakePart(const Block& block, const std::vector<Shape>& shapes,
     known[i] = part.block.operators.size();
     part.block.operators.push_back(std::move(op));
   }
-  // Whether an operator's output is read outside of the part.
+  // For each operator: whether an operator outside of the part reads its
+  // output.
   std::vector<bool> read(block.operators.size());
   for (int out : block.outputs) read[out] = true;
   std::vector<bool> members(block.operators.size());

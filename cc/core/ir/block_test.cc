@@ -18,7 +18,7 @@ using testing::Conv;
 using testing::Join;
 using testing::MakeBlock;
 
-// The examples are from FIPS 180-4.
+// The examples are from FIPS 180-4, the standard that defines SHA-256.
 TEST(Sha256OfTheStandardsExamples) {
   EXPECT(Sha256Hex("abc") ==
          "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -12,7 +12,8 @@ uint32_t Bits(float value) {
   return bits;
 }
 
-// `bits` >> `shift`, rounded to nearest even.
+// Returns `bits` >> `shift`, rounded to the nearest integer; a tie is rounded
+// to the even integer.
 uint32_t RoundedShift(uint32_t bits, int shift) {
   const uint32_t half = 1u << (shift - 1);
   return (bits + half - 1 + ((bits >> shift) & 1)) >> shift;

@@ -1,4 +1,4 @@
-// Conv2D, SepConv, Conv2DTranspose and MatMul.
+// The definitions of the operators Conv2D, SepConv, Conv2DTranspose and MatMul.
 
 #include <algorithm>
 #include <array>

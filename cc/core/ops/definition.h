@@ -21,7 +21,7 @@ enum class ChannelUse {
   kSum,   // each output channel is a sum over all input channels
 };
 
-// The smallest and the largest number of inputs.
+// The smallest and the largest number of inputs that an operator may have.
 struct Arity {
   size_t least, most;
 };
@@ -55,7 +55,7 @@ struct OperatorDefinition {
     return ChannelUse::kSum;
   }
 
-  // The name in JSON and in messages.
+  // The operator's name in JSON and in messages.
   const char* name;
   Arity (*arity)(const Operator&) = One;
   // Checks conditions that involve several attributes. Limits of single

@@ -1,4 +1,4 @@
-// Add, Binary, Activation and Scale.
+// The definitions of the operators Add, Binary, Activation and Scale.
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-// Operators that move or repeat pixels: Pad and Resize.
+// The definitions of the operators Pad and Resize, which move or repeat pixels.
 
 #include <algorithm>
 #include <array>

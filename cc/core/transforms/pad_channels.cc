@@ -308,7 +308,7 @@ PaddedBlock ChannelPadder::Pad() {
   for (int i = 0; i < n; ++i) {
     Operator op = block_.operators[i];
     ranges_[i] = {{shapes_[i].back(), shapes_[i].back()}};
-    // The weights of the operator, not padded yet.
+    // An entry for each weight of the operator, which adds no channels yet.
     result_.weights.emplace_back(
         WeightShapes(op, ShapeOf(block_, shapes_, op.inputs[0])).size());
     bool padded = false;

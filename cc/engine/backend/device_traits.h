@@ -13,7 +13,8 @@
 
 namespace ios {
 
-// The defaults are valid for every device.
+// Properties of a device that block transforms depend on. The default values
+// are valid for every device.
 struct DeviceTraits {
   using OfOperator = bool (*)(const Operator&);
   static bool Never(const Operator&) { return false; }

@@ -88,9 +88,9 @@ TaskOr CompileOfNothing(Device* device, const TaskSpec& spec) {
   const PadSpec zeros = {spec.dtype, DenseView({shape[0], 0, 0, shape[3]}),
                          spec.output, shape[1], shape[2]};
   IOS_ASSIGN_OR_RETURN(const PadKernel pad, PadKernel::Create(device, zeros));
-  // Without a residual, the output is set to zero and used as the term. With a
-  // residual, this is not possible, because the residual may share the output's
-  // memory; the only term is then the residual.
+  // The sum needs at least one term. With a residual, the residual is the term.
+  // Without a residual, the output itself is the term, after it was set to
+  // zero.
   const TensorView term = op.residual ? spec.inputs.back() : spec.output;
   IOS_ASSIGN_OR_RETURN(
       const SumKernel sum,

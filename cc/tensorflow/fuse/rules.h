@@ -10,7 +10,7 @@
 
 namespace ios::tf {
 
-// Strides of 1, or a 1x1 kernel.
+// The strides {1, 1} or the kernel size {1, 1}.
 inline constexpr std::array<int64_t, 2> kOne = {1, 1};
 
 // Makes the operators after a change of layout (a Transpose) read the tensor

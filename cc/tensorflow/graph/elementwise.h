@@ -14,7 +14,8 @@ namespace ios::tf {
 // Operations with one input. (The slope of LeakyRelu is read from the node.)
 const std::unordered_map<std::string, Activation>& UnaryOperations();
 
-// Operations with two inputs, which may broadcast.
+// Returns the operations that have two inputs, which may broadcast, keyed by
+// the operation's name in TensorFlow.
 const std::unordered_map<std::string, BinaryFunction>& BinaryOperations();
 
 }  // namespace ios::tf

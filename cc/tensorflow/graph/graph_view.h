@@ -17,7 +17,7 @@
 
 namespace ios::tf {
 
-// Output `port` of node number `node`.
+// Identifies a tensor: output `port` of the node with index `node`.
 struct TensorRef {
   int node = -1;
   int port = 0;

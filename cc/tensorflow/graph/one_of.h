@@ -1,4 +1,4 @@
-// OneOf: tests whether an operation is in a list.
+// OneOf: returns whether a list contains an operation.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_ONE_OF_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_ONE_OF_H_
 

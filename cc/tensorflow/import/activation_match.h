@@ -20,7 +20,7 @@ struct SampledFunction {
   std::vector<double> samples, exact;  // ExactSamples() and their values
 };
 
-// Returns numbers of all magnitudes, infinities and NaN.
+// Returns sample inputs: numbers of all magnitudes, infinities and NaN.
 const std::vector<float>& RoundedSamples();
 
 // Returns finite samples. They include numbers just below and above each value

@@ -1,4 +1,4 @@
-// Handlers of sums, products and scales.
+// Handlers that import TensorFlow's sums, products and scales.
 #include "cc/tensorflow/graph/elementwise.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Handlers of poolings, reductions, softmax and LRN.
+// Handlers that import TensorFlow's poolings, reductions, softmax and LRN.
 #include <algorithm>
 
 #include "cc/tensorflow/graph/dtypes.h"

@@ -1,4 +1,5 @@
-// Kernels of IosStageLatency, over the engine's Profiler.
+// The TensorFlow kernels of the operation IosStageLatency, which call the
+// engine's Profiler.
 #include <memory>
 #include <mutex>
 #include <string>

@@ -1,4 +1,5 @@
-// Kernels of IosRegion, over the engine's Program.
+// The TensorFlow kernels of the operation IosRegion, which run an engine
+// Program.
 #include "cc/tensorflow/ops/region_kernel.h"
 
 #include <atomic>

@@ -60,7 +60,7 @@ std::optional<Misfit> FindMisfit(const std::vector<int>& region,
       const Shape* shape = partition->shapes().shape(t, sample);
       inputs.push_back(shape ? *shape : Shape());
     }
-    // TensorFlow rejects the sizes of this sample.
+    // If a shape is unknown, TensorFlow rejects the sizes of this sample.
     if (sample > 0 && std::count(inputs.begin(), inputs.end(), Shape()) > 0) {
       continue;
     }

@@ -21,8 +21,9 @@ constexpr double kManyPeriods = 4;
 // If a distance changes its sign this often, it oscillates with the size, like
 // a remainder of a remainder, and there are enough samples on both sides.
 constexpr size_t kManyBrackets = 6;
-// The largest number of samples on a line. If a bound needs more, the shapes
-// that depend on it become unknown.
+// The largest number of samples on a line (a series of samples in which only
+// one size varies). If a bound needs more samples, the shapes that depend on it
+// become unknown.
 constexpr size_t kMostOnLine = 128;
 
 // The size that varies between the samples of a line, while other sizes are
@@ -63,14 +64,15 @@ std::vector<std::pair<int64_t, double>> Distances(const Line& line,
   return result;
 }
 
-// Two neighboring sizes of a line, on different sides of a bound, and their
-// distances from it.
+// Two neighboring samples of a line whose sizes, `below` and `above`, are on
+// different sides of a bound. Also contains their distances from the bound.
 struct Bracket {
   int64_t below, above;
   double at_below, at_above;  // distances
 };
 
-// Returns the first brackets of the line, at most kManyBrackets.
+// Returns the first brackets among the samples of the line, at most
+// kManyBrackets.
 std::vector<Bracket> Brackets(
     const std::vector<std::pair<int64_t, double>>& distances) {
   std::vector<Bracket> result;
@@ -134,14 +136,14 @@ std::optional<int64_t> Extrapolate(
   return std::nullopt;
 }
 
-// Returns the values of `period` (see Distances) at which samples are needed on
-// both sides.
+// Returns the quotients (values of `period`, see Distances) at which the node
+// changes, so that samples are needed on both sides.
 std::vector<int> Periods(const BoundKey& key) {
   return key.repeats ? std::vector<int>{1, 2} : std::vector<int>{0};
 }
 
-// Returns the sizes of the samples to add to the line: near open bounds, or
-// beyond all bounds.
+// Returns the sizes of the samples to add to the line. They are near the bounds
+// that need more samples, or beyond all bounds.
 std::set<int64_t> NextSizes(const Line& line, const std::set<BoundKey>& open) {
   std::set<int64_t> next;
   int64_t largest = 0;
@@ -231,7 +233,7 @@ std::vector<ShapeSample> AddBoundSamples(const ShapeSample& example,
         break;
       }
       for (int64_t size : next) {
-        // If TensorFlow refuses the size, it has no distances.
+        // A size that TensorFlow refuses has no distances to bounds.
         const bool accepts = sampler->Add(OnLine(example, vary, size)).ok();
         line[size] =
             accepts ? sampler->samples().back().bounds : BoundDistances();

@@ -82,12 +82,12 @@ class Reader {
     const int i = tensor.node;
     const std::string& op = graph_.node(i).op();
     if (op == "Shape") return OfShape(graph_.Input(i, 0));
-    // Cast: sizes are whole numbers in any type.
+    // A Cast does not change sizes, because they are whole numbers.
     if (op == "Cast" || op == "Reshape" || op == "Squeeze" ||
         op == "ExpandDims") {
       const SizeExpressions x = Read(graph_.Input(i, 0), depth + 1);
-      // Reshape, Squeeze and ExpandDims are supported for a single number only,
-      // because matrices are supported only in the form of packed rows.
+      // Reshape, Squeeze and ExpandDims are supported only for a tensor with a
+      // single number.
       return op == "Cast" || x.size() == 1 ? x : SizeExpressions();
     }
     if (op == "StridedSlice") return OfStridedSlice(i, depth);

@@ -35,7 +35,7 @@ struct OutputTypes {
   bool IsSequence(TensorRef tensor) const;
 };
 
-// The shapes of one sample.
+// The shapes that tensors have in one shape sample.
 struct SampleShapes {
   OutputShapes shapes;
   // The elements of integer tensors that CompleteShapes() evaluated.

@@ -11,7 +11,7 @@
 
 namespace ios::tf {
 
-// A height and a width.
+// {height, width} in pixels.
 using ImageSize = std::array<int64_t, 2>;
 // The image size that most networks are designed for.
 inline constexpr ImageSize kUsualImageSize = {224, 224};

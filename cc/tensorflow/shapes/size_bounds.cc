@@ -120,8 +120,9 @@ class BoundReader {
     return result;
   }
 
-  // Adds the bounds of a position in a dimension, with the indices `index` and
-  // `index` + 1. A negative position counts from the end.
+  // Adds the two bounds of a slice's begin or end (`position`) in a dimension
+  // of `size` elements. Their indices are `index` and `index` + 1. A negative
+  // position counts from the end.
   void AddPosition(int index, int64_t size, double position, bool constant) {
     if (!constant) Add(index, position);
     if (!constant || std::abs(position) > kSmall) {

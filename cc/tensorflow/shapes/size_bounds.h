@@ -28,8 +28,9 @@ struct BoundKey {
   }
 };
 
-// How far a sample's sizes are from each bound: negative on one side, positive
-// on the other. For a bound that repeats, the value is the quotient itself.
+// Maps each bound to the distance of a sample's sizes from it. The distance is
+// negative on one side of the bound and positive on the other. For a bound that
+// repeats, the map contains the quotient instead of a distance.
 using BoundDistances = std::map<BoundKey, double>;
 
 // A function that returns the value of a short tensor if it depends on known

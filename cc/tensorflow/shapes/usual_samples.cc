@@ -8,8 +8,8 @@ namespace {
 using ::tensorflow::GraphDef;
 using ::tensorflow::NodeDef;
 
-// How many inputs of the graph have an unknown batch size, and how many an
-// unknown image size.
+// The number of the graph's inputs with an unknown batch size, and the number
+// of those with an unknown image size.
 struct OpenSizes {
   int batches = 0, images = 0;
 };

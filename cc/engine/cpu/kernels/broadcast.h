@@ -50,7 +50,7 @@ struct RowOperand {
   int64_t step = 1;
 };
 
-// out[i] = function(x[i], y[i]) for i in [0, n).
+// Computes out[i] = function(x[i], y[i]) for i in [0, n).
 void BinaryRow(BinaryFunction function, const RowOperand& x,
                const RowOperand& y, int64_t n, float* out);
 

@@ -61,7 +61,8 @@ Depthwise::Ring Depthwise::RingOf(const Image& image) const {
 }
 
 int64_t Depthwise::scratch_floats(const Image& image) const {
-  // With few channels, a copy of the filter is padded to whole vectors.
+  // If the channels do not fill a vector, Run() uses a copy of the filter that
+  // is padded to whole vectors.
   const int64_t filter =
       channels_ < kVectorFloats ? kernel_[0] * kernel_[1] * kVectorFloats : 0;
   // The ring and the separate row are followed by space for one vector, because
@@ -70,7 +71,7 @@ int64_t Depthwise::scratch_floats(const Image& image) const {
          row_floats() + kVectorFloats;
 }
 
-// The state of one call of Run.
+// Computes one call of Run(). Contains the state that only this call needs.
 class Depthwise::Walk {
  public:
   Walk(const Depthwise& depthwise, const Image& image,

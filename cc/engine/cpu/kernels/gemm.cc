@@ -16,7 +16,7 @@
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
-// The number of filters of a panel.
+// A panel is a group of this many filters, which are computed together.
 constexpr int64_t kPanel = Native::kVectors * Width<Native::Vector>();
 
 // The largest number of channels in one step of a tile. A tile with more

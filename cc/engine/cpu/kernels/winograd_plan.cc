@@ -33,9 +33,9 @@ WinogradPlan::WinogradPlan(const Operator& op, const Shape& input,
   const std::array<int64_t, 4> pad = ExplicitPadding(op, input);
   top = pad[0];
   left = pad[2];
-  // A strip is so short that its planes fit into half of a small core's cache
-  // (kBudget floats), but has at least kLeast tiles, so that its products take
-  // longer than reading the filters.
+  // A strip is so short that its planes fit into kBudget floats, half of a
+  // small core's L2 cache. But a strip has at least kLeast tiles, so that
+  // computing its products takes longer than reading the filters.
   constexpr int64_t kBudget = 64 * 1024, kLeast = 28;
   const int64_t per_tile = planes() * (channels + kBlock);
   const int64_t longest =

@@ -1,4 +1,5 @@
-// Weights of the CPU backend.
+// CpuParameter: the weights of an operator, in the layouts that the CPU backend
+// reads.
 #ifndef IOS_TF_CC_ENGINE_CPU_ONEDNN_PARAMETER_H_
 #define IOS_TF_CC_ENGINE_CPU_ONEDNN_PARAMETER_H_
 

@@ -20,7 +20,8 @@ StatusOr<GraphExec> CaptureGraph(const Device* device, CUstream stream,
   IOS_CUDA_RETURN_IF_ERROR(device, cuStreamBeginCapture, stream,
                            CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
   const Status enqueued = enqueue(stream);
-  // The capture must end even if `enqueue` failed.
+  // The capture must be ended even if `enqueue` failed; otherwise, the stream
+  // stays in capture mode.
   CUgraph captured = nullptr;
   const CUresult result =
       device->driver().cuStreamEndCapture(stream, &captured);

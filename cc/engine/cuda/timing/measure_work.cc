@@ -105,7 +105,7 @@ class Sampler {
       if (before) IOS_RETURN_IF_ERROR(before(stream));
       return work(stream);
     };
-    // The first run loads the kernels.
+    // The first run is not timed, because it also loads the kernels.
     IOS_RETURN_IF_ERROR(prepared.run(stream_.get()));
     IOS_RETURN_IF_ERROR(Synchronize());
     IOS_RETURN_IF_ERROR(MakeGraphs(1, &prepared));
