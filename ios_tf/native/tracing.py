@@ -12,7 +12,8 @@ from typing import Any
 from ios_tf.errors import NativeLibraryError, UserError
 from ios_tf.native import engine
 
-# Runs of operators that a trace keeps by default: a file of about 60 MB.
+# The number of runs of operators that a trace keeps by default. Its file has about 60
+# MB.
 MAX_OPERATORS = 200_000
 
 

@@ -34,7 +34,7 @@ def number(value: float) -> str:
 
 
 def signatures(report: Document) -> list[dict[str, Any]]:
-    """The compared signatures with their latencies as rows, and parts of the gains."""
+    """The rows of the table of signatures: latencies and the parts of the gain."""
     return [
         {**found, "index": index, "sizes": _sizes(report, found)}
         for index, found in enumerate(report["signatures"])
@@ -216,7 +216,11 @@ def _blocks(
 
 
 def _shares(blocks: Sequence[Mapping[str, Any]]) -> list[float]:
-    """The shares of blocks in the time; blocks without a time count by operators."""
+    """The share of each block in the network's time.
+
+    A block without a measured time counts with the mean time of other blocks
+    per operator.
+    """
     known = [block for block in blocks if block["scheduled_ms"] is not None]
     counted = sum(len(block["operators"]) for block in known)
     each = sum(block["scheduled_ms"] for block in known) / counted if counted else 0.0
@@ -243,7 +247,7 @@ def _stage(
         {
             "operators": group,
             "ms": ms,
-            # Lanes that wait for the slowest one end earlier.
+            # The width of the lane's bar, relative to the slowest lane of the stage.
             "width": ms / max(known) if ms and known else 1.0,
         }
         for group, ms in zip(groups, times, strict=True)

@@ -12,12 +12,12 @@
 namespace ios {
 
 struct TaskInfo {
-  std::string name;  // the operator's
+  std::string name;  // of the operator
   OperatorType type = OperatorType::kConv2D;
   Algorithm algorithm = Algorithm::kDirect;
   DataType dtype = DataType::kFloat32;
   Shape shape;             // of the output
-  int64_t bytes = 0;       // that the task reads and writes, with weights
+  int64_t bytes = 0;       // bytes that the task reads and writes, with weights
   int64_t operations = 0;  // see Flops()
   // Indices into the schedule's stages, the stage's groups and micro-batches.
   int stage = 0, group = 0, micro_batch = 0;

@@ -10,7 +10,8 @@
 
 namespace ios {
 
-// The observers of a call that begins now. They are looked up once per call.
+// The observers that are active when a call begins. Each call looks them up
+// once.
 struct TraceObservers {
   Recorder* recorder = Recorder::Active();
   const ProfilerHook* profiler = ActiveProfiler();

@@ -1,5 +1,6 @@
-// ProfilerHook: what a profiler of the process offers to the engine. The engine
-// does not link to TensorFlow, so the ops' library provides TensorFlow's.
+// ProfilerHook: the functions by which the engine reports its tasks to a
+// profiler of this process. The engine does not link to TensorFlow, so the
+// library of the TensorFlow ops provides the hook of TensorFlow's profiler.
 #ifndef IOS_TF_CC_ENGINE_TRACE_PROFILER_HOOK_H_
 #define IOS_TF_CC_ENGINE_TRACE_PROFILER_HOOK_H_
 

@@ -1,4 +1,4 @@
-// Recorder: keeps what the engine did in the calls of a trace.
+// Recorder: records when the engine ran each task of each call.
 #ifndef IOS_TF_CC_ENGINE_TRACE_RECORDER_H_
 #define IOS_TF_CC_ENGINE_TRACE_RECORDER_H_
 
@@ -16,10 +16,10 @@
 
 namespace ios {
 
-// The nanoseconds of a clock that never goes back.
+// Returns the time in nanoseconds, from a clock that never goes back.
 int64_t TraceClock();
 
-// The system's number of the calling thread.
+// Returns the number that the operating system gave to the calling thread.
 int TraceThread();
 
 // One run of a task. All times are of TraceClock(). `end` is 0 if the task did
@@ -27,18 +27,20 @@ int TraceThread();
 struct TraceSlice {
   int64_t begin = 0, end = 0;
   int lane = 0;
-  int thread = 0;  // the system's number
+  int thread = 0;  // number by the operating system
 };
 
 // One call of a region.
 struct TraceCall {
   std::shared_ptr<const ScheduleInfo> schedule;
-  // When the caller asked for cores, got them, and was done.
+  // The times at which the caller asked for cores, got them, and ended its
+  // call.
   int64_t asked = 0, begin = 0, end = 0;
-  // The least number that no other call had at the same time.
+  // Distinguishes calls at the same time: the least number, from 0 on, that no
+  // other call had then.
   int caller = 0;
-  int thread = 0;                  // the system's number of the caller's thread
-  std::vector<TraceSlice> slices;  // as schedule->tasks
+  int thread = 0;                  // the caller's, as above
+  std::vector<TraceSlice> slices;  // one for each of schedule->tasks
 };
 
 struct Trace {
@@ -52,9 +54,9 @@ struct Trace {
 // trace.
 class Recorder {
  public:
-  // Starts a trace. It keeps up to `max_tasks` tasks: when it is full, the
-  // oldest calls are dropped. The latest call is always kept. Fails if a trace
-  // is being recorded already.
+  // Starts a trace, which keeps up to `max_tasks` tasks. When it is full, the
+  // oldest calls are dropped, but the latest call is always kept. Fails if a
+  // trace is being recorded already.
   static Status Start(int64_t max_tasks);
 
   // Stops the trace and returns it. Waits for calls that have begun; calls that
