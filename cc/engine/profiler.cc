@@ -1,7 +1,7 @@
 // All stages that are measured belong to one compiled block, in which every
 // tensor has its own memory. So a task that several candidates need is compiled
-// only once. To measure a whole block, its schedule is bound and run in the
-// same way as by Program.
+// only once. To measure a whole block, its schedule is bound and run like a
+// schedule of a Program.
 
 #include "cc/engine/profiler.h"
 

@@ -22,8 +22,8 @@ from ios_tf.tuning.parts import part_of
 from ios_tf.tuning.roofline import Roofline
 from ios_tf.tuning.searcher import NetworkSearcher
 
-# Seconds after which the report of a function measures no further latency. Searches
-# have measured most of the latencies before.
+# The time limit in seconds for the measurements that the report of a function needs.
+# Searches have measured most of these latencies before.
 _SECONDS = 20.0
 # Members of an operator's JSON object that are not attributes.
 _NOT_ATTRIBUTES = ("name", "type", "inputs", "algorithm")

@@ -249,9 +249,9 @@ def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
             if tensor[0] != "^":
                 readers[function_library.node_of(tensor)].append((node, k))
     computed = computed_of_constants(graph_def.node)
-    # For each name: `as_filter` says whether operators read the value as a filter.
-    # `needed` says whether operators read it as another operand, or read a value
-    # computed from it.
+    # Both map a node's name to a bool. `as_filter` says whether operators read the
+    # node's value as a filter. `needed` says whether operators read the value as
+    # another operand, or read a value that is computed from it.
     as_filter: dict[str, bool] = {}
     needed: dict[str, bool] = {}
     for name in reversed(computed):

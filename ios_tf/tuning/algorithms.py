@@ -87,8 +87,8 @@ def _by_rows(
             continue
         if stop():
             return chosen, False
-        # If `op` computes a 1x1 convolution itself, that convolution needs no algorithm
-        # of its own.
+        # With _ROWS, `op` also computes the 1x1 convolution before it (`product`),
+        # which then needs no algorithm of its own.
         product = product_before(problem, op)
         together = part_of(problem, 1 << op | product)
         rows = {together.operators.index(op): _ROWS}

@@ -19,8 +19,8 @@ constexpr double kPieceMs = 0.7;
 constexpr std::chrono::milliseconds kPause(5);
 constexpr int kTries = 2;  // for each piece
 // After kDisturbedInARow disturbed samples in a row, the sampler expects
-// disturbance. It then tries whole runs only for one in kTriedAllTheSame
-// samples.
+// disturbance. It then measures most samples in pieces at once, and tries to
+// time whole runs of the work for only one in kTriedAllTheSame samples.
 constexpr int kDisturbedInARow = 4, kTriedAllTheSame = 16;
 // The number of samples that a sampler takes in pieces, which takes far longer
 // than the work itself. All later samples are copies of the best of these.

@@ -17,7 +17,8 @@ bool IsSqueeze(const OperatorGraph& ops, int i) {
          ops.shapes().same_dimensions(from, to, 0, 1);
 }
 
-// Returns whether the operator computes each pixel of one tensor by itself.
+// Returns whether the operator has a single input and computes each output
+// pixel from the input pixel at the same position.
 bool IsOfCells(const OperatorGraph& ops, int i) {
   const Operator& op = ops[i].op;
   switch (ops[i].kind == Kind::kOperator ? op.type : OperatorType::kConcat) {

@@ -23,7 +23,7 @@ HandlerTable PartHandlers();
 HandlerTable PoolHandlers();
 HandlerTable ResizeHandlers();
 
-// The functions below are shared between the families.
+// The functions below are used by several of these families of handlers.
 
 // Returns the activation that operation `op` computes, or nullopt. `node` has
 // this operation, or is a fused node with this operation as a part

@@ -42,8 +42,9 @@ class SearchQueue {
   // makes all waiting callers fail.
   void Open(const Interpreter& interpreter, std::chrono::milliseconds patience);
   void Close();
-  // Waits for a problem; the caller must not hold the GIL. Returns the
-  // problem's number, or 0 once the queue is closed.
+  // Waits until a search is requested, and stores the JSON of the block to
+  // schedule in `problem`. The caller must not hold the GIL. Returns the
+  // request's number, or 0 once the queue is closed.
   int64_t Take(std::string* problem);
   // Reports that the searcher has the GIL and begins the search. Returns false
   // if the caller no longer waits.

@@ -15,8 +15,9 @@
 namespace ios::tf {
 namespace {
 
-// If a quotient reaches this number, the samples have passed several whole
-// numbers, and no more are needed.
+// For a bound that repeats: if its quotient (see BoundKey) reaches this number,
+// the samples have passed several whole numbers, and no more samples are
+// needed.
 constexpr double kManyPeriods = 4;
 // If a distance changes its sign this often, it oscillates with the size, like
 // a remainder of a remainder, and there are enough samples on both sides.

@@ -12,8 +12,9 @@
 
 namespace ios::cpu {
 
-// The forms of one function for all instruction sets. IOS_DISPATCH calls
-// `selected`, which is at first the function that selects the best form.
+// The forms of a function: one for each instruction set. IOS_DISPATCH calls the
+// pointer `selected`. It points to SelectAndCall() at first, and then to the
+// form for the best instruction set.
 template <auto baseline, auto avx2, auto avx512>
 struct Forms;
 
@@ -35,7 +36,8 @@ struct Forms<baseline, avx2, avx512> {
     return baseline;
   }
 
-  // Selects the best form for all later calls, and calls it.
+  // Selects the form for the best instruction set for all later calls, and
+  // calls this form.
   static Result SelectAndCall(Arguments... arguments) {
     const Function best = ForBestInstructionSet();
     selected.store(best, std::memory_order_relaxed);

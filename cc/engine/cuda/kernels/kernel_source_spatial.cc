@@ -11,9 +11,10 @@ const char kSpatialSource[] = R"cuda(
 
 #if defined(IOS_INTERPOLATION)
 
-// Returns the position of a cell of the output in the input, except for half a
-// cell. Products and sums are rounded separately (no fused multiply-add), so
-// that the same cells are nearest as in TensorFlow.
+// Returns the position in the input that corresponds to an output cell. If
+// positions count from the centers of cells, bilinear kernels still have to
+// subtract half a cell. Products and sums are rounded separately (no fused
+// multiply-add), so that the same input cells are nearest as in TensorFlow.
 __device__ __forceinline__ float Scaled(unsigned cell, float scale) {
   const float center = IOS_COORDINATES == 1 ? cell + 0.5f : cell;
 #ifdef IOS_HOST
