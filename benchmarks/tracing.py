@@ -1,7 +1,8 @@
 """Measures what a trace costs: a converted model without and with a trace, in turn.
 
-Each round calls the model without a trace, with a trace, and again without a trace. The
-ratio of the two measurements without a trace shows the noise of the machine.
+Each round calls the model without a trace and with a trace, and does both again. The
+ratio of the two measurements without a trace shows the noise of the machine. Processor
+times depend less on other processes than latencies do.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.add_argument("model", metavar="CONVERTED", help="a converted SavedModel")
     add_whole(parser, "batch_size", 1, "default: 1", 1)
-    add_whole(parser, "rounds", 2, "default: 40", 40)
-    add_whole(parser, "calls", 1, "measured calls of a round; default: 20", 20)
+    add_whole(parser, "rounds", 2, "default: 100", 100)
+    add_whole(parser, "calls", 1, "calls of each kind in a round; default: 10", 10)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the medians of all rounds and the ratios; returns an exit code."""
+    """Prints medians over the rounds and their ratios; returns an exit code."""
     from ios_tf.model import saved_models
     from ios_tf.model.inputs import accepted_inputs
     from ios_tf.native import plugin, tracing
@@ -44,36 +45,40 @@ def run(options: argparse.Namespace) -> int:
         for output in function(**inputs).values():
             output.numpy()
 
-    rounds = [
-        (
-            _median_ms(call, contextlib.nullcontext, options.calls),
-            _median_ms(call, tracing.record, options.calls),
-            _median_ms(call, contextlib.nullcontext, options.calls),
-        )
-        for _ in range(options.rounds)
-    ]
-    before, traced, after = np.array(rounds).T
-    off = np.sqrt(before * after)
-    print(f"without a trace  {np.median(off):.3f} ms")
-    print(f"with a trace     {np.median(traced):.3f} ms")
-    _show("with a trace / without", traced / off)
-    _show("without / without", after / before)
+    rounds = np.array(
+        [
+            [
+                _times_ms(call, context, options.calls)
+                for context in (contextlib.nullcontext, tracing.record) * 2
+            ]
+            for _ in range(options.rounds)
+        ]
+    )
+    for number, name in enumerate(("latency", "processor time")):
+        off, on, off_again, on_again = rounds[:, :, number].T
+        off, on = (np.concatenate(pair) for pair in ((off, off_again), (on, on_again)))
+        print(f"{name} without a trace: median {np.median(off):.3f} ms")
+        print(f"{name} with a trace:    median {np.median(on):.3f} ms")
+        _show("  with a trace / without", on / off)
+        _show("  without / without", off_again / off[: len(off_again)])
     return 0
 
 
-def _median_ms(
+def _times_ms(
     call: Callable[[], None],
     context: Callable[[], contextlib.AbstractContextManager[Any]],
     calls: int,
-) -> float:
-    latencies = []
+) -> tuple[float, float]:
+    """The medians of the calls' latencies and of the processor times of all threads."""
+    latencies, processor_times = [], []
     with context():
         for number in range(_UNMEASURED + calls):
-            start = time.perf_counter()
+            start, cpu = time.perf_counter(), time.process_time()
             call()
             if number >= _UNMEASURED:
                 latencies.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(latencies)
+                processor_times.append((time.process_time() - cpu) * 1e3)
+    return statistics.median(latencies), statistics.median(processor_times)
 
 
 def _show(name: str, ratios: np.ndarray) -> None:

@@ -17,6 +17,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 import ios_tf
+from benchmarks import __main__ as benchmarks
 from ios_tf.conversion.show import show
 from ios_tf.conversion.trace import trace_model
 
@@ -123,6 +124,12 @@ def test_python_gets_the_slices(model, nodes):
     assert all(0 <= s.begin_us <= s.end_us <= recorded.duration_us for s in slices)
     # The greedy schedule has stages of several groups, which run on several lanes.
     assert {s.group for s in slices} > {0, 1}
+
+
+def test_the_benchmark_of_the_cost(model, capfd):
+    assert benchmarks.main(["tracing", model, "--rounds=2", "--calls=1"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert sum("with a trace / without" in line for line in lines) == 2
 
 
 def test_several_models_and_threads_and_an_exception(model, signature, tmp_path):
