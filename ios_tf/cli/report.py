@@ -1,8 +1,9 @@
-"""ios_tf report: shows the report of a converted model."""
+"""ios_tf report: shows the report of a converted model, or compares two."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 from typing import Any
@@ -23,7 +24,8 @@ def add_commands(commands: Any) -> None:
         "show what a conversion did to a model, as text or as an HTML page",
         "Shows the report that a conversion wrote into its result. With FILE.html, "
         "writes one HTML page that needs no network: the schedule, the slowest "
-        "operators, and what was left to TensorFlow and why.",
+        "operators, and what was left to TensorFlow and why. With two models, shows "
+        "what changed from the first to the second.",
     )
     parser.add_argument(
         "converted",
@@ -31,10 +33,11 @@ def add_commands(commands: Any) -> None:
         help="a converted SavedModel, or the JSON file of a report",
     )
     parser.add_argument(
-        "file",
-        metavar="FILE.html",
-        nargs="?",
-        help="page to write; default: print the report as text",
+        "others",
+        metavar="OTHER | FILE.html",
+        nargs="*",
+        help="another converted SavedModel to compare with, and the page to write; "
+        "default: print text",
     )
     parser.add_argument(
         "--json", action="store_true", help="print the JSON document instead of text"
@@ -43,17 +46,50 @@ def add_commands(commands: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> None:
+    paths = [options.converted, *options.others]
+    file = paths.pop() if _is_page(paths[-1]) else None
+    if not 1 <= len(paths) <= 2:
+        raise UserError(
+            "give one or two converted models, and the name of the page to write, "
+            f"which ends with .html; got {len(paths)} models"
+        )
+    if file:
+        check_page(file)
+    if len(paths) == 2:
+        _compare(paths[0], paths[1], file, options.json)
+    else:
+        _show(paths[0], file, options.json)
+
+
+def _show(path: str, file: str | None, as_json: bool) -> None:
     from ios_tf.report import document, text
 
-    if options.file:
-        check_page(options.file)
-    found = document.read(options.converted)
-    if options.file:
-        write_page(options.file, found)
-    if options.json:
+    found = document.read(path)
+    if file:
+        write_page(file, found)
+    if as_json:
         print(json.dumps(found))
-    elif not options.file:
+    elif not file:
         print(text.text(found))
+
+
+def _compare(before: str, after: str, file: str | None, as_json: bool) -> None:
+    from ios_tf.report import comparison, document
+
+    pair = document.read(before), document.read(after)
+    if file:
+        from ios_tf.report.page import comparison_page
+
+        write_text(file, comparison_page(*pair))
+    found = comparison.compare(*pair)
+    if as_json:
+        print(json.dumps(dataclasses.asdict(found)))
+    elif not file:
+        print(comparison.text(found))
+
+
+def _is_page(path: str) -> bool:
+    return os.path.splitext(path)[1].lower() in _PAGES
 
 
 def check_page(path: str) -> None:
@@ -62,7 +98,7 @@ def check_page(path: str) -> None:
     Raises:
       UserError: the name does not end with .html, or the file cannot be written.
     """
-    if os.path.splitext(path)[1].lower() not in _PAGES:
+    if not _is_page(path):
         raise UserError(f"{path}: the name of the page must end with .html")
     check_writable(path)
 

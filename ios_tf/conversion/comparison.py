@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from ios_tf.conversion.inner_tensors import InnerTensor
 from ios_tf.cost.verdict import Ratio, Verdict, by_estimate, judge, slower_sizes
 from ios_tf.errors import UserError
+from ios_tf.native.tracing import Trace
 
 
 class DifferenceError(UserError):
@@ -51,6 +52,7 @@ class Comparison:
         intervals.
       ranges: "tensorflow", "converted" and "portable" -> the 10th and 90th percentiles
         of the latencies, by batch size.
+      traces: a recorded call of the converted function, by batch size.
     """
 
     signature: str
@@ -74,6 +76,7 @@ class Comparison:
     ranges: Mapping[str, Mapping[int, tuple[float, float]]] = dataclasses.field(
         default_factory=dict
     )
+    traces: Mapping[int, Trace] = dataclasses.field(default_factory=dict)
 
     def evidence(self) -> str:
         """Describes which tensors were compared that would reveal a mistake."""

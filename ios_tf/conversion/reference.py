@@ -35,9 +35,13 @@ from ios_tf.conversion.output_differences import (
 from ios_tf.conversion.samples import Samples
 from ios_tf.errors import UserError, first_line
 from ios_tf.model.frozen_graphs import FrozenSignature, NotConvertedError
+from ios_tf.native import tracing
+from ios_tf.native.tracing import Trace
 
 # A difference of an output above this value is never explained by rounding.
 _CLEAR = 0.5
+# Operators of the recorded call that a report contains at most.
+_TRACED_OPERATORS = 20_000
 
 
 class Reference:
@@ -179,6 +183,7 @@ class Reference:
             bool(constant) and has_no_evidence(references),
             inner,
             ranges=_ranges(latencies),
+            traces=self._traces(found, measured),
         )
 
     def _outputs(
@@ -320,6 +325,21 @@ class Reference:
                 "optimizers (disable_meta_optimizer), but would not change the outputs "
                 "of a converted model in this way"
             )
+
+    def _traces(
+        self, found: Callable[..., Any], batch_sizes: Sequence[int]
+    ) -> dict[int, Trace]:
+        """Records a call of `found` at each batch size, on the engine."""
+        traces = {}
+        for size in batch_sizes:
+            try:
+                with tracing.record(_TRACED_OPERATORS) as recording:
+                    self._outputs(found, size, self._calls.inputs[size])
+            except tracing.AlreadyRecordingError:  # by the user
+                continue
+            if recording.trace and recording.trace.calls:
+                traces[size] = recording.trace
+        return traces
 
     def _latencies(
         self, found: Callable[..., Any], batch_size: int, portable: bool

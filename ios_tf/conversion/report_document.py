@@ -5,21 +5,24 @@ from __future__ import annotations
 import dataclasses
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ios_tf.cost.samples import MachineLoad
 from ios_tf.cost.verdict import Ratio
+from ios_tf.native.names import MERGED
 from ios_tf.report.document import VERSION
 
 if TYPE_CHECKING:  # these import TensorFlow, which a report works without
     from ios_tf.conversion.comparison import Comparison
     from ios_tf.conversion.region_check import RegionLatency
     from ios_tf.conversion.report import Report
+    from ios_tf.native.tracing import Trace
 
 
 def document_of(report: Report) -> dict[str, Any]:
     """The JSON document of a report."""
+    names = {op["name"] for network in report.networks for op in network["operators"]}
     kept = [_signature(one, True) for one in report.comparisons]
     rejected = [_signature(one, False) for one in report.rejected]
     return {
@@ -62,6 +65,11 @@ def document_of(report: Report) -> dict[str, Any]:
         "signatures": kept + rejected,
         "regions": [_region(one) for one in report.regions],
         "networks": [dict(one) for one in report.networks],
+        "timelines": [
+            _timeline(one.signature, size, trace, names)
+            for one in (*report.comparisons, *report.rejected)
+            for size, trace in one.traces.items()
+        ],
     }
 
 
@@ -124,6 +132,40 @@ def _signature(one: Comparison, kept: bool) -> dict[str, Any]:
         "evidence": one.evidence(),
         "compared_batch_sizes": list(one.batch_sizes),
         "latencies": _latencies(latencies, ratios, one.ranges),
+    }
+
+
+def _timeline(
+    signature: str, batch_size: int, trace: Trace, names: Collection[str]
+) -> dict[str, Any]:
+    """The operators of a recorded call; times count from its beginning.
+
+    TensorFlow has inlined functions, so the recorded names may have more scopes than
+    the operators' `names`.
+    """
+    begin = min(call.begin_us for call in trace.calls)
+
+    def known(name: str) -> str:
+        shorter = name = name.partition(MERGED)[0]
+        while shorter and shorter not in names:
+            shorter = shorter.partition("/")[2]
+        return shorter or name
+
+    return {
+        "signature": signature,
+        "batch_size": batch_size,
+        "slices": [
+            {
+                # The name of a merged operator consists of all names.
+                "name": "+".join(map(known, one.operator.split("+"))),
+                "type": one.type,
+                "algorithm": one.algorithm,
+                "lane": one.lane,
+                "begin_ms": round((one.begin_us - begin) / 1e3, 6),
+                "end_ms": round((one.end_us - begin) / 1e3, 6),
+            }
+            for one in trace.slices()
+        ],
     }
 
 

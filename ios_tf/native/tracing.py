@@ -127,6 +127,10 @@ class Trace:
                 )
 
 
+class AlreadyRecordingError(UserError):
+    """Another trace is being recorded."""
+
+
 class Recording:
     """The result of `record`.
 
@@ -149,7 +153,7 @@ def record(max_operators: int = MAX_OPERATORS) -> Iterator[Recording]:
         oldest calls are dropped. The latest call is always kept.
 
     Raises:
-      UserError: a trace is being recorded already.
+      AlreadyRecordingError: a trace is being recorded already.
       NativeLibraryError: the engine's library is missing.
     """
     try:
@@ -161,7 +165,7 @@ def record(max_operators: int = MAX_OPERATORS) -> Iterator[Recording]:
     try:
         engine.start_trace(max_operators)
     except engine.EngineError as error:
-        raise UserError(f"{error}; end it first") from None
+        raise AlreadyRecordingError(f"{error}; end it first") from None
     try:
         yield recording
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jinja2
 
-from ios_tf.report import gain, view
+from ios_tf.report import comparison, gain, view
 from ios_tf.report.document import Document
 from ios_tf.report.text import difference_text
 
@@ -36,6 +36,19 @@ def page(report: Document) -> str:
     )
 
 
+def comparison_page(before: Document, after: Document) -> str:
+    """The changes between two reports as an HTML page, which loads nothing."""
+    return (
+        _environment()
+        .get_template("comparison.html")
+        .render(
+            change=comparison.compare(before, after),
+            version=after["versions"]["ios_tf"],
+            style=_static("style.css"),
+        )
+    )
+
+
 def frame(report: Document) -> str:
     """The page in a frame, which keeps its styles and scripts apart from a notebook."""
     return (
@@ -59,6 +72,7 @@ def _environment() -> jinja2.Environment:
         "ms": view.milliseconds,
         "number": view.number,
         "difference": difference_text,
+        "value": comparison.value_text,
     }
     return environment
 

@@ -12,7 +12,7 @@ from ios_tf.report.document import Document
 
 # The number of operators in the table of the slowest ones.
 _SLOWEST = 20
-_LABELS = {
+LABELS = {
     "tensorflow": "TensorFlow",
     "converted": "converted",
     "portable": "converted, without ios_tf",
@@ -46,17 +46,17 @@ def _sizes(report: Document, found: Mapping[str, Any]) -> list[dict[str, Any]]:
     for batch_size, latencies in found["latencies"].items():
         rows = [
             {
-                "name": _LABELS[name],
+                "name": LABELS[name],
                 **latencies[name],
                 "speedup": gain.speedup_of(latencies, name),
             }
-            for name in _LABELS
+            for name in LABELS
             if name in latencies
         ]
         gains = gain.gains(report, found["name"], batch_size)
         by_processor_time = any(
             latencies.get(f"{name}_speedup", {}).get("by_processor_time")
-            for name in _LABELS
+            for name in LABELS
         )
         sizes.append(
             {

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import foreign_models as fm
@@ -74,8 +75,17 @@ def test_the_report_of_a_network(tmp_path):
     assert [o["name"] for o in first["operators"]] == [
         o["name"] for o in second["operators"]
     ]
-    for network in found["networks"]:
+    for network, timeline in zip(found["networks"], found["timelines"], strict=True):
         check_network(network)
+        names = {operator["name"] for operator in network["operators"]}
+        assert timeline["batch_size"] == network["batch_size"]
+        recorded = {
+            name for one in timeline["slices"] for name in one["name"].split("+")
+        }
+        assert recorded <= names
+        assert all(one["begin_ms"] <= one["end_ms"] for one in timeline["slices"])
+        lanes = {one["lane"] for one in timeline["slices"]}
+        assert lanes <= set(range(found["machine"]["lanes"]))
         (region,) = network["regions"]
         assert region["kept"]
     assert len(first["operators"]) == report.operators
@@ -220,10 +230,25 @@ def test_the_command(tmp_path, capsys):
     assert Path(file).read_text() == first
 
 
+def test_two_conversions(tmp_path, capsys):
+    targets = [str(tmp_path / name) for name in ("a", "b")]
+    for target, strategy in zip(targets, ("greedy", "sequential"), strict=True):
+        ios_tf.convert(shared.branches(), target, **shared.FAST, strategy=strategy)
+    code, out, error = run(capsys, "report", *targets)
+    assert (code, error) == (0, "")
+    assert re.search(r"--strategy +greedy +sequential\n", out)
+    # The greedy stages of the two branching blocks run several operators.
+    assert re.search(r"stages -> \d+: .*\d -> 0 concurrent", out)
+    file = str(tmp_path / "page.html")
+    assert run(capsys, "report", *targets, file) == (0, "", "")
+    assert "What changed from A to B" in Path(file).read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["MODEL", "page.pdf"], "page.pdf: the name of the page must end with .html"),
+        (["MODEL", "page.pdf"], "MODEL has no report"),
+        (["a", "b", "c"], "give one or two converted models"),
         (["MODEL", "missing/page.html"], "No such file or directory"),
         (["MODEL"], "has no report"),
         (["missing"], "missing cannot be read: No such file or directory"),

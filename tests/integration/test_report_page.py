@@ -44,9 +44,12 @@ def show(browser, tmp_path) -> Iterator[Open]:
     """Opens the page of a report; fails if the page has an error or loads anything."""
     problems: list[str] = []
 
-    def opened(report: dict, size=DESKTOP, scheme="light") -> playwright.Page:
+    def opened(
+        report: dict, size=DESKTOP, scheme="light", other: dict | None = None
+    ) -> playwright.Page:
         file = tmp_path / "report.html"
-        file.write_text(page.page(report))
+        pages = page.comparison_page(report, other) if other else page.page(report)
+        file.write_text(pages)
         context = browser.new_context(
             viewport={"width": size[0], "height": size[1]}, color_scheme=scheme
         )
@@ -72,6 +75,15 @@ def show(browser, tmp_path) -> Iterator[Open]:
 
 def open_all(found: playwright.Page) -> None:
     found.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+
+
+def serious_violations(found: playwright.Page) -> list[tuple[str, str, str]]:
+    return [
+        (one["id"], node["html"], node["failureSummary"])
+        for one in axe.Axe().run(found).response["violations"]
+        for node in one["nodes"]
+        if one["impact"] in ("serious", "critical")
+    ]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -119,13 +131,18 @@ def test_accessibility(show, scheme, size):
     left["regions"][0]["kept"] = False
     found = show(rd.document(networks=[rd.network(), left]), size, scheme)
     open_all(found)
-    violations = axe.Axe().run(found).response["violations"]
-    assert [
-        (one["id"], node["html"], node["failureSummary"])
-        for one in violations
-        for node in one["nodes"]
-        if one["impact"] in ("serious", "critical")
-    ] == []
+    assert serious_violations(found) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_comparison(show, scheme):
+    other = rd.network()
+    other["operators"][1]["ms"] = 0.5
+    found = show(rd.document(), PHONE, scheme, rd.document(networks=[other]))
+    open_all(found)
+    assert "2.50 (slower)" in found.locator("main").inner_text()
+    assert found.evaluate("document.documentElement.scrollWidth") == PHONE[0]
+    assert serious_violations(found) == []
 
 
 def test_the_keyboard_is_enough(show):

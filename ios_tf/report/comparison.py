@@ -1,0 +1,331 @@
+"""What changed between two conversions: conditions, times, blocks and operators."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ios_tf.printable import printable
+from ios_tf.report import gain, view
+from ios_tf.report.document import Document
+from ios_tf.tables import table
+
+# Changes below this share of a time are noise, and are not listed.
+_NOTABLE = 0.05
+_MOST = 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """A value in both reports. None: one of the reports does not have it."""
+
+    name: str
+    before: Any
+    after: Any
+
+    @property
+    def ratio(self) -> float | None:
+        """The second value divided by the first one, for numbers."""
+        if not self.before or self.after is None:
+            return None
+        return float(self.after / self.before)
+
+
+@dataclasses.dataclass(frozen=True)
+class OperatorChange:
+    """An operator whose time, algorithm or precision changed.
+
+    Attributes:
+      name: the operator's name.
+      label: its type and attributes.
+      ms: its times.
+      changes: words that say what else changed.
+    """
+
+    name: str
+    label: str
+    ms: Change
+    changes: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkChange:
+    """The changes of a network. `blocks` and `operators` begin with the largest ones.
+
+    Attributes:
+      title: the batch sizes, and the signature if there are several.
+      total: the times of all regions.
+      blocks: the times of the blocks that have the same operators in both.
+      operators: the operators that changed.
+      only_before, only_after: names of operators that only one of them has.
+    """
+
+    title: str
+    total: Change
+    blocks: Sequence[Change]
+    operators: Sequence[OperatorChange]
+    only_before: Sequence[str]
+    only_after: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportChange:
+    """The changes from one report to another.
+
+    Attributes:
+      names: the names of the models.
+      headlines: the headlines of both reports.
+      conditions: options, versions and properties of the machine that differ.
+      times: the times of calls, by what was called.
+      networks: the changes of the networks that both reports have.
+    """
+
+    names: tuple[str, str]
+    headlines: tuple[str, str]
+    conditions: Sequence[Change]
+    times: Sequence[Change]
+    networks: Sequence[NetworkChange]
+
+
+def compare(before: Document, after: Document) -> ReportChange:
+    """Compares two reports. Networks are paired by signature and batch size.
+
+    A single network of each report is paired even if these differ.
+    """
+    return ReportChange(
+        (gain.model_name(before), gain.model_name(after)),
+        (gain.headline(before), gain.headline(after)),
+        _conditions(before, after),
+        _times(before, after),
+        [_network(*pair) for pair in _pairs(before, after)],
+    )
+
+
+def _conditions(before: Document, after: Document) -> list[Change]:
+    found = [_flat(before), _flat(after)]
+    names = dict.fromkeys([*found[0], *found[1]])
+    changes = [Change(name, found[0].get(name), found[1].get(name)) for name in names]
+    return [one for one in changes if one.before != one.after]
+
+
+def _flat(report: Document) -> dict[str, Any]:
+    """The conditions of a conversion by name."""
+    machine, search = report["machine"], report["search"]
+    return {
+        "model": report["model"],
+        "verdict": report["verdict"],
+        "device": machine["device"],
+        "lanes": machine["lanes"],
+        "busy machine": machine["load"]["busy"],
+        **{f"version of {name}": value for name, value in report["versions"].items()},
+        **{f"--{name}": value for name, value in report["options"].items()},
+        "operators": report["operators"],
+        "blocks": report["blocks"],
+        "nodes left to TensorFlow": sum(report["left_to_tensorflow"].values()),
+        "reasons": sorted({one["code"] for one in report["decisions"] if one["code"]}),
+        "seconds of the search": round(search["seconds"], 1),
+        "latencies measured": search["measured"],
+    }
+
+
+def _times(before: Document, after: Document) -> list[Change]:
+    found: list[dict[str, float]] = []
+    for report in (before, after):
+        several = len(report["signatures"]) > 1
+        found.append(
+            {
+                f"{view.LABELS[name]}, batch {size}"
+                + (f", {signature['name']}" if several else ""): latencies[name]["ms"]
+                for signature in report["signatures"]
+                for size, latencies in signature["latencies"].items()
+                for name in view.LABELS
+                if name in latencies
+            }
+        )
+    names = dict.fromkeys([*found[0], *found[1]])
+    return [Change(name, found[0].get(name), found[1].get(name)) for name in names]
+
+
+def _pairs(
+    before: Document, after: Document
+) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    first, second = before["networks"], after["networks"]
+    if len(first) == len(second) == 1:
+        return [(first[0], second[0])]
+
+    def key(network: Mapping[str, Any]) -> tuple[str, int]:
+        return network["signature"], network["batch_size"]
+
+    others = {key(network): network for network in second}
+    return [(one, others[key(one)]) for one in first if key(one) in others]
+
+
+def _network(before: Mapping[str, Any], after: Mapping[str, Any]) -> NetworkChange:
+    first, second = _operators(before), _operators(after)
+    shared = [name for name in first if name in second]
+    shorter = dict(zip(shared, view.short_names(shared), strict=True))
+    operators = [
+        OperatorChange(
+            shorter[name],
+            view.label(second[name]),
+            Change(shorter[name], first[name]["ms"], second[name]["ms"]),
+            _changes(first[name], second[name]),
+        )
+        for name in shared
+    ]
+    return NetworkChange(
+        _title(before, after),
+        Change("all regions", before["scheduled_ms"], after["scheduled_ms"]),
+        _blocks(before, after, shorter),
+        sorted(filter(_is_notable, operators), key=lambda one: -_size(one.ms)),
+        [name for name in first if name not in second],
+        [name for name in second if name not in first],
+    )
+
+
+def _operators(network: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The operators by name; operators of equal names are numbered."""
+    counts: collections.Counter[str] = collections.Counter()
+    found = {}
+    for operator in network["operators"]:
+        name = operator["name"]
+        counts[name] += 1
+        found[name if counts[name] == 1 else f"{name} ({counts[name]})"] = operator
+    return found
+
+
+def _title(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    sizes = f"batch {before['batch_size']}"
+    if before["batch_size"] != after["batch_size"]:
+        sizes += f" and batch {after['batch_size']}"
+    return f"{before['signature']}, {sizes}"
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Says what changed in an operator besides its time."""
+    return [
+        f"{before[key]} -> {after[key]}"
+        for key in ("type", "algorithm", "precision", "shape")
+        if before[key] != after[key]
+    ]
+
+
+def _blocks(
+    before: Mapping[str, Any], after: Mapping[str, Any], shorter: Mapping[str, str]
+) -> list[Change]:
+    """The times of blocks with the same operators, the largest changes first."""
+    first, second = _blocks_of(before), _blocks_of(after)
+    changes = [
+        Change(_how(names, first[names], second[names], shorter), *times)
+        for names in first
+        if names in second
+        and None
+        not in (times := (first[names]["scheduled_ms"], second[names]["scheduled_ms"]))
+    ]
+    return sorted(changes, key=lambda one: -_size(one))
+
+
+def _blocks_of(
+    network: Mapping[str, Any],
+) -> dict[tuple[str, ...], Mapping[str, Any]]:
+    names = [operator["name"] for operator in network["operators"]]
+    return {
+        tuple(sorted(names[op] for op in block["operators"])): block
+        for region in network["regions"]
+        for block in region["blocks"]
+    }
+
+
+def _how(
+    names: Sequence[str],
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    shorter: Mapping[str, str],
+) -> str:
+    """Names a block, and says how its stages changed."""
+    counts = [
+        collections.Counter(gain.kind_of(stage) for stage in block["stages"])
+        for block in (before, after)
+    ]
+    name = shorter.get(before["name"], before["name"])
+    stages = f"{len(before['stages'])} stages"
+    if counts[0] != counts[1]:
+        stages += f" -> {len(after['stages'])}: " + ", ".join(
+            f"{counts[0][kind]} -> {counts[1][kind]} {kind}"
+            for kind in dict.fromkeys([*counts[0], *counts[1]])
+            if counts[0][kind] != counts[1][kind]
+        )
+    elif before["stages"] and _groups(before) != _groups(after):
+        stages += " in other groups"
+    return f"{name} ({len(names)} operators, {stages})"
+
+
+def _groups(block: Mapping[str, Any]) -> list[Any]:
+    first = min(block["operators"])
+    return [
+        [[op - first for op in group] for group in stage["groups"]]
+        for stage in block["stages"]
+    ]
+
+
+def _size(change: Change) -> float:
+    return abs((change.after or 0.0) - (change.before or 0.0))
+
+
+def _is_notable(change: OperatorChange) -> bool:
+    ratio = change.ms.ratio
+    return bool(change.changes) or (
+        ratio is not None and not 1 - _NOTABLE <= ratio <= 1 + _NOTABLE
+    )
+
+
+def text(found: ReportChange) -> str:
+    """The changes as lines of text."""
+    lines = [
+        printable(f"A: {found.headlines[0]}"),
+        printable(f"B: {found.headlines[1]}"),
+    ]
+    if found.conditions:
+        conditions = [
+            (one.name, value_text(one.before), value_text(one.after))
+            for one in found.conditions
+        ]
+        lines += ["", table(("what differs", "A", "B"), conditions)]
+    if found.times:
+        times = [_row(one) for one in found.times]
+        lines += ["", table(("ms for a call", "A", "B", "B / A"), times)]
+    for network in found.networks:
+        lines += _network_text(network)
+    return "\n".join(lines)
+
+
+def _network_text(network: NetworkChange) -> list[str]:
+    header = (network.title, "A ms", "B ms", "B / A")
+    blocks = [_row(one) for one in (network.total, *network.blocks[:_MOST])]
+    lines = ["", table(header, blocks)]
+    if network.operators:
+        title = f"operators that changed ({len(network.operators)})"
+        operators = [
+            (*_row(one.ms), "; ".join(one.changes)) for one in network.operators[:_MOST]
+        ]
+        lines += ["", table((title, *header[1:], ""), operators)]
+    for word, names in (("A", network.only_before), ("B", network.only_after)):
+        if names:
+            text = f"{len(names)} operators are only in {word}, such as {names[0]}"
+            lines.append(printable(text))
+    return lines
+
+
+def _row(change: Change) -> tuple[str, ...]:
+    ratio = change.ratio
+    times = ("" if ms is None else f"{ms:.3f}" for ms in (change.before, change.after))
+    return (change.name, *times, f"{ratio:.2f}" if ratio else "")
+
+
+def value_text(value: Any) -> str:
+    """A value of the conditions as text."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return "" if value is None else str(value)
