@@ -8,6 +8,7 @@
 #include "cc/core/ops/activation.h"
 #include "cc/core/ops/attribute_values.h"
 #include "cc/core/ops/definition.h"
+#include "cc/core/reason.h"
 
 namespace ios {
 namespace {
@@ -37,6 +38,13 @@ json Algorithms() {
   return names;
 }
 
+json Reasons() {
+  return {
+#define IOS_REASON(number, Name, slug) {ReasonCode(Reason::k##Name), slug},
+#include "cc/core/reasons.def"
+  };
+}
+
 }  // namespace
 
 std::string SharedNamesJson() {
@@ -53,6 +61,7 @@ std::string SharedNamesJson() {
       {"operator_types", OperatorTypes()},
       {"activations", Activations()},
       {"algorithms", Algorithms()},
+      {"reasons", Reasons()},
   }
       .dump();
 }

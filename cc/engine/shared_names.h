@@ -7,10 +7,11 @@
 namespace ios {
 
 // Returns a JSON object with the version and the limits of documents, and with
-// all names of data types, operator types, activations and algorithms. For each
-// activation, it has the list of the parameters' defaults. Python uses this
-// object; tests/unit/test_shared_names.py checks that lists which Python keeps
-// itself agree with it.
+// all names of data types, operator types, activations, algorithms and reasons
+// (their slugs by code). For each activation, it has the list of the
+// parameters' defaults. Python uses this object;
+// tests/unit/test_shared_names.py checks that lists which Python keeps itself
+// agree with it.
 std::string SharedNamesJson();
 
 }  // namespace ios

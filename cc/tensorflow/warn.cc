@@ -8,7 +8,7 @@
 
 namespace ios::tf {
 
-void Warn(absl::string_view text) {
+void Warn(Reason reason, absl::string_view text) {
   std::string printable;
   for (const char c : text) {
     // Bytes above ASCII can be control characters, too.
@@ -18,7 +18,7 @@ void Warn(absl::string_view text) {
       absl::StrAppend(&printable, "\\x", absl::Hex(c & 0xff, absl::kZeroPad2));
     }
   }
-  LOG(WARNING) << "ios_tf: " << printable;
+  LOG(WARNING) << "ios_tf: " << printable << " [" << ReasonCode(reason) << "]";
 }
 
 }  // namespace ios::tf

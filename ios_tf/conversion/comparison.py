@@ -9,6 +9,7 @@ from ios_tf.conversion.inner_tensors import InnerTensor
 from ios_tf.cost.verdict import Ratio, Verdict, by_estimate, judge, slower_sizes
 from ios_tf.errors import UserError
 from ios_tf.native.tracing import Trace
+from ios_tf.reasons import Decision
 
 
 class DifferenceError(UserError):
@@ -45,8 +46,7 @@ class Comparison:
       tensorflow_ms, converted_ms, portable_ms: median latencies of a call in ms, by
         batch size: the original in TensorFlow, the converted model on the engine, and
         the converted model in TensorFlow alone.
-      notes: one line for each thing that was not compared or not equal, with the
-        reason.
+      decisions: what was not compared or not equal, with the reasons.
       converted_ratios, portable_ratios: the original's latency divided by that of the
         converted model (on the engine, in TensorFlow alone), by batch size, with
         intervals.
@@ -61,7 +61,7 @@ class Comparison:
     tensorflow_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
     converted_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
     portable_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
-    notes: Sequence[str] = ()
+    decisions: Sequence[Decision] = ()
     equal: bool = True
     converted_ratios: Mapping[int, Ratio] = dataclasses.field(default_factory=dict)
     portable_ratios: Mapping[int, Ratio] = dataclasses.field(default_factory=dict)

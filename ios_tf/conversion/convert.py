@@ -32,11 +32,14 @@ from ios_tf.model import (
 )
 from ios_tf.model.captured_variables import large_bytes
 from ios_tf.model.loading import saved_model
+from ios_tf.model.not_converted import NotConvertedError
 from ios_tf.model.outputs import copy_directory, written_directory
 from ios_tf.model.temp_dirs import step_directory
 from ios_tf.model.weights import Weights
 from ios_tf.native import malloc
 from ios_tf.options import ConvertOptions, with_options
+from ios_tf.reasons import Decision
+from ios_tf.reasons.models import COPIED
 from ios_tf.report.document import write as write_report
 from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import NetworkSearcher
@@ -164,15 +167,13 @@ class _Conversion:
         try:
             with step("freeze, fold, collect"):
                 self._freeze()
-            report = notes.unsupported_nodes_note(report, self._with_blocks())
+            others = [one for one in self._function_of if one not in self._wanted]
+            report = notes.not_requested(report, others)
+            report = notes.unsupported_nodes(report, self._with_blocks())
             return self._converted(directory, report)
-        except frozen_graphs.NotConvertedError as reason:
-            hint = ""
-            if isinstance(reason, frozen_graphs.ChangesVariableError):
-                hint = " (for a Keras model, export a function that calls it with "
-                hint += "training=False)"
+        except NotConvertedError as error:
             tf.io.gfile.rmtree(directory)  # may hold the model written for comparison
-            return self._copied(directory, report.with_notes(f"{reason}{hint}"))
+            return self._copied(directory, report.with_decisions(error.decision))
 
     def _converted(self, directory: str, report: Report) -> Report:
         """Does the work of `run`; raises NotConvertedError if a copy is needed."""
@@ -191,7 +192,7 @@ class _Conversion:
             if not any(schedule.algorithms for schedule in schedules.values()):
                 raise
             tf.io.gfile.rmtree(directory)
-            report = notes.rejected_algorithms_note(report, error)
+            report = notes.rejected_algorithms(report, error)
             report = self._finished(computed_directly(schedules), directory, report)
         if not report.comparisons:
             return self._copied(directory, report)
@@ -279,7 +280,7 @@ class _Conversion:
 
     def _copied(self, directory: str, report: Report) -> Report:
         copy_directory(self._source, directory)
-        return report.with_notes("the model is copied unchanged")
+        return report.with_decisions(Decision(COPIED, "the model is copied unchanged"))
 
     def _freeze(self) -> None:
         """Finds the functions of the model, and the blocks of each function."""

@@ -12,6 +12,8 @@ import tensorflow as tf
 from ios_tf.errors import first_line
 from ios_tf.model.inputs import LIMITS, open_sizes
 from ios_tf.options import USUAL_IMAGE_SIZE
+from ios_tf.reasons import Reason
+from ios_tf.reasons.comparisons import INPUT_TYPE, INPUTS_REJECTED, STRINGS
 
 # The size of images: one number for all unknown dimensions except the first, or two
 # numbers, a height and a width, which are used alternately.
@@ -86,7 +88,14 @@ class CannotCompareError(Exception):
     """A model cannot be compared, because inputs for it are not available.
 
     The message says why.
+
+    Attributes:
+      reason: the reason, which has a code.
     """
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 class NotAcceptedError(CannotCompareError):
@@ -148,7 +157,8 @@ def made_up_inputs(
             array = np.array(encoded, dtype=object).reshape(shape)
         else:
             raise CannotCompareError(
-                f"input {name!r} has type {spec.dtype.name}, which is not numeric"
+                INPUT_TYPE,
+                f"input {name!r} has type {spec.dtype.name}, which is not numeric",
             )
         inputs[name] = tf.constant(array, spec.dtype)
     return inputs
@@ -237,13 +247,15 @@ def accepted_made_up_inputs(
     strings = [name for name, spec in specs.items() if spec.dtype == tf.string]
     if strings:
         raise NotAcceptedError(
+            STRINGS,
             f"its input {strings[0]!r} takes strings that cannot be made up, such as "
             "serialized tf.Examples; --samples=FILE.tfrecord or FILE.npz (samples= in "
-            "Python) provides real inputs"
+            "Python) provides real inputs",
         )
     raise NotAcceptedError(
+        INPUTS_REJECTED,
         f"it does not accept made-up inputs ({first_line(errors[0])}); "
-        "--samples=FILE.npz (samples= in Python) provides real inputs"
+        "--samples=FILE.npz (samples= in Python) provides real inputs",
     )
 
 

@@ -1,53 +1,89 @@
-"""Adds results and notes to a report.
+"""Adds results and decisions to a report.
 
-The notes are about searches, comparisons and nodes that are left to TensorFlow.
+The decisions are about searches, comparisons and nodes that are left to TensorFlow.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from ios_tf.conversion.comparison import Comparison, DifferenceError
+from ios_tf.conversion.comparison import Comparison, DifferenceError, counted
+from ios_tf.conversion.left_nodes import decisions_about
 from ios_tf.conversion.planning import Function, Plan
 from ios_tf.conversion.report import Report
 from ios_tf.cost.samples import MachineLoad
 from ios_tf.cost.verdict import Verdict
 from ios_tf.model.function_library import (
-    CONVOLUTIONS,
     count_convolutions,
     hidden_convolutions,
     other_convolutions,
 )
+from ios_tf.reasons import Decision
+from ios_tf.reasons.measurements import (
+    BUSY,
+    CUT,
+    LITTLE_MEMORY,
+    NOT_TIMED,
+    REGIONS_ONLY,
+    TIME_LIMIT,
+    UNDECIDED,
+)
+from ios_tf.reasons.models import (
+    CONVOLUTION_TYPE,
+    DIRECT_CONVOLUTIONS,
+    FIXED_BATCH_SIZE,
+    INSIDE_FUNCTION,
+    LOST_FUNCTION,
+    NO_CONVOLUTION,
+    NO_FAST_REGION,
+    NOT_REQUESTED,
+    NOTHING_TIMED,
+    OTHER_NETWORK,
+    REGION_NOT_TIMED,
+    SEQUENTIAL,
+    SLOW_REGION,
+    SLOW_SIGNATURE,
+    SLOW_WITHOUT_PACKAGE,
+)
 from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import SearchStats
-
-_UNKNOWN = "their shapes are unknown, or the engine does not support their type"
 
 
 def comparisons(report: Report, found: Sequence[Comparison]) -> Report:
     """Adds the comparisons of the converted functions with the originals."""
-    notes: list[str] = []
+    decisions: list[Decision] = []
     for comparison in found:
-        notes += comparison.notes
-        if not comparison.converted_ms:
-            notes.append(
-                f"signature {comparison.signature!r} was not timed: "
-                + (
-                    "only its regions were timed, with made-up tensors, and those that "
-                    "were kept are faster than TensorFlow"
-                    if report.regions
-                    else "it is not known whether the signature is faster"
+        name = f"signature {comparison.signature!r}"
+        decisions += comparison.decisions
+        if not comparison.converted_ms and report.regions:
+            decisions.append(
+                Decision(
+                    REGIONS_ONLY,
+                    f"{name} was not timed: only its regions were timed, with made-up "
+                    "tensors, and those that were kept are faster than TensorFlow",
+                )
+            )
+        elif not comparison.converted_ms:
+            decisions.append(
+                Decision(
+                    NOT_TIMED,
+                    f"{name} was not timed: it is not known whether the signature is "
+                    "faster",
                 )
             )
         sizes = ", ".join(map(str, comparison.slower_in_tensorflow()))
         if sizes:
-            notes.append(
-                f"signature {comparison.signature!r} takes longer than the original at "
-                f"batch size {sizes} where this package is not installed"
+            decisions.append(
+                Decision(
+                    SLOW_WITHOUT_PACKAGE,
+                    f"{name} takes longer than the original at batch size {sizes} "
+                    "where this package is not installed",
+                )
             )
-    return dataclasses.replace(report, comparisons=list(found)).with_notes(*notes)
+    report = dataclasses.replace(report, comparisons=list(found))
+    return report.with_decisions(*decisions)
 
 
 def slower(report: Report, made: Plan, comparison: Comparison | None) -> Report:
@@ -60,21 +96,29 @@ def slower(report: Report, made: Plan, comparison: Comparison | None) -> Report:
     if comparison:
         report = dataclasses.replace(report, rejected=[*report.rejected, comparison])
     if comparison and comparison.converted_ms:
-        return report.with_notes(
-            _left_to_tensorflow(name, comparison.tensorflow_ms, comparison.converted_ms)
+        latencies = comparison.tensorflow_ms, comparison.converted_ms
+        return report.with_decisions(
+            Decision(SLOW_SIGNATURE, _left_to_tensorflow(name, *latencies))
         )
     refusal = made.function.reference.refusal()
     if refusal:
-        report = report.with_notes(f"{name} could not be called: {refusal}")
+        text = f"{name} could not be called: {refusal}"
+        report = report.with_decisions(Decision(refusal.reason, text))
     if not made.regions:
-        return report.with_notes(
-            f"{name} is left to TensorFlow, because neither the signature nor any of "
-            "its regions could be timed; --keep_slower converts it anyway"
+        return report.with_decisions(
+            Decision(
+                NOTHING_TIMED,
+                f"{name} is left to TensorFlow, because neither the signature nor any "
+                "of its regions could be timed; --keep_slower converts it anyway",
+            )
         )
     several = sum(len(one.regions) for one in made.regions) > 1
-    reason = "none of its regions is" if several else "its region is not"
-    return report.with_notes(
-        f"{name} is left to TensorFlow, because {reason} clearly faster",
+    why = "none of its regions is" if several else "its region is not"
+    return report.with_decisions(
+        Decision(
+            NO_FAST_REGION,
+            f"{name} is left to TensorFlow, because {why} clearly faster",
+        ),
         *_slow_regions(made),
     )
 
@@ -92,9 +136,22 @@ def lost_functions(report: Report, names: Sequence[str]) -> Report:
     if not names:
         return report
     functions = "function" if len(names) == 1 else "functions"
-    return report.with_notes(
-        f"the result does not have the {functions} {', '.join(names)} of the model, "
-        "which no signature computes"
+    text = f"the result does not have the {functions} {', '.join(names)} of the model, "
+    text += "which no signature computes"
+    return report.with_decisions(Decision(LOST_FUNCTION, text))
+
+
+def not_requested(report: Report, names: Sequence[str]) -> Report:
+    """Says which signatures are left as they are, because nobody asked for them."""
+    return report.with_decisions(
+        *(
+            Decision(
+                NOT_REQUESTED,
+                f"signature {name!r} is left as it is, because the options name other "
+                "signatures",
+            )
+            for name in names
+        )
     )
 
 
@@ -106,42 +163,41 @@ def load(report: Report, found: MachineLoad, command: str) -> Report:
       found: the load of the machine during the measurements.
       command: the command that decides the undecided signatures later.
     """
-    return dataclasses.replace(report, load=found).with_notes(
-        *(
+    decisions = [
+        Decision(
+            UNDECIDED,
             f"signature {name!r} is undecided, because the machine was busy ({found}); "
             "the version that is faster by the estimates is kept. When the machine is "
             f"idle, run {command!r} with your other options; good measurements are "
-            "reused"
-            for name in report.undecided
+            "reused",
         )
-    )
+        for name in report.undecided
+    ]
+    if found.busy:
+        text = f"the machine was busy ({found}): latencies are estimates"
+        decisions.append(Decision(BUSY, text))
+    return dataclasses.replace(report, load=found).with_decisions(*decisions)
 
 
 def search(report: Report, stats: SearchStats) -> Report:
     """Adds the number of measurements, and says which searches ended early."""
-    notes = [
-        f"block {name} is too large to search as a whole, so it was cut into at least "
-        f"{cuts + 1} parts; smaller --max_groups and --max_group_size make the search "
-        "smaller"
+    decisions = [
+        Decision(
+            CUT,
+            f"block {name} is too large to search as a whole, so it was cut into at "
+            f"least {cuts + 1} parts; smaller --max_groups and --max_group_size make "
+            "the search smaller",
+        )
         for name, cuts in stats.cut.items()
     ]
     if stats.too_large:
-        notes.append(
-            f"{len(stats.too_large)} blocks could be measured only in part, or not at "
-            "all, because too little memory was free; blocks without any measurement "
-            "run sequentially"
-        )
+        text = f"{len(stats.too_large)} blocks could be measured only in part, or not "
+        text += "at all, because too little memory was free; blocks without any "
+        text += "measurement run sequentially"
+        names = tuple(sorted(stats.too_large))
+        decisions.append(Decision(LITTLE_MEMORY, text, names))
     if stats.stopped:
-        unsearched = max(stats.stopped.values())
-        notes.append(
-            f"the searches of {len(stats.stopped)} blocks stopped at the time limit: "
-            "according to the measurements, schedules that are at most "
-            f"{unsearched:.0%} faster may exist; a larger --time_limit searches longer"
-            if unsearched < 1
-            else f"the searches of {len(stats.stopped)} blocks stopped at the time "
-            "limit before they had considered all stages; a larger --time_limit "
-            "searches longer"
-        )
+        decisions.append(Decision(TIME_LIMIT, _stopped(stats.stopped)))
     return dataclasses.replace(
         report,
         different_blocks=stats.blocks,
@@ -152,16 +208,27 @@ def search(report: Report, stats: SearchStats) -> Report:
         states=stats.states,
         transitions=stats.transitions,
         search_seconds=stats.seconds,
-    ).with_notes(*notes)
+    ).with_decisions(*decisions)
 
 
-def rejected_algorithms_note(report: Report, error: DifferenceError) -> Report:
+def _stopped(stopped: Mapping[str, float]) -> str:
+    """Says how much faster other schedules than those found at the limit may be."""
+    text = f"the searches of {len(stopped)} blocks stopped at the time limit"
+    gap = max(stopped.values())
+    if gap < 1:
+        text += ": according to the measurements, schedules that are at most "
+        text += f"{gap:.0%} faster may exist"
+    else:
+        text += " before they had considered all stages"
+    return text + "; a larger --time_limit searches longer"
+
+
+def rejected_algorithms(report: Report, error: DifferenceError) -> Report:
     """Says that convolutions are computed directly, because Winograd is too inexact."""
-    return report.with_notes(
-        f"signature {error.signature!r} would differ from the original by "
-        f"{error.difference} with Winograd's minimal filtering, so its convolutions "
-        "are computed directly"
-    )
+    text = f"signature {error.signature!r} would differ from the original by "
+    text += f"{error.difference} with Winograd's minimal filtering, so its "
+    text += "convolutions are computed directly"
+    return report.with_decisions(Decision(DIRECT_CONVOLUTIONS, text))
 
 
 def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> Report:
@@ -179,8 +246,12 @@ def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> Repor
             size.scheduled_ms,
         )
     fell_back = [
-        f"the schedules found for batch size {batch_size} are not faster than the "
-        "sequential schedules in the whole network, so the sequential ones are used"
+        Decision(
+            SEQUENTIAL,
+            f"the schedules found for batch size {batch_size} are not faster than the "
+            "sequential schedules in the whole network, so the sequential ones are "
+            "used",
+        )
         for batch_size, size in made.checked.sizes.items()
         if size.fell_back
     ]
@@ -194,79 +265,93 @@ def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> Repor
         blocks=report.blocks + sum(parts),
         image_size=report.image_size or made.function.image_size,
         regions=[*report.regions, *made.regions],
-    ).with_notes(*fell_back, *_slow_regions(made))
+    ).with_decisions(*fell_back, *_slow_regions(made))
 
 
-def unsupported_nodes_note(report: Report, converted: Sequence[Function]) -> Report:
+def unsupported_nodes(report: Report, converted: Sequence[Function]) -> Report:
     """Says which convolutions, nodes and batch sizes the schedules do not cover."""
-    left: collections.Counter[str] = collections.Counter()
-    outside = 0
-    inside: collections.Counter[str] = collections.Counter()
     # The reports are the same for all batch sizes.
     reports = [next(iter(f.collected.values())).report for f in converted]
-    for function, of_function in zip(converted, reports, strict=True):
-        left.update(of_function.get("left_to_tensorflow", {}))
-        graph_def = function.frozen.graph_def
-        outside += count_convolutions(graph_def.node)
-        inside += hidden_convolutions(graph_def)
+    graphs = [function.frozen.graph_def for function in converted]
+    left = [one for found in reports for one in found.get("left_to_tensorflow", ())]
+    inside: collections.Counter[str] = collections.Counter()
+    for graph_def in graphs:
+        inside.update(hidden_convolutions(graph_def))
+    others = set().union(*map(other_convolutions, graphs))
+    outside = sum(count_convolutions(graph_def.node) for graph_def in graphs)
+    decisions = []
+    if not outside and not inside:
+        text = "the model has no convolution that the engine supports"
+        decisions.append(Decision(NO_CONVOLUTION, text))
+    decisions += _sizes_not_scheduled(report, converted)
+    decisions += [
+        Decision(
+            INSIDE_FUNCTION,
+            f"{counted(count, 'convolution is', 'convolutions are')} left to "
+            f"TensorFlow inside {where}",
+            unnamed=count,
+        )
+        for where, count in inside.items()
+    ]
+    in_functions = others - {one["op"] for one in left}
+    if in_functions:
+        text = f"convolutions of type {', '.join(sorted(in_functions))} in functions "
+        text += "are left to TensorFlow"
+        decisions.append(Decision(CONVOLUTION_TYPE, text))
+    return report.with_decisions(*decisions, *decisions_about(left, others))
+
+
+def _sizes_not_scheduled(
+    report: Report, converted: Sequence[Function]
+) -> list[Decision]:
+    """Decisions about requested batch sizes without a schedule."""
     fixed = [(f, f.fixed_batch_size()) for f in converted]
-    notes = [
-        f"signature {f.reference.name!r} {f.describe_fixed_batch_size()}, so it is "
-        f"scheduled for {size} {'image' if size == 1 else 'images'} per call"
+    decisions = [
+        Decision(
+            FIXED_BATCH_SIZE,
+            f"signature {f.reference.name!r} {f.describe_fixed_batch_size()}, so it is "
+            f"scheduled for {counted(size, 'image', 'images')} per call",
+        )
         for f, size in fixed
         if size and size not in report.sizes
     ]
-    notes += [
-        f"signature {f.reference.name!r} is a different network at batch size {size} "
-        f"than at {', '.join(map(str, f.collected))}, so nothing is scheduled for "
-        f"batch size {size}"
+    return decisions + [
+        Decision(
+            OTHER_NETWORK,
+            f"signature {f.reference.name!r} is a different network at batch size "
+            f"{size} than at {', '.join(map(str, f.collected))}, so nothing is "
+            f"scheduled for batch size {size}",
+        )
         for f in converted
         for size in f.other_networks
     ]
-    others = set().union(*(other_convolutions(f.frozen.graph_def) for f in converted))
-    if not outside and not inside:
-        names = (
-            f" that the engine supports, only {', '.join(sorted(others))}"
-            if others
-            else ""
-        )
-        notes.append(f"the model has no convolution{names}")
-        others = set()
-    if others:
-        notes.append(
-            f"convolutions of type {', '.join(sorted(others))} are left to TensorFlow: "
-            "the engine does not support them"
-        )
-    notes += [
-        f"{count} {'convolution is' if count == 1 else 'convolutions are'} left to "
-        f"TensorFlow inside {where}"
-        for where, count in inside.items()
-    ]
-    unscheduled = sum(left[op] for op in CONVOLUTIONS)
-    if unscheduled:
-        refused = [r for of_function in reports for r in of_function.get("refused", ())]
-        notes.append(
-            f"{unscheduled} of {outside} convolutions are left to TensorFlow: "
-            + (_reasons(refused) or _UNKNOWN)
-        )
-    report = dataclasses.replace(report, left_to_tensorflow=dict(left))
-    return report.with_notes(*dict.fromkeys(notes))
 
 
-def _slow_regions(made: Plan) -> list[str]:
-    """Lines that say which regions are left to TensorFlow, and why."""
-    lines = [
-        _left_to_tensorflow(one.name, one.tensorflow_ms, one.region_ms)
+def _slow_regions(made: Plan) -> list[Decision]:
+    """The regions that are left to TensorFlow, and why."""
+    names: dict[int, list[str]] = collections.defaultdict(list)
+    for block in next(iter(made.function.collected.values())).blocks:
+        names[block["region"]] += block["names"]
+
+    def operators(regions: Iterable[int]) -> tuple[str, ...]:
+        return tuple(name for region in sorted(regions) for name in names[region])
+
+    decisions = [
+        Decision(
+            SLOW_REGION,
+            _left_to_tensorflow(one.name, one.tensorflow_ms, one.region_ms),
+            operators(one.regions),
+        )
         for one in made.regions
         if not one.is_faster()
     ]
-    untimed = len(made.left.difference(*(one.regions for one in made.regions)))
+    untimed = made.left.difference(*(one.regions for one in made.regions))
     if untimed:
-        lines.append(
-            f"{untimed} {'region is' if untimed == 1 else 'regions are'} left to "
-            "TensorFlow, because timing failed; --keep_slower converts untimed regions"
-        )
-    return lines
+        text = f"{counted(len(untimed), 'region is', 'regions are')} left to "
+        text += "TensorFlow, because timing failed; --keep_slower converts untimed "
+        text += "regions"
+        decisions.append(Decision(REGION_NOT_TIMED, text, operators(untimed)))
+    return decisions
 
 
 def _left_to_tensorflow(
@@ -280,18 +365,3 @@ def _left_to_tensorflow(
             for size, ms in ours_ms.items()
         )
     )
-
-
-def _reasons(refused: Sequence[Mapping[str, str]]) -> str:
-    """The most frequent reasons for refusing nodes, and the refused nodes."""
-    nodes = collections.defaultdict(list)
-    for refusal in refused:
-        nodes[refusal["reason"]].append(refusal["node"])
-    most = sorted(nodes, key=lambda reason: -len(nodes[reason]))[:3]
-    return "; ".join(f"{_some(nodes[reason])}: {reason}" for reason in most)
-
-
-def _some(names: Sequence[str]) -> str:
-    """Returns one or two of the names, and the number of the others."""
-    more = len(names) - 2
-    return ", ".join(names[:2]) + (f" and {more} more" if more > 0 else "")

@@ -24,9 +24,12 @@ from ios_tf.conversion.samples import Samples, samples_of
 from ios_tf.cost.samples import RECORDER
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import assigned_variables, frozen_graphs, graph_optimizer
+from ios_tf.model.not_converted import NoFunctionError, NotConvertedError
 from ios_tf.model.temp_dirs import remove_abandoned_steps
 from ios_tf.model.weights import Weights
 from ios_tf.options import OptimizeOptions, with_options
+from ios_tf.reasons import Decision
+from ios_tf.reasons.models import NO_OUTPUTS, ORIGINAL_RUNS
 from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import NetworkSearcher
 
@@ -96,12 +99,14 @@ def optimize(model_or_function: Any, options: OptimizeOptions) -> OptimizedFunct
         with RECORDER.watched() as load:
             try:
                 compute, report = _faster(original, samples, searcher, report, options)
-            except frozen_graphs.NotConvertedError as reason:
-                compute, report = None, report.with_notes(str(reason))
+            except NotConvertedError as error:
+                compute, report = None, report.with_decisions(error.decision)
         report = notes.load(report, load[0], "ios_tf.optimize")
     if not compute:
         compute = original.compute
-        report = report.with_notes("the original function is run")
+        report = report.with_decisions(
+            Decision(ORIGINAL_RUNS, "the original function is run")
+        )
     return OptimizedFunction(original, compute, report)
 
 
@@ -136,7 +141,7 @@ def _searched(
     """Does the work of `_faster`."""
     device, keep = searcher.cost_model.device.kind, keeps_all(options)
     function = equivalents.function
-    report = notes.unsupported_nodes_note(report, [function])
+    report = notes.unsupported_nodes(report, [function])
     if not function.problems:
         return None, report
     # If the graph cannot be rebuilt, this fails before the search instead of after it.
@@ -157,7 +162,7 @@ def _searched(
     except DifferenceError as error:
         if not any(schedule.algorithms for schedule in schedules.values()):
             raise
-        report = notes.rejected_algorithms_note(report, error)
+        report = notes.rejected_algorithms(report, error)
         plan, compute, comparison = find(computed_directly(schedules))
     report = with_networks(report, [plan], searcher)
     if not keep:
@@ -184,7 +189,7 @@ class _Equivalents:
     ) -> None:
         """Raises NotConvertedError if the original cannot be converted."""
         if not original.function.outputs:
-            raise frozen_graphs.NoFunctionError(f"{original.name} has no outputs")
+            raise NoFunctionError(NO_OUTPUTS, f"{original.name} has no outputs")
         self._original = original
         self._batch_sizes = options.batch_sizes
         self._frozen = frozen_graphs.freeze_flat(

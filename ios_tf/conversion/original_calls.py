@@ -41,6 +41,7 @@ from ios_tf.conversion.samples import rows
 from ios_tf.errors import first_line
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.inputs import open_sizes
+from ios_tf.reasons.comparisons import NOT_REPEATABLE, SAMPLES_REJECTED, STATEFUL
 
 # Batch sizes that are tried if a function does not accept the requested sizes.
 _OTHER_BATCHES = (2, 4, 8, 16, 32)
@@ -192,7 +193,9 @@ class OriginalCalls:
 
     def _call_original(self, batch_size: int, sizes: Sequence[Size]) -> None:
         if self._frozen.changes:
-            raise CannotCompareError("each call changes the outputs of the next call")
+            raise CannotCompareError(
+                STATEFUL, "each call changes the outputs of the next call"
+            )
         with timing.running(plugin=False, device=self._device):
             if self._samples is not None:
                 case = self._sampled_case(self._samples, batch_size)
@@ -203,7 +206,9 @@ class OriginalCalls:
             )
         self.inputs[batch_size] = case.inputs
         if differ(again, unequal, repeatable(self._tolerance, case.noise)):
-            raise CannotCompareError("two equal calls of the original differ")
+            raise CannotCompareError(
+                NOT_REPEATABLE, "two equal calls of the original differ"
+            )
         self._cases[batch_size] = case
 
     def _steady_case(self, batch_size: int, sizes: Sequence[Size]) -> Case:
@@ -243,7 +248,8 @@ class OriginalCalls:
         # A function may raise anything for meaningless inputs.
         except Exception as error:
             raise NotAcceptedError(
-                f"it does not accept the samples ({first_line(error)})"
+                SAMPLES_REJECTED,
+                f"it does not accept the samples ({first_line(error)})",
             ) from error
 
     def _case(

@@ -23,8 +23,9 @@ from ios_tf.conversion.region_check import RegionLatency
 from ios_tf.cost.verdict import Verdict
 from ios_tf.errors import UserError
 from ios_tf.model import graph_optimizer
-from ios_tf.model.frozen_graphs import FrozenSignature, NotOptimizedError
+from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.graph_optimizer import Collected
+from ios_tf.model.not_converted import NotOptimizedError
 from ios_tf.model.weights import Weights
 from ios_tf.native import engine
 from ios_tf.scheduler import (

@@ -34,9 +34,18 @@ from ios_tf.conversion.output_differences import (
 )
 from ios_tf.conversion.samples import Samples
 from ios_tf.errors import UserError, first_line
-from ios_tf.model.frozen_graphs import FrozenSignature, NotConvertedError
+from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.model.not_converted import NotConvertedError
 from ios_tf.native import tracing
 from ios_tf.native.tracing import Trace
+from ios_tf.reasons import Decision
+from ios_tf.reasons.comparisons import (
+    AFTER_REGIONS,
+    ALL_NAN,
+    CONSTANT_OUTPUT,
+    ROUNDING,
+)
+from ios_tf.reasons.models import OPTIMIZERS_CHANGE_OUTPUTS, SHARE_OF_NAN
 
 # A difference of an output above this value is never explained by rounding.
 _CLEAR = 0.5
@@ -118,17 +127,22 @@ class Reference:
           NotConvertedError: TensorFlow's optimizers change the original's outputs.
           UserError: `found` fails.
         """
-        differences, notes = [], []
+        differences: list[float] = []
+        decisions: list[Decision] = []
         equal = True
         references, reason = self._calls.cases(batch_sizes, timed)
         if not references:
+            assert reason is not None
             text = f"signature {self.name!r} is not compared with the original"
-            notes.append(f"{text}: {reason}")
-        notes += [
-            f"signature {self.name!r} is neither compared nor timed at batch size "
-            f"{size}: {self._calls.refused[size]}"
-            for size in timed
-            if references and size in self._calls.refused
+            decisions.append(Decision(reason.reason, f"{text}: {reason}"))
+        decisions += [
+            Decision(
+                refusal.reason,
+                f"signature {self.name!r} is neither compared nor timed at batch size "
+                f"{size}: {refusal}",
+            )
+            for size, refusal in self._calls.refused.items()
+            if references and size in timed
         ]
         inner: Sequence[InnerTensor] = ()
         constant = constant_in_all(references)
@@ -137,9 +151,12 @@ class Reference:
             outputs = self._outputs(found, batch_size, case.inputs)
             difference, unequal = compare_outputs(outputs, expected, case.spreads)
             if 1.0 in undefined(expected):
-                notes.append(
-                    f"signature {self.name!r}: all values of an output are NaN at "
-                    f"batch size {batch_size}, so equal outputs prove little"
+                decisions.append(
+                    Decision(
+                        ALL_NAN,
+                        f"signature {self.name!r}: all values of an output are NaN at "
+                        f"batch size {batch_size}, so equal outputs prove little",
+                    )
                 )
             equal = equal and not unequal
             if difference is not None:
@@ -154,7 +171,7 @@ class Reference:
                 inner = inner or compared
                 worst = inner_tensors.worst(compared)
                 if differs or (worst and worst.differs):
-                    notes += self._explain(
+                    decisions += self._explain(
                         worst, batch_size, difference or 0.0, unequal
                     )
                     self._check_numbers(batch_size, outputs)
@@ -171,7 +188,7 @@ class Reference:
             {size: latency[0] for size, latency in latencies.items()},
             {size: latency[1] for size, latency in latencies.items()},
             {size: latency[2] for size, latency in latencies.items() if portable},
-            list(dict.fromkeys([*notes, *self._constant_notes(constant, inner)])),
+            [*decisions, *self._constant_outputs(constant, inner)],
             equal,
             {size: timing.ratios(latency)[0] for size, latency in latencies.items()},
             {
@@ -227,10 +244,10 @@ class Reference:
             )
         return []
 
-    def _constant_notes(
+    def _constant_outputs(
         self, constant: Sequence[str], inner: Sequence[InnerTensor]
-    ) -> list[str]:
-        """Returns notes on constant outputs and on tensors compared instead."""
+    ) -> list[Decision]:
+        """Names the constant outputs, and the tensors that are compared instead."""
         moving = sum(one.moves for one in inner)
         instead = (
             "the comparison also covers "
@@ -239,8 +256,11 @@ class Reference:
             else "use --samples=FILE.npz to give inputs on which the output depends"
         )
         return [
-            f"signature {self.name!r}: output {name!r} does not depend on the input, "
-            f"so equal values prove nothing; {instead}"
+            Decision(
+                CONSTANT_OUTPUT,
+                f"signature {self.name!r}: output {name!r} does not depend on the "
+                f"input, so equal values prove nothing; {instead}",
+            )
             for name in constant
         ]
 
@@ -250,8 +270,8 @@ class Reference:
         batch_size: int,
         difference: float,
         unequal: Mapping[str, str],
-    ) -> list[str]:
-        """Explains, in notes, why outputs differ although inner tensors do not.
+    ) -> list[Decision]:
+        """Explains why outputs differ although inner tensors do not.
 
         An operator that compares values (argmax, non-maximum suppression, ...) may turn
         rounding errors into a large difference.
@@ -269,20 +289,18 @@ class Reference:
         if difference_there > allowed:
             self._check_optimizers(batch_size)
             raise DifferenceError(self.name, batch_size, where, difference_there)
-        where = " in operators after the regions"
+        reason, where = AFTER_REGIONS, " in operators after the regions"
         why = f"; inner tensors differ by up to {worst.difference:.1e}" if worst else ""
         if difference_there > self._tolerance():
-            where, why = "", "; rounding the inputs has a similar effect"
-        notes = [
-            f"signature {self.name!r}: {text} at batch size {batch_size}{why}"
-            for text in unequal.values()
-        ]
+            reason, where = ROUNDING, ""
+            why = "; rounding the inputs has a similar effect"
+        texts = [f"{text} at batch size {batch_size}{why}" for text in unequal.values()]
         if difference > self._tolerance():
-            notes.append(
-                f"signature {self.name!r}: outputs differ by {difference:.1e} at batch "
-                f"size {batch_size}{where}{why}"
+            texts.append(
+                f"outputs differ by {difference:.1e} at batch size {batch_size}{where}"
+                f"{why}"
             )
-        return notes
+        return [Decision(reason, f"signature {self.name!r}: {text}") for text in texts]
 
     def _check_numbers(self, batch_size: int, outputs: Mapping[str, Any]) -> None:
         """Checks that the outputs have the same share of NaN as the original's.
@@ -297,10 +315,11 @@ class Reference:
         self._check_optimizers(batch_size)
         found, expected = next(p for p in zip(*shares, strict=True) if p[0] != p[1])
         raise NotConvertedError(
+            SHARE_OF_NAN,
             f"signature {self.name!r}, batch size {batch_size}: {found:.0%} of an "
             f"output would be NaN in the converted model, and {expected:.0%} in the "
             "original, because TensorFlow optimizes the operators after the regions in "
-            "another way"
+            "another way",
         )
 
     def _check_optimizers(self, batch_size: int) -> None:
@@ -320,10 +339,11 @@ class Reference:
         if differ(changed, unequal, allowed):
             by = "" if changed is None else f" by {changed:.1e} (relative)"
             raise NotConvertedError(
+                OPTIMIZERS_CHANGE_OUTPUTS,
                 f"signature {self.name!r}: at batch size {batch_size} TensorFlow's "
                 f"graph optimizers change its outputs{by} from those without "
                 "optimizers (disable_meta_optimizer), but would not change the outputs "
-                "of a converted model in this way"
+                "of a converted model in this way",
             )
 
     def _traces(

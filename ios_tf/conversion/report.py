@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import logging
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from ios_tf.conversion.report_document import document_of
 from ios_tf.cost.samples import MachineLoad
 from ios_tf.files import utc_now
+from ios_tf.reasons import Decision
 from ios_tf.report import gain
-from ios_tf.report.text import text
+from ios_tf.report.text import notes, text
 from ios_tf.scheduler import Schedule, Strategy
 from ios_tf.tuning.roofline import Roofline
 
@@ -86,14 +88,14 @@ class Report:
       reused: number of stages and groups with a known latency.
       bounded: number of stages that were not measured because they could not win.
       search_seconds: duration of the searches.
-      left_to_tensorflow: op type -> number of nodes outside of the schedules.
       regions: the regions that were timed one by one beside TensorFlow.
       comparisons: comparisons of the converted functions with the original ones.
       rejected: comparisons of functions that were not faster, so that the originals
         are kept.
       networks: the blocks, stages and operators of each function and batch size, with
         their latencies, as JSON objects.
-      notes: lines with further information for the user.
+      decisions: what was left to TensorFlow, not compared or not timed, and further
+        decisions, with the codes of their reasons.
       undecided: names of signatures for which the measurements do not show whether they
         became faster. The better version by the estimate is kept.
       load: the load of the machine during the measurements.
@@ -118,10 +120,9 @@ class Report:
     reused: int = 0
     bounded: int = 0
     search_seconds: float = 0.0
-    left_to_tensorflow: Mapping[str, int] = dataclasses.field(default_factory=dict)
     regions: Sequence[RegionLatency] = ()
     comparisons: Sequence[Comparison] = ()
-    notes: Sequence[str] = ()
+    decisions: Sequence[Decision] = ()
     undecided: Sequence[str] = ()
     load: MachineLoad = dataclasses.field(default_factory=MachineLoad)
     rejected: Sequence[Comparison] = ()
@@ -142,6 +143,19 @@ class Report:
             return "undecided"
         return "converted" if self.comparisons else "copied"
 
+    @property
+    def left_to_tensorflow(self) -> dict[str, int]:
+        """Type of nodes -> the number of nodes outside of the schedules."""
+        left: collections.Counter[str] = collections.Counter()
+        for decision in self.decisions:
+            left.update(decision.types)
+        return dict(left)
+
+    @property
+    def notes(self) -> list[str]:
+        """The decisions as lines, except those that the table summarizes."""
+        return notes([one.to_json() for one in self.decisions])
+
     def to_json(self) -> dict[str, Any]:
         """The report as a JSON object, as ios_tf/report/schema.json describes it.
 
@@ -149,9 +163,11 @@ class Report:
         """
         return document_of(self)
 
-    def with_notes(self, *notes: str) -> Report:
-        """The report with additional notes."""
-        return dataclasses.replace(self, notes=[*self.notes, *notes])
+    def with_decisions(self, *decisions: Decision) -> Report:
+        """The report with additional decisions. Equal ones appear once."""
+        every = list(self.decisions)
+        every += [one for one in decisions if one not in every]
+        return dataclasses.replace(self, decisions=every)
 
     @property
     def headline(self) -> str:

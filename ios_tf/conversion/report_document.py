@@ -56,11 +56,8 @@ def document_of(report: Report) -> dict[str, Any]:
         "batch_sizes": {
             str(size): dataclasses.asdict(one) for size, one in report.sizes.items()
         },
-        "left_to_tensorflow": dict(report.left_to_tensorflow),
-        "decisions": [
-            {"code": None, "sentence": str(note), "nodes": [], "types": {}, "count": 1}
-            for note in report.notes
-        ],
+        "left_to_tensorflow": report.left_to_tensorflow,
+        "decisions": [decision.to_json() for decision in report.decisions],
         "undecided": list(report.undecided),
         "signatures": kept + rejected,
         "regions": [_region(one) for one in report.regions],

@@ -28,6 +28,8 @@ import weakref
 from collections.abc import Iterator
 
 from ios_tf.cost.samples import Latency
+from ios_tf.reasons import Decision
+from ios_tf.reasons.loading import LATENCIES_NOT_KEPT
 
 _logger = logging.getLogger("ios_tf")
 # The version of the format of a line. Each line begins with its version, and a file may
@@ -83,11 +85,7 @@ class LatencyDatabase:
             self._close = weakref.finalize(self, _closed, self._file)
             ignored = self._read(self._file)
             if ignored:
-                _logger.warning(
-                    "%d lines of the latency database %s are not valid and are ignored",
-                    ignored,
-                    path,
-                )
+                _warn(f"{path} has lines that are not valid ({ignored} ignored)")
 
     def get(self, stage: str) -> Latency | None:
         """The latency of the stage with this key, if it is known."""
@@ -237,13 +235,16 @@ class LatencyDatabase:
 
     def _warn(self, error: Exception) -> None:
         if not self._warned:
-            _logger.warning(
-                "the latency database %s cannot be written: %s; new latencies may be "
-                "lost",
-                self._path,
-                _why(error),
+            _warn(
+                f"{self._path} cannot be written: {_why(error)}; new latencies may be "
+                "lost"
             )
         self._warned = True
+
+
+def _warn(text: str) -> None:
+    decision = Decision(LATENCIES_NOT_KEPT, f"the latency database {text}")
+    _logger.warning("%s", decision)
 
 
 def known_devices(path: str) -> list[str]:
@@ -293,12 +294,8 @@ def open_database(
                 database.forget()
             return database
         except (OSError, ValueError) as error:
-            _logger.warning(
-                "the latency database %s cannot be used: %s; new latencies are not "
-                "saved",
-                path,
-                _why(error),
-            )
+            text = f"{path} cannot be used: {_why(error)}; new latencies are not saved"
+            _warn(text)
     return LatencyDatabase(None, device)
 
 

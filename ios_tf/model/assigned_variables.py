@@ -13,7 +13,8 @@ from typing import Any
 import tensorflow as tf
 
 from ios_tf.model.captured_variables import variables_of
-from ios_tf.model.frozen_graphs import ChangesVariableError, FrozenSignature
+from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.model.not_converted import ChangesVariableError
 
 
 def restore(frozen: FrozenSignature) -> None:

@@ -27,9 +27,16 @@ from ios_tf.model.captured_variables import (
     mark_variables,
     variables_of,
 )
+from ios_tf.model.not_converted import (
+    ChangesVariableError,
+    NoFunctionError,
+    NotConvertedError,
+    NotOptimizedError,
+)
 from ios_tf.native import grappler
 from ios_tf.native.graph import Graph
 from ios_tf.options import USUAL_IMAGE_SIZE
+from ios_tf.reasons.models import NO_OUTPUTS
 
 _LARGE_BYTES = 1 << 12
 
@@ -140,28 +147,6 @@ class FrozenSignature:
         ]
 
 
-class NotConvertedError(UserError):
-    """A signature cannot be converted."""
-
-
-class NotOptimizedError(NotConvertedError):
-    """TensorFlow's own optimizers, or a step that they need, fail for a signature."""
-
-
-class NoFunctionError(NotConvertedError):
-    """A signature is not a function of its inputs and of constants alone."""
-
-
-class ChangesVariableError(NoFunctionError):
-    """A signature assigns a variable that outputs depend on."""
-
-    def __init__(self, signature: str, variable: str) -> None:
-        super().__init__(
-            f"signature {signature!r} changes the variable {variable!r} in every call, "
-            "so the variable cannot become a constant"
-        )
-
-
 def freeze(name: str, function: Any, keep_filters: bool = False) -> FrozenSignature:
     """Freezes one signature function of a loaded SavedModel.
 
@@ -228,7 +213,9 @@ def _freeze(
         captures,
     )
     if not whole.outputs and function_library.has_effects(whole.graph_def):
-        raise NoFunctionError(f"signature {name!r} has side effects but no outputs")
+        raise NoFunctionError(
+            NO_OUTPUTS, f"signature {name!r} has side effects but no outputs"
+        )
     try:
         return _with_constants(name, _inline(whole), function, keep_filters)
     except NotConvertedError:

@@ -12,7 +12,8 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2
 from ios_tf.errors import first_line
 from ios_tf.model import frozen_graphs
 from ios_tf.model.constants import with_single_factors
-from ios_tf.model.frozen_graphs import FrozenSignature, NotOptimizedError
+from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.model.not_converted import NotOptimizedError
 from ios_tf.native import grappler
 from ios_tf.native.graph import Graph
 from ios_tf.native.names import ANNOTATIONS, NO_SHAPES, REGION

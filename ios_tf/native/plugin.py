@@ -13,6 +13,8 @@ from typing import Any
 
 from ios_tf.errors import NativeLibraryError, UserError
 from ios_tf.native import engine
+from ios_tf.reasons import Decision
+from ios_tf.reasons.loading import NO_LIBRARY
 
 LIBRARIES = engine.LIBRARIES
 
@@ -76,7 +78,7 @@ def load_with_tensorflow() -> None:
         try:
             ops()
         except NativeLibraryError as error:
-            _logger.warning("ios_tf: %s", error)
+            _logger.warning("ios_tf: %s", Decision(NO_LIBRARY, str(error)))
 
     wrapt.register_post_import_hook(load, "tensorflow")
 

@@ -42,12 +42,15 @@ class Decision:
         any.
       types: TensorFlow's type of these nodes -> the number of nodes. Empty unless the
         importer left the nodes to TensorFlow.
+      unnamed: the number of nodes that the decision is about but that have no name of
+        their own, such as nodes in functions.
     """
 
     reason: Reason
     sentence: str
     nodes: tuple[str, ...] = ()
     types: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    unnamed: int = 0
 
     @property
     def code(self) -> str:
@@ -57,7 +60,7 @@ class Decision:
     @property
     def count(self) -> int:
         """The number of nodes or, for a decision about something else, 1."""
-        return len(self.nodes) or 1
+        return len(self.nodes) + self.unnamed or 1
 
     def __str__(self) -> str:
         """The sentence and the code, as reports and logs show them."""

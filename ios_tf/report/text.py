@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import collections
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ios_tf.printable import printable
+from ios_tf.reasons.measurements import BUSY
 from ios_tf.report.document import Document
 from ios_tf.report.gain import gains, headline, speedup_of, timed
 from ios_tf.tables import two_columns
+
+# Types of nodes in the row that counts those left to TensorFlow.
+_MOST_TYPES = 8
 
 
 def text(report: Document) -> str:
     """The report as lines of text."""
     head = [*_warnings(report), headline(report), *_why(report)]
-    notes = [decision["sentence"] for decision in report["decisions"]]
+    decisions = report["decisions"]
     output = report["output"]
     if not report["blocks"]:
         written = [f"written: {output}"] if output else []
-        return "\n".join(map(printable, [*head, *notes, *written]))
+        lines = [*head, *notes(decisions), *written, *_hint(decisions)]
+        return "\n".join(map(printable, lines))
     search = report["search"]
     rows = [
         ("device", report["machine"]["device"]),
@@ -36,7 +42,7 @@ def text(report: Document) -> str:
             "not needed)",
         ),
         ("search", f"{search['seconds']:.1f} s"),
-        ("left to TensorFlow", _counts(report["left_to_tensorflow"])),
+        ("left to TensorFlow", _left(decisions)),
         *_regions(report),
         *_signatures(report),
         *([("written", output)] if output else []),
@@ -45,20 +51,41 @@ def text(report: Document) -> str:
         [
             *map(printable, head),
             two_columns(rows),
-            *(printable(f"note: {note}") for note in notes),
+            *(printable(f"note: {note}") for note in notes(decisions)),
+            *_hint(decisions),
         ]
     )
 
 
+def notes(decisions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The decisions as lines, except those that other parts of the text summarize.
+
+    The table counts nodes that are left to TensorFlow, so only convolutions among them
+    are named. A warning says first that the machine was busy.
+    """
+    return [
+        _line(one)
+        for one in decisions
+        if one["code"] != BUSY.code
+        and (not one["types"] or any("Conv" in op for op in one["types"]))
+    ]
+
+
+def _line(decision: Mapping[str, Any]) -> str:
+    return f"{decision['sentence']} [{decision['code']}]"
+
+
+def _hint(decisions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The line that says how to look up the codes of the other lines."""
+    return [f"to explain a code: ios_tf explain {one['code']}" for one in decisions[:1]]
+
+
 def _warnings(report: Document) -> list[str]:
     """Lines that come first, because they affect how to read the other lines."""
-    load = report["machine"]["load"]
-    if not load["busy"]:
-        return []
-    share = f"{100 * load['disturbed_share']:.0f} % of samples disturbed"
     return [
-        f"warning: the machine was busy (load {load['average']:.1f}, {share}): "
-        "latencies are estimates"
+        f"warning: {_line(one)}"
+        for one in report["decisions"]
+        if one["code"] == BUSY.code
     ]
 
 
@@ -173,8 +200,20 @@ def _speedups(latencies: Mapping[str, Any], name: str) -> dict[str, str]:
     return speedups
 
 
-def _counts(counts: Mapping[str, int]) -> str:
-    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    shown = ", ".join(f"{op} x{count}" for op, count in most[:8])
-    rest = sum(count for _, count in most[8:])
-    return shown + (f", {rest} more" if rest else "") if shown else "nothing"
+def _left(decisions: Sequence[Mapping[str, Any]]) -> str:
+    """The numbers of nodes that are left to TensorFlow, by type, with codes."""
+    counts = [
+        (count, op, one["code"])
+        for one in decisions
+        for op, count in one["types"].items()
+    ]
+    if not counts:
+        return "nothing"
+    order = sorted(counts, key=lambda one: ("Conv" not in one[1], -one[0], one[1:]))
+    most = order[:_MOST_TYPES]
+    by_code: dict[str, list[str]] = collections.defaultdict(list)
+    for count, op, code in most:
+        by_code[code].append(f"{op} x{count}")
+    shown = [f"{', '.join(ops)} [{code}]" for code, ops in by_code.items()]
+    rest = sum(count for count, *_ in counts) - sum(count for count, *_ in most)
+    return ", ".join(shown + ([f"{rest} more"] if rest else []))

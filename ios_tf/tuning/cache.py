@@ -20,6 +20,8 @@ from ios_tf import validation
 from ios_tf.errors import UserError, first_line
 from ios_tf.native import engine
 from ios_tf.native.names import PENDING
+from ios_tf.reasons import Decision
+from ios_tf.reasons.loading import CACHE_FILE_IGNORED, CACHE_NOT_WRITTEN
 from ios_tf.scheduler import Problem, Schedule
 from ios_tf.tuning import cache_files
 from ios_tf.tuning.settings import DEFAULT_STRATEGY, SearchSettings
@@ -119,7 +121,7 @@ class ScheduleCache:
         except tf.errors.NotFoundError:
             return None
         except tf.errors.FailedPreconditionError as error:
-            _logger.warning("%s is ignored: %s", path, first_line(error))
+            _ignore(path, first_line(error))
             return None
         except tf.errors.OpError as error:
             self._warn(f"the file {path} cannot be read", error)
@@ -130,10 +132,10 @@ class ScheduleCache:
             if min(schedule.metadata[k] for k in ("latency_ms", "sequential_ms")) <= 0:
                 raise ValueError("the latencies in the file are not positive numbers")
         except KeyError as error:
-            _logger.warning("%s is ignored: it has no %s", path, error)
+            _ignore(path, f"it has no {error}")
             return None
         except (ValueError, engine.EngineError) as error:
-            _logger.warning("%s is ignored: %s", path, first_line(error))
+            _ignore(path, first_line(error))
             return None
         wanted = settings.to_json()
         if any(schedule.metadata.get(key) != value for key, value in wanted.items()):
@@ -152,5 +154,11 @@ class ScheduleCache:
 
     def _warn(self, what: str, error: Exception) -> None:
         if not self._failing:
-            _logger.warning("the schedule cache fails: %s: %s", what, first_line(error))
+            text = f"the schedule cache fails: {what}: {first_line(error)}"
+            _logger.warning("%s", Decision(CACHE_NOT_WRITTEN, text))
         self._failing = True
+
+
+def _ignore(path: str, why: str) -> None:
+    text = f"{path} is ignored: {why}"
+    _logger.warning("%s", Decision(CACHE_FILE_IGNORED, text))

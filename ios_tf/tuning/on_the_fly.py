@@ -23,6 +23,15 @@ from ios_tf.errors import NativeLibraryError, UserError, first_line
 from ios_tf.native import devices, plugin
 from ios_tf.native.names import OPTIMIZER, PASSES
 from ios_tf.options import EnableOptions, with_options
+from ios_tf.reasons import Decision
+from ios_tf.reasons.loading import (
+    CACHE_FILE_IGNORED,
+    GRAPHS_NOT_FROZEN,
+    NO_CUDA_GRAPH,
+    NO_LIBRARY,
+    NO_SCHEDULE,
+    PASSES_STAY_ON,
+)
 from ios_tf.scheduler import Pruning
 from ios_tf.tuning.cache import directory_of
 from ios_tf.tuning.pending import BlockTuner, pending_files, problem_of
@@ -66,9 +75,50 @@ class Status:
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     not_off: Sequence[str] = ()
 
-    def __str__(self) -> str:
+    def decisions(self) -> list[Decision]:
+        """The reasons why parts of this process run as plain TensorFlow, and others."""
         if self.problem:
-            return f"ios_tf has no effect: {self.problem}"
+            return [Decision(NO_LIBRARY, f"ios_tf has no effect: {self.problem}")]
+        count = self.counts
+        found = (
+            (
+                NO_SCHEDULE,
+                count["blocks_missed"],
+                "blocks run as plain TensorFlow, because they have no schedule yet",
+            ),
+            (
+                GRAPHS_NOT_FROZEN,
+                count["graphs_not_frozen"],
+                "graphs were not optimized, because the weights of their convolutions "
+                "are variables; ios_tf.convert makes models with constant weights",
+            ),
+            (
+                NO_CUDA_GRAPH,
+                count["failed_captures"],
+                "CUDA graphs could not be made; their kernels were launched one by "
+                "one, which is slower",
+            ),
+            (
+                CACHE_FILE_IGNORED,
+                count["warnings"],
+                "warnings are about files of the schedule cache",
+            ),
+        )
+        decisions = [
+            Decision(reason, f"{number} {text}", unnamed=number)
+            for reason, number, text in found
+            if number
+        ]
+        if self.not_off:
+            text = "the plugin still runs passes that TensorFlow's options switch off: "
+            text += f"{', '.join(self.not_off)}; switch use_plugin_optimizers off, too"
+            decisions.append(Decision(PASSES_STAY_ON, text))
+        return decisions
+
+    def __str__(self) -> str:
+        decisions = [str(decision) for decision in self.decisions()]
+        if self.problem:
+            return "\n".join(decisions)
         count = self.counts
         if not self.plugin_runs:
             lines = ["disabled: graphs run as plain TensorFlow"]
@@ -93,25 +143,7 @@ class Status:
             f"{count['blocks_searched']} searched, {count['blocks_greedy']} greedy, "
             f"{count['blocks_missed']} without a schedule; {self.pending} pending"
         )
-        if count["graphs_not_frozen"]:
-            lines.append(
-                f"{count['graphs_not_frozen']} graphs were not optimized, because the "
-                "weights of their convolutions are variables; ios_tf.convert makes "
-                "models with constant weights"
-            )
-        if count["failed_captures"]:
-            lines.append(
-                f"{count['failed_captures']} CUDA graphs could not be made; their "
-                "kernels were launched one by one, which is slower"
-            )
-        if count["warnings"]:
-            lines.append(f"the schedule cache caused {count['warnings']} warnings")
-        if self.not_off:
-            lines.append(
-                "the plugin still runs passes that TensorFlow's options switch off: "
-                f"{', '.join(self.not_off)}; switch use_plugin_optimizers off, too"
-            )
-        return "\n".join(lines)
+        return "\n".join([*lines, *decisions])
 
 
 @with_options(EnableOptions)
@@ -138,7 +170,7 @@ def enable(options: EnableOptions) -> Status:
     try:
         library = plugin.runtime()
     except NativeLibraryError as error:
-        _logger.warning("ios_tf.enable has no effect: %s", error)
+        _warn(f"ios_tf.enable has no effect: {error}")
         return status()
     devices.limit_threads()
     problem = _take_string(
@@ -230,8 +262,12 @@ def session_config(options: EnableOptions) -> config_pb2.ConfigProto:
     except NativeLibraryError as error:
         # This is only a warning, because TensorFlow ignores an optimizer that it does
         # not know.
-        _logger.warning("the configuration has no effect in this process: %s", error)
+        _warn(f"the configuration has no effect in this process: {error}")
     return config
+
+
+def _warn(text: str) -> None:
+    _logger.warning("%s", Decision(NO_LIBRARY, text))
 
 
 class _SearchThread(threading.Thread):

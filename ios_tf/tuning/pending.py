@@ -20,6 +20,12 @@ from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.errors import UserError, first_line
 from ios_tf.native import engine, plugin
 from ios_tf.options import TuneOptions, with_options
+from ios_tf.reasons import Decision, Reason
+from ios_tf.reasons.loading import (
+    CACHE_FILE_IGNORED,
+    CACHE_NOT_WRITTEN,
+    NOT_SEARCHED,
+)
 from ios_tf.scheduler import PAPER_PRUNING, Problem, Pruning, Schedule, document
 from ios_tf.tables import table
 from ios_tf.tuning import cache_files
@@ -151,19 +157,19 @@ def tune(options: TuneOptions) -> Tuned:
         try:
             problem = read_problem(directory, path)
         except ValueError as error:
-            _logger.warning("%s is ignored: %s", path, first_line(error))
+            _warn(CACHE_FILE_IGNORED, f"{path} is ignored", error)
             ignored.append(path)
             continue
         except tf.errors.NotFoundError:  # another process has been faster
             continue
         except tf.errors.OpError as error:
-            _logger.warning("%s is ignored: %s", path, first_line(error))
+            _warn(CACHE_FILE_IGNORED, f"{path} is ignored", error)
             ignored.append(path)
             continue
         try:
             schedule = tuner.tune(problem)
         except engine.EngineError as error:
-            _logger.warning("%s cannot be searched: %s", path, first_line(error))
+            _warn(NOT_SEARCHED, f"{path} cannot be searched", error)
             ignored.append(path)
             continue
         found.append((problem, schedule))
@@ -228,4 +234,8 @@ def _remove(path: str) -> None:
     except tf.errors.NotFoundError:  # another process has searched it, too
         pass
     except tf.errors.OpError as error:
-        _logger.warning("%s cannot be removed: %s", path, first_line(error))
+        _warn(CACHE_NOT_WRITTEN, f"{path} cannot be removed", error)
+
+
+def _warn(reason: Reason, what: str, error: Exception) -> None:
+    _logger.warning("%s", Decision(reason, f"{what}: {first_line(error)}"))

@@ -22,6 +22,7 @@ from ios_tf.conversion import network_check
 from ios_tf.conversion.show import show
 from ios_tf.model import frozen_graphs, graph_optimizer
 from ios_tf.native import plugin
+from ios_tf.reasons.models import FIXED_BATCH_SIZE, OTHER_NETWORK
 from ios_tf.scheduler import (
     Problem,
     Pruning,
@@ -267,11 +268,11 @@ def test_a_fixed_batch_size(tmp_path):
     with pytest.raises(ios_tf.UserError, match=r"batch size 4,.* batch sizes 1, 4"):
         ios_tf.convert(model, output, batch_size=[1, 4], strategy="greedy", **FAST)
     assert not os.path.exists(output)
-    for size, notes in ((4, 0), (1, 1)):
+    for size, decisions in ((4, 0), (1, 1)):
         report = ios_tf.convert(
             model, output, batch_size=size, strategy="greedy", overwrite=True, **FAST
         )
-        assert sum("fixed batch size 4" in note for note in report.notes) == notes
+        assert shared.reasons(report).count(FIXED_BATCH_SIZE) == decisions
     (program,) = graph_optimizer.lowered_programs(freeze(output))
     assert [entry["batch_size"] for entry in program["schedules"]] == [4]
 
@@ -305,13 +306,14 @@ def test_numbers_of_images_that_vary_are_not_called_fixed(function, specs):
     why = "has no input whose first dimension is open"
     with pytest.raises(ios_tf.UserError, match=why) as error:
         ios_tf.optimize(varying, (1, 4), strategy="greedy", image_size=20, **FAST)
-    notes = ios_tf.optimize(
+    report = ios_tf.optimize(
         varying, 16, strategy="greedy", image_size=20, **FAST
-    ).report.notes
+    ).report
     # If an input's value gives the number, 16 is as good as any other number.
-    fixed = f"{why}, so it is scheduled for 20 images"
-    assert any(fixed in note for note in notes) == (function is _frames_last)
-    for text in (str(error.value), *notes):
+    fixed = [one for one in report.decisions if one.reason is FIXED_BATCH_SIZE]
+    assert len(fixed) == (function is _frames_last)
+    assert all("20 images" in one.sentence for one in fixed)
+    for text in (str(error.value), *report.notes):
         assert "every call" not in text and "fixed" not in text
 
 
@@ -325,8 +327,8 @@ def test_a_signature_of_a_fixed_batch_size_beside_another(tmp_path):
     model, output = str(tmp_path / "m"), str(tmp_path / "out")
     tf.saved_model.save(module, model, signatures=signatures)
     report = ios_tf.convert(model, output, batch_size=[1, 8], strategy="greedy", **FAST)
-    (note,) = (note for note in report.notes if "fixed batch size" in note)
-    assert note.startswith("signature 'three' has the fixed batch size 3, so")
+    (fixed,) = (one for one in report.decisions if one.reason is FIXED_BATCH_SIZE)
+    assert "'three'" in fixed.sentence and "batch size 3" in fixed.sentence
     functions = [tf.saved_model.load(path).signatures for path in (model, output)]
     for name, batches in (("any", (1, 2, 8)), ("three", (3,))):
         (program,) = graph_optimizer.lowered_programs(
@@ -395,8 +397,8 @@ def test_another_network_at_one_of_the_sizes(sizes, tmp_path):
     output = str(tmp_path / "out")
     report = ios_tf.convert(model, output, batch_size=sizes, strategy="greedy", **FAST)
     rest = sorted(set(sizes) - {2})
-    (note,) = (note for note in report.notes if "a different network" in note)
-    assert f"at batch size 2 than at {', '.join(map(str, rest))}, so" in note
+    (other,) = (one for one in report.decisions if one.reason is OTHER_NETWORK)
+    assert f"batch size 2 than at {', '.join(map(str, rest))}, " in other.sentence
     programs = graph_optimizer.lowered_programs(freeze(output))
     scheduled = [[e["batch_size"] for e in p["schedules"]] for p in programs]
     assert sorted(scheduled) == sorted([rest, [size - 2 for size in rest]])

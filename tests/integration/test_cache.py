@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from ios_tf.native import engine
+from ios_tf.reasons.loading import CACHE_FILE_IGNORED, CACHE_NOT_WRITTEN
 from ios_tf.scheduler import Problem, Pruning, Schedule, sequential_schedule
 from ios_tf.tuning import cache_files
 from ios_tf.tuning.cache import ScheduleCache, default_directory
@@ -98,6 +99,7 @@ def test_a_broken_schedule_is_ignored_with_one_warning(
         assert cache.get(problem, SETTINGS) is None
     (record,) = caplog.records
     assert path in record.getMessage()
+    assert record.getMessage().endswith(f"[{CACHE_FILE_IGNORED.code}]")
     assert "\n" not in record.getMessage()
 
 
@@ -126,7 +128,9 @@ def test_a_cache_that_cannot_be_written_is_a_warning(
         cache.put(other, SETTINGS)  # another block, the same reason
         assert len(caplog.records) == 1
         assert cache.get(problem, SETTINGS) is None
-    assert str(tmp_path / "file") in caplog.records[0].getMessage()
+    message = caplog.records[0].getMessage()
+    assert str(tmp_path / "file") in message
+    assert message.endswith(f"[{CACHE_NOT_WRITTEN.code}]")
 
 
 def test_a_cache_that_cannot_be_read_is_a_warning(cache, problem, caplog, monkeypatch):

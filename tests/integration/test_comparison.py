@@ -17,6 +17,7 @@ from ios_tf.conversion.reference import Reference
 from ios_tf.differences import relative_difference, relative_norm
 from ios_tf.model import frozen_graphs, function_library, graph_optimizer
 from ios_tf.model.loading import keras_model_of
+from ios_tf.reasons.comparisons import ALL_NAN
 
 INFINITY = float("inf")
 
@@ -96,7 +97,7 @@ def test_inputs_for_which_outputs_are_defined():
     frozen = frozen_graphs.freeze("f", function.get_concrete_function())
     reference = Reference("f", function, frozen, "cpu")
     comparison = reference.compare(function, frozen.graph_def, [2])
-    assert comparison.difference == 0 and not comparison.notes
+    assert comparison.difference == 0 and not comparison.decisions
     (images,) = reference.inputs([2])[2].values()
     assert (images.numpy() >= 1).any()
 
@@ -108,8 +109,8 @@ def test_what_is_never_a_number_is_said():
 
     frozen = frozen_graphs.freeze("f", function.get_concrete_function())
     reference = Reference("f", function, frozen, "cpu")
-    (note,) = reference.compare(function, frozen.graph_def, [2]).notes
-    assert "all values of an output are NaN" in note
+    (decision,) = reference.compare(function, frozen.graph_def, [2]).decisions
+    assert decision.reason is ALL_NAN
 
 
 def test_outputs_are_compared_around_bounds():

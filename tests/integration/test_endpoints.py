@@ -4,10 +4,12 @@ import graph_helpers as gh
 import keras
 import numpy as np
 import pytest
+import shared
 import tensorflow as tf
 from shared import FAST, branches
 
 import ios_tf
+from ios_tf.reasons.models import LOST_FUNCTION
 
 pytestmark = pytest.mark.one_core
 
@@ -51,7 +53,7 @@ def test_serve_of_a_keras_export(tmp_path):
     _assert_runs_on_the_engine(converted.serve, images)
     _assert_same(converted.serve(images), original.serve(images))
     assert isinstance(converted.serve(images), tf.Tensor)
-    assert not [note for note in report.notes if "does not have" in note]
+    assert LOST_FUNCTION not in shared.reasons(report)
 
 
 def test_layer_of_keras(tmp_path):
@@ -151,8 +153,8 @@ def test_calls_of_a_module(tmp_path):
     with pytest.raises(ValueError, match="Could not find matching concrete function"):
         converted(images, scale="other")
     assert not hasattr(converted, "edges")
-    (note,) = (note for note in report.notes if "does not have" in note)
-    assert "the function edges" in note
+    (lost,) = (one for one in report.decisions if one.reason is LOST_FUNCTION)
+    assert "edges" in lost.sentence
 
 
 def test_converted_models_keep_their_endpoints_when_saved_again(tmp_path):

@@ -3,6 +3,7 @@
 import dataclasses
 import filecmp
 import os
+import re
 
 import foreign_models as fm
 import graph_helpers as gh
@@ -26,6 +27,17 @@ from ios_tf.model import (
     subgraphs,
 )
 from ios_tf.native import names
+from ios_tf.reasons.comparisons import STRINGS
+from ios_tf.reasons.measurements import NOT_TIMED, REGIONS_ONLY
+from ios_tf.reasons.models import (
+    COPIED,
+    NO_FAST_REGION,
+    NOTHING_TIMED,
+    ORIGINAL_RUNS,
+    SLOW_REGION,
+    SLOW_SIGNATURE,
+    SLOW_WITHOUT_PACKAGE,
+)
 
 FAST = {key: value for key, value in shared.FAST.items() if key != "keep_slower"}
 
@@ -84,17 +96,17 @@ def test_a_model_that_gains_nothing_is_copied(tmp_path, monkeypatch):
     two_signatures(source)
     made_up(monkeypatch, [1.0, 1.5, 1.0], [2.0, 1.0, 2.0], [1.0, 1.0, 1.0], [2.0] * 3)
     report = ios_tf.convert(source, output, batch_size=[1, 4], **FAST)
-    assert report.notes == [
-        "signature 'one' is left to TensorFlow, because the engine is not clearly "
-        "faster: TensorFlow took 1.00 ms and the engine took 1.50 ms at batch size 1; "
-        "TensorFlow took 2.00 ms and the engine took 1.00 ms at batch size 4",
-        "signature 'two' is left to TensorFlow, because the engine is not clearly "
-        "faster: TensorFlow took 1.00 ms and the engine took 1.00 ms at batch size 1; "
-        "TensorFlow took 2.00 ms and the engine took 2.00 ms at batch size 4",
-        "the model is copied unchanged",
+    assert shared.reasons(report) == [SLOW_SIGNATURE, SLOW_SIGNATURE, COPIED]
+    times = [re.findall(r"[\d.]+ ms", one.sentence) for one in report.decisions]
+    assert times[0] == ["1.00 ms", "1.50 ms", "2.00 ms", "1.00 ms"]
+    assert times[1] == ["1.00 ms", "1.00 ms", "2.00 ms", "2.00 ms"]
+    assert [one.code for one in report.decisions] == ["IOS106", "IOS106", "IOS109"]
+    assert report.table().splitlines() == [
+        report.headline,
+        *map(str, report.decisions),
+        f"written: {output}",
+        "to explain a code: ios_tf explain IOS106",
     ]
-    written = f"written: {output}"
-    assert report.table().splitlines() == [report.headline, *report.notes, written]
     same = filecmp.dircmp(source, output)
     assert not same.left_only + same.diff_files
     assert same.right_only == ["assets.extra"]
@@ -110,11 +122,9 @@ def test_functions_that_gain_are_converted(tmp_path, monkeypatch):
     report = ios_tf.convert(source, output, **FAST)
     (comparison,) = report.comparisons
     assert comparison.signature == "two"
-    assert "signature 'one' is left to TensorFlow" in report.notes[0]
-    assert (
-        "signature 'two' takes longer than the original at batch size 1 where this "
-        "package is not installed" in report.notes
-    )
+    assert shared.reasons(report) == [SLOW_SIGNATURE, SLOW_WITHOUT_PACKAGE]
+    assert "'one'" in report.decisions[0].sentence
+    assert all(part in report.notes[1] for part in ("'two'", "batch size 1"))
     rows = {line[:18].strip(): line[18:].strip() for line in report.table().split("\n")}
     assert rows["TensorFlow"] == "2.00 ms"
     assert rows["converted"] == "1.00 ms (2.00x of TensorFlow)"
@@ -153,9 +163,8 @@ def test_what_is_written_in_place_of_slow_merges_is_judged(
     report = ios_tf.convert(shared.branches(), output, **FAST)
     kept = second[1] < 1
     assert len(regions_of(output, "serving_default")) == kept
-    assert ("the model is copied unchanged" in report.notes) == (not kept)
-    slow = "1.00 ms and the engine took 1.50 ms"
-    assert any(slow in note for note in report.notes) == (not kept)
+    assert (COPIED in shared.reasons(report)) == (not kept)
+    assert (SLOW_SIGNATURE in shared.reasons(report)) == (not kept)
     assert len(report.comparisons) == kept
 
 
@@ -164,11 +173,7 @@ def test_functions_that_stay_are_judged_beside_one_that_does_not(tmp_path, monke
     two_signatures(source)
     made_up(monkeypatch, [1.0, 1.5, 1.0], [2.0, 1.0, 1.0], [2.0, 2.1, 1.0])
     report = ios_tf.convert(source, output, **FAST)
-    assert [note.partition(",")[0] for note in report.notes] == [
-        "signature 'one' is left to TensorFlow",
-        "signature 'two' is left to TensorFlow",
-        "the model is copied unchanged",
-    ]
+    assert shared.reasons(report) == [SLOW_SIGNATURE, SLOW_SIGNATURE, COPIED]
     assert regions_of(output, "two") == []
 
 
@@ -203,11 +208,11 @@ def test_regions_of_models_that_cannot_be_called_are_timed(
     made_up(monkeypatch, *latencies)
     report = ios_tf.convert(source, output, **FAST)
     assert len(regions_of(output, "serving_default")) == regions
-    slow = [note for note in report.notes if note.startswith("region ")]
-    assert len(slow) == 2 - regions
-    assert ("the model is copied unchanged" in report.notes) == (regions == 0)
-    known = [n for n in report.notes if "only its regions were timed, with" in n]
-    assert len(known) == (regions > 0)
+    reasons = shared.reasons(report)
+    assert reasons.count(SLOW_REGION) == 2 - regions
+    assert (COPIED in reasons) == (NO_FAST_REGION in reasons) == (regions == 0)
+    assert (REGIONS_ONLY in reasons) == (regions > 0)
+    assert STRINGS in reasons
     if regions:
         x = np.random.default_rng(0).random((2, 9, 9, 3), np.float32)
         record = tf.stack([tf.io.serialize_tensor(one) for one in x])
@@ -251,15 +256,10 @@ def test_what_cannot_be_timed_at_all_stays_tensorflows(tmp_path, monkeypatch):
     records(source)
     monkeypatch.setattr(region_check, "measure_made_up", lambda *args: [])
     report = ios_tf.convert(source, output, **FAST)
-    assert (
-        "neither the signature nor any of its regions could be timed"
-        in report.notes[-2]
-    )
-    assert report.notes[-1] == "the model is copied unchanged"
+    assert shared.reasons(report) == [STRINGS, NOTHING_TIMED, COPIED]
     report = ios_tf.convert(source, output, overwrite=True, **shared.FAST)
     assert len(regions_of(output, "serving_default")) == 2
-    unknown = "it is not known whether the signature is faster"
-    assert any(unknown in note for note in report.notes)
+    assert NOT_TIMED in shared.reasons(report)
 
 
 def test_models_that_take_another_batch_size_are_timed_at_it(tmp_path, monkeypatch):
@@ -272,8 +272,8 @@ def test_models_that_take_another_batch_size_are_timed_at_it(tmp_path, monkeypat
     fm.save(network, source, function, fm.image_spec())
     made_up(monkeypatch, [1.0, 1.1, 1.0])
     report = ios_tf.convert(source, output, **FAST)
-    assert "1.00 ms and the engine took 1.10 ms at batch size 8" in report.notes[-2]
-    assert report.notes[-1] == "the model is copied unchanged"
+    assert shared.reasons(report)[-2:] == [SLOW_SIGNATURE, COPIED]
+    assert "1.10 ms at batch size 8" in report.notes[-2]
 
 
 def test_optimize_runs_the_original_where_nothing_is_gained(monkeypatch):
@@ -282,9 +282,8 @@ def test_optimize_runs_the_original_where_nothing_is_gained(monkeypatch):
     made_up(monkeypatch, [1.0, 1.1])
     same = ios_tf.optimize(function, **FAST)
     assert repr(same).startswith("<not optimized function")
-    slow = "1.00 ms and the engine took 1.10 ms at batch size 1"
-    assert slow in same.report.notes[0]
-    assert same.report.notes[1:] == ["the original function is run"]
+    assert shared.reasons(same.report) == [SLOW_SIGNATURE, ORIGINAL_RUNS]
+    assert "1.10 ms at batch size 1" in same.report.notes[0]
     np.testing.assert_array_equal(same(fm.images(2)), function(fm.images(2)))
     made_up(monkeypatch, [1.0, 0.5])
     assert repr(ios_tf.optimize(function, **FAST)).startswith("<optimized function")
@@ -307,20 +306,18 @@ def test_where_no_region_gains_the_report_says_so(tmp_path, monkeypatch):
     spec = tf.TensorSpec([None, 4, 4, 4], name="x")
     module.serve = tf.function(function, input_signature=[spec])
     tf.saved_model.save(module, source, signatures=module.serve)
-    why = "signature {!r} is left to TensorFlow, because none of its regions is clearly"
     regions = [[1.0, 1.1], [1.0, 1.2], [1.0, 1.3]]
     made_up(monkeypatch, *regions)
-    notes = ios_tf.convert(source, output, **FAST).notes
-    assert notes[0] == why.format("serving_default") + " faster"
-    for i, (note, (_, ours)) in enumerate(zip(notes[1:4], regions, strict=True), 1):
-        assert note.startswith(f"region {i} of 3 (")
-        times = f"1.00 ms and the engine took {ours:.2f} ms at batch size"
-        assert f"TensorFlow took {times}" in note
-    assert notes[4:] == ["the model is copied unchanged"]
+    report = ios_tf.convert(source, output, **FAST)
+    expected = [NO_FAST_REGION, *[SLOW_REGION] * 3]
+    assert shared.reasons(report) == [*expected, COPIED]
+    slow = [one for one in report.decisions if one.reason is SLOW_REGION]
+    for i, (one, (_, ours)) in enumerate(zip(slow, regions, strict=True), 1):
+        assert one.sentence.startswith(f"region {i} of 3 (") and len(one.nodes) == 1
+        assert f"{ours:.2f} ms at batch size" in one.sentence
     made_up(monkeypatch, *regions)
     same = ios_tf.optimize(module.serve, **FAST)
-    assert same.report.notes[0] == why.format("function") + " faster"
-    assert same.report.notes[-1] == "the original function is run"
+    assert shared.reasons(same.report) == [*expected, ORIGINAL_RUNS]
 
 
 def three_regions(make=tf.constant) -> frozen_graphs.FrozenSignature:
@@ -545,8 +542,9 @@ def test_what_is_kept_won_and_what_did_not_is_the_original(build, batch_size, tm
     source, output = str(tmp_path / "model"), str(tmp_path / "converted")
     build().export(source, verbose=False)
     report = ios_tf.convert(source, output, batch_size=batch_size, **FAST)
-    if "the model is copied unchanged" in report.notes:
-        assert any("left to TensorFlow" in note for note in report.notes)
+    if COPIED in shared.reasons(report):
+        slow = {SLOW_SIGNATURE, NO_FAST_REGION, NOTHING_TIMED}
+        assert slow & {*shared.reasons(report)}
         same = filecmp.dircmp(source, output)
         assert not same.left_only + same.right_only + same.diff_files
         return

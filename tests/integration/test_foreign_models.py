@@ -13,6 +13,7 @@ import keras
 import networks
 import numpy as np
 import pytest
+import shared
 import stock
 import tensorflow as tf
 from keras import layers
@@ -29,6 +30,19 @@ from ios_tf.model import (
     function_library,
     graph_optimizer,
     saved_models,
+)
+from ios_tf.reasons.comparisons import AFTER_REGIONS, NOT_REPEATABLE, ROUNDING, STRINGS
+from ios_tf.reasons.models import (
+    CHANGES_VARIABLE,
+    CONVOLUTION_TYPE,
+    COPIED,
+    FIXED_BATCH_SIZE,
+    INSIDE_FUNCTION,
+    NO_CONVOLUTION,
+    NO_OUTPUTS,
+    OPTIMIZERS_CHANGE_OUTPUTS,
+    ORIGINAL_RUNS,
+    TENSORFLOW_FAILS,
 )
 from ios_tf.tuning.searcher import Searcher
 
@@ -108,7 +122,7 @@ def test_converts(name, tmp_path):
     assert left == (3 if name == "cases" else 0)
     for one in report.comparisons:
         assert one.difference is None or one.difference < 1e-3
-        assert one.difference is not None or one.notes
+        assert one.difference is not None or one.decisions
 
 
 def test_converts_twice_in_one_process(tmp_path):
@@ -255,7 +269,7 @@ def test_keras_model_that_is_not_built(tmp_path):
 
 
 def assert_copied(output: str, source: str, report: ios_tf.Report) -> None:
-    assert report.notes[-1] == "the model is copied unchanged"
+    assert shared.reasons(report)[-1] is COPIED
     for directory, _, files in os.walk(source):
         copy = os.path.join(output, os.path.relpath(directory, source))
         assert sorted(files) == sorted(f for f in os.listdir(copy) if "." in f)
@@ -276,7 +290,8 @@ def test_what_changes_is_copied(write, variable, tmp_path):
     source, output = str(tmp_path / "model"), str(tmp_path / "converted")
     calls = write(source)
     report = ios_tf.convert(source, output, **FAST)
-    assert f"changes the variable {variable!r}" in report.notes[0]
+    change = report.decisions[0]
+    assert change.reason is CHANGES_VARIABLE and repr(variable) in change.sentence
     assert_copied(output, source, report)
     assert_same_results(output, source, calls)
 
@@ -316,16 +331,15 @@ def test_what_tensorflow_does_not_optimise_is_copied(name, tmp_path):
     model = model_with(str(tmp_path / "model"), function)
     output = str(tmp_path / "out")
     report = ios_tf.convert(model, output, **FAST)
-    reason = report.notes[-2]
-    assert f"signature 'serving_default': TensorFlow's own {name} fails: " in reason
-    assert message in reason
-    assert "\n" not in reason
+    assert shared.reasons(report) == [TENSORFLOW_FAILS, COPIED]
+    sentence = report.decisions[0].sentence
+    assert all(part in sentence for part in ("'serving_default'", name, message))
+    assert "\n" not in sentence
     assert_copied(output, model, report)
     same = ios_tf.optimize(tf.saved_model.load(model).signatures["serving_default"])
-    assert same.report.notes == [
-        reason.replace("serving_default", same.__name__),
-        "the original function is run",
-    ]
+    assert shared.reasons(same.report) == [TENSORFLOW_FAILS, ORIGINAL_RUNS]
+    renamed = sentence.replace("serving_default", same.__name__)
+    assert same.report.decisions[0].sentence == renamed
 
 
 def test_mistakes_of_ours_end_a_conversion(tmp_path, monkeypatch):
@@ -404,7 +418,8 @@ def test_signature_without_outputs(tmp_path):
     signatures["warm_up"] = shout
     tf.saved_model.save(module, source + "3", signatures=signatures)
     report = ios_tf.convert(source + "3", output + "3", **FAST)
-    assert report.notes[0] == "signature 'warm_up' has side effects but no outputs"
+    assert report.decisions[0].reason is NO_OUTPUTS
+    assert "'warm_up'" in report.decisions[0].sentence
     assert_copied(output + "3", source + "3", report)
 
 
@@ -432,7 +447,7 @@ def test_training_that_a_signature_asks_for(tmp_path):
         inputs = {"x": x, "flag": flag}
         fm.v1.saved_model.simple_save(session, source, inputs, {"y": y})
     report = ios_tf.convert(source, output, **FAST)
-    assert "changes the variable" in report.notes[0]
+    assert report.decisions[0].reason is CHANGES_VARIABLE
     assert_copied(output, source, report)
 
 
@@ -584,10 +599,8 @@ def test_whole_numbers_do_not_hide_wrong_results(constants, tmp_path, monkeypatc
 def assert_left_to_optimizers(report) -> None:
     """Asserts that the report says that the model is copied, and why."""
     assert not report.blocks
-    why, end = report.notes
-    assert "at batch size 1 TensorFlow's graph optimizers change its outputs" in why
-    assert "\n" not in why
-    assert end == "the model is copied unchanged"
+    assert shared.reasons(report) == [OPTIMIZERS_CHANGE_OUTPUTS, COPIED]
+    assert all("\n" not in one.sentence for one in report.decisions)
 
 
 def test_what_tensorflow_changes_is_not_ours(tmp_path):
@@ -647,7 +660,7 @@ def test_rounding_that_chooses_otherwise_is_no_failure(tmp_path):
     fm.save(model, path, function, fm.image_spec())
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     assert report.comparisons[0].difference > 1e-3
-    assert any("in operators after the regions" in note for note in report.notes)
+    assert AFTER_REGIONS in shared.reasons(report)
 
 
 class Chaotic(fm.Network):
@@ -665,9 +678,7 @@ def test_networks_that_amplify_rounding_convert(tmp_path):
     fm.save(model, path, lambda x: {"y": model(x)}, fm.image_spec())
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     assert report.comparisons[0].difference > 1e-3
-    assert any(
-        "rounding the inputs has a similar effect" in note for note in report.notes
-    )
+    assert ROUNDING in shared.reasons(report)
 
 
 def test_inputs_are_such_that_rounding_hardly_counts(tmp_path):
@@ -682,7 +693,7 @@ def test_inputs_are_such_that_rounding_hardly_counts(tmp_path):
     fm.save(model, path, function, fm.image_spec())
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     assert report.comparisons[0].difference < 1e-5
-    assert not any("differ" in note for note in report.notes)
+    assert not {AFTER_REGIONS, ROUNDING} & {*shared.reasons(report)}
 
 
 def test_images_are_smooth_where_noise_is_chaos(tmp_path):
@@ -700,7 +711,7 @@ def test_images_are_smooth_where_noise_is_chaos(tmp_path):
     fm.save(model, path, function, fm.image_spec())
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     assert report.comparisons[0].difference < 1e-5
-    assert not any("differ" in note for note in report.notes)
+    assert not {AFTER_REGIONS, ROUNDING} & {*shared.reasons(report)}
 
 
 # Contents of the report.
@@ -732,7 +743,7 @@ def test_says_what_is_not_compared(tmp_path):
     fm.save(module, path, function, fm.image_spec(), record)
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     assert report.comparisons[0].difference is None
-    assert any("is not compared with the original" in note for note in report.notes)
+    assert STRINGS in shared.reasons(report)
     assert "largest difference  not compared" in report.table()
 
 
@@ -802,16 +813,14 @@ def test_random_models_are_not_compared(tmp_path):
     )
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     assert report.operators
-    assert any(
-        "two equal calls of the original differ" in note for note in report.notes
-    )
+    assert NOT_REPEATABLE in shared.reasons(report)
 
 
 def test_signature_without_a_batch(tmp_path):
     source = str(tmp_path / "model")
     fm.one_image(source)
     report = ios_tf.convert(source, tmp_path / "converted", batch_size=8, **FAST)
-    assert any("scheduled for 1 image per call" in note for note in report.notes)
+    assert FIXED_BATCH_SIZE in shared.reasons(report)
     with pytest.raises(
         ios_tf.UserError, match="no input whose first dimension is open"
     ):
@@ -829,9 +838,9 @@ def test_names_where_convolutions_are_left(tmp_path):
 
     fm.save(model, source, function, fm.image_spec())
     report = ios_tf.convert(source, tmp_path / "converted", **FAST)
-    assert report.notes[0] == (
-        "4 convolutions are left to TensorFlow inside loops and branches"
-    )
+    inside = report.decisions[0]
+    assert (inside.reason, inside.count) == (INSIDE_FUNCTION, 4)
+    assert "loops and branches" in inside.sentence
 
 
 def test_names_convolutions_of_other_kinds(tmp_path):
@@ -839,9 +848,9 @@ def test_names_convolutions_of_other_kinds(tmp_path):
     report = ios_tf.convert(
         keras.Model(film, layers.Conv3D(2, 3)(film)), tmp_path / "converted"
     )
-    assert report.notes[0] == (
-        "the model has no convolution that the engine supports, only Conv3D"
-    )
+    assert shared.reasons(report) == [NO_CONVOLUTION, COPIED]
+    (left,) = (one for one in report.decisions if one.types == {"Conv3D": 1})
+    assert left.reason is CONVOLUTION_TYPE and len(left.nodes) == 1
 
 
 def test_names_them_beside_those_that_convert(tmp_path):
@@ -851,10 +860,9 @@ def test_names_them_beside_those_that_convert(tmp_path):
         keras.Model(film, layers.Conv2D(4, 3)(images)), tmp_path / "converted", **FAST
     )
     assert report.operators
-    assert [note for note in report.notes if "Conv3D" in note] == [
-        "convolutions of type Conv3D are left to TensorFlow: the engine does not "
-        "support them"
-    ]
+    (left,) = (one for one in report.decisions if "Conv3D" in one.types)
+    assert left.reason is CONVOLUTION_TYPE and left.types == {"Conv3D": 1}
+    assert str(left) in report.notes
 
 
 def test_two_names_of_a_function_with_a_loop_are_one(tmp_path):

@@ -170,13 +170,13 @@ def test_blocks_of_no_cells_are_left_to_tensorflow():
         return tf.batch_to_space(x, [2, 2], [[0, 0], [0, 0]])
 
     graph = gh.freeze(network, (2, 10, 8, 3))
-    assert "BatchToSpaceND" not in gh.collect(graph)["report"]["left_to_tensorflow"]
+    assert "BatchToSpaceND" not in gh.left(gh.collect(graph)["report"])
     for node in graph.graph_def.node:
         if node.op in ("SpaceToBatchND", "BatchToSpaceND"):
             name = node.input[1]
             (block,) = (n for n in graph.graph_def.node if n.name == name)
             block.attr["value"].tensor.CopyFrom(tf.make_tensor_proto([0, 0]))
-    assert "BatchToSpaceND" in gh.collect(graph)["report"]["left_to_tensorflow"]
+    assert "BatchToSpaceND" in gh.left(gh.collect(graph)["report"])
 
 
 def operator_types(graph: gh.Graph) -> list[str]:

@@ -19,6 +19,7 @@ from keras import layers
 from tensorflow.core.framework import graph_pb2
 
 from ios_tf.native import grappler
+from ios_tf.reasons import loading, nodes
 
 pytestmark = pytest.mark.one_core
 
@@ -176,8 +177,7 @@ def test_one_device_only():
     lowered = gh.lower(graph, device="gpu")
     assert region_devices(lowered) == [(GPU + "0", "gpu"), ("", "gpu")]
     report = gh.collect(graph, device="gpu")["report"]
-    (reason,) = {r["reason"] for r in report["refused"]}
-    assert reason == "the node is placed on cpu, not on the device of the conversion"
+    assert gh.reasons_left(report)["Conv2D"] == {nodes.OTHER_DEVICE.code}
     with pytest.raises(tf.errors.OpError, match="neither"):
         gh.lower(graph, device="tpu")
 
@@ -205,6 +205,40 @@ def test_gpu_without_libraries_is_left_to_tensorflow(tmp_path):
     )
     (warning,) = (line for line in done.stderr.splitlines() if "ios_tf: " in line)
     assert "libcuda.so.1" in warning
+    assert warning.endswith(f"[{loading.UNUSABLE_GPU.code}]")
+
+
+# The first graph has stages in the wrong order, the second one has an unknown type.
+LOWER_DAMAGED = """
+import test_lower
+for damage in ("backwards", "unknown"):
+    annotated = test_lower.annotated_network()
+    for node in annotated.graph_def.node:
+        if damage == "backwards" and "_ios_stage" in node.attr:
+            stages = node.attr["_ios_stage"].list.i
+            stages[:] = [1000 - stage for stage in stages]
+        elif damage == "unknown" and node.op == "AvgPool":
+            node.op = "NoSuchOperation"
+    test_lower.gh.lower(annotated)
+"""
+
+
+def test_damaged_graphs_are_one_line_each():
+    done = subprocess.run(
+        [sys.executable, "-c", LOWER_DAMAGED],
+        env={
+            **os.environ,
+            "TF_CPP_MIN_LOG_LEVEL": "1",
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        stderr=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    warnings = [line for line in done.stderr.splitlines() if "ios_tf: " in line]
+    codes = [loading.INVALID_SCHEDULE.code, loading.GRAPH_NOT_LOWERED.code]
+    for warning, code in zip(warnings, codes, strict=True):
+        assert warning.endswith(f"[{code}]")
 
 
 def test_region_on_another_device_than_it_is_made_for():

@@ -10,10 +10,12 @@ import graph_helpers as gh
 import keras
 import numpy as np
 import pytest
+import shared
 import tensorflow as tf
 from shared import FAST
 
 import ios_tf
+from ios_tf.reasons.models import CHANGES_VARIABLE, NO_OUTPUTS, ORIGINAL_RUNS
 
 v1 = tf.compat.v1
 
@@ -261,7 +263,8 @@ def test_without_outputs():
 
     for function in unread, counted:
         same = ios_tf.optimize(tf.function(function, input_signature=[fm.image_spec()]))
-        assert same.report.notes[0] == f"{function.__name__} has no outputs"
+        assert shared.reasons(same.report) == [NO_OUTPUTS, ORIGINAL_RUNS]
+        assert function.__name__ in same.report.decisions[0].sentence
         assert same(fm.images(1)) is None
     assert calls.numpy() == 1
 
@@ -278,7 +281,8 @@ def test_variables_that_change():
 
     module = Counting()
     same = ios_tf.optimize(module.count)
-    assert "changes the variable 'calls' in every call" in same.report.notes[0]
+    assert shared.reasons(same.report) == [CHANGES_VARIABLE, ORIGINAL_RUNS]
+    assert "'calls'" in same.report.decisions[0].sentence
     assert [same(fm.images(1))["n"].numpy() for _ in range(2)] == [1, 2]
     assert module.calls.numpy() == 2
 

@@ -17,6 +17,7 @@ from keras import layers
 import ios_tf
 from ios_tf.cli.main import main
 from ios_tf.errors import UserError
+from ios_tf.reasons.models import COPIED, NO_CONVOLUTION
 from ios_tf.report import document
 
 
@@ -157,8 +158,9 @@ def test_a_copied_model_has_a_report(tmp_path):
     found = stored(target)
     assert found["verdict"] == report.verdict == "copied"
     assert found["networks"] == found["signatures"] == []
-    sentences = [decision["sentence"] for decision in found["decisions"]]
-    assert sentences == list(map(str, report.notes))
+    codes = [decision["code"] for decision in found["decisions"]]
+    assert codes == [decision.code for decision in report.decisions]
+    assert NO_CONVOLUTION.code in codes and COPIED.code in codes
     assert report.speedup == 1.0
     assert report.headline.startswith("model is left to TensorFlow")
     assert str(report).splitlines()[0] == report.headline

@@ -14,6 +14,8 @@ import shared
 import tensorflow as tf
 from keras import layers
 
+from ios_tf.reasons.loading import MISSING_SCHEDULE
+
 pytestmark = pytest.mark.one_core
 
 
@@ -269,7 +271,7 @@ def test_one_warning_names_the_missing_schedule():
     )
     (warning,) = (line for line in done.stderr.splitlines() if "ios_tf: " in line)
     assert "the first: block " in warning
-    assert warning.endswith(": the block has no schedule")
+    assert warning.endswith(f"[{MISSING_SCHEDULE.code}]")
 
 
 def test_graph_without_convolution_is_left_as_it_is():

@@ -6,6 +6,7 @@ import mutations
 import networks
 import numpy as np
 import pytest
+import shared
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
@@ -16,6 +17,7 @@ from ios_tf.conversion.samples import samples_of
 from ios_tf.errors import UserError
 from ios_tf.model import frozen_graphs
 from ios_tf.model.loading import keras_model_of
+from ios_tf.reasons.comparisons import CONSTANT_OUTPUT, STRINGS
 
 SPECS = {
     "image": tf.TensorSpec([None, 2, 2, 3], tf.float32),
@@ -64,7 +66,7 @@ def test_an_output_that_does_not_move_is_no_evidence():
         original, frozen.graph_def, [1]
     )
     assert comparison.has_no_evidence and comparison.evidence() == ""
-    assert any("does not depend on the input" in note for note in comparison.notes)
+    assert CONSTANT_OUTPUT in shared.reasons(comparison)
 
 
 def test_networks_without_weights_depend_on_their_input():
@@ -168,8 +170,11 @@ def test_a_model_of_serialized_examples_is_compared_with_samples(tmp_path):
     tf.saved_model.save(module, source, signatures=serve)
     options = dict(strategy="sequential", warmup_runs=0, runs=1, sample_count=1)
     report = ios_tf.convert(source, tmp_path / "random", **options)
-    (note,) = (one for one in report.notes if "is not compared" in one)
-    assert "--samples=FILE.tfrecord" in note and "codec" not in note
+    refused = [one for one in report.decisions if one.reason is STRINGS]
+    assert refused
+    for one in refused:
+        assert "--samples=FILE.tfrecord" in one.sentence
+        assert "codec" not in one.sentence
     with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
         for image in networks.smooth_images(4, 17).numpy():
             values = tf.train.FloatList(value=image.ravel())

@@ -89,7 +89,7 @@ def check(
     graph = gh.freeze(function, *shapes)
     if left is not None:
         collected = gh.collect(graph, batch_size=batch_sizes[0])
-        assert collected["report"]["left_to_tensorflow"] == left
+        assert gh.left(collected["report"]) == left
     lowered = gh.lower(gh.rewrite(graph, batch_size=batch_sizes))
     assert lowered.ops()["IosRegion"] >= regions
     for call in calls:
@@ -145,7 +145,7 @@ UNKNOWN: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], bool]] = {
 def test_images_of_any_size(name):
     between, leaves = UNKNOWN[name]
     graph = gh.freeze(lambda x: last(between(second(first(x)))), (None, None, None, 3))
-    left = gh.collect(graph)["report"]["left_to_tensorflow"]
+    left = gh.left(gh.collect(graph)["report"])
     assert bool(left) is leaves
     check(
         lambda x: last(between(second(first(x)))),
@@ -409,7 +409,7 @@ def test_keras_sequences_of_any_length_are_one_region():
         layers.Dense(3),
         shape=(None, 4),
     )
-    assert gh.collect(graph)["report"]["left_to_tensorflow"] == {}
+    assert gh.left(gh.collect(graph)["report"]) == {}
     lowered = gh.lower(gh.rewrite(graph))
     for shape in [(1, 20, 4), (2, 17, 4), (3, 33, 4)]:
         x = gh.random_array(*shape)
@@ -612,7 +612,7 @@ TOLD: dict[str, tuple[Callable[[tf.Tensor], tf.Tensor], list[tuple[int, int]]]] 
 def test_constants_tell_the_size_of_images(name):
     function, sizes = TOLD[name]
     graph = gh.freeze(function, (None, None, None, 3))
-    left = gh.collect(graph)["report"]["left_to_tensorflow"]
+    left = gh.left(gh.collect(graph)["report"])
     assert not set(left) & {"Conv2D", "AddV2", "Mul", "Sub"} or name == "of tokens"
     check(
         function,
@@ -643,7 +643,7 @@ def test_batches_without_their_first_image(between, size):
         return last(second(between(first(x))))
 
     graph = gh.freeze(function, (None, size, size, 3))
-    left = gh.collect(graph)["report"]["left_to_tensorflow"]
+    left = gh.left(gh.collect(graph)["report"])
     assert "Conv2D" not in left
     check(
         function,
@@ -726,7 +726,7 @@ def test_sizes_that_tensorflow_takes(between, shape):
         return tf.nn.conv2d(y, SECOND[:, :, : y.shape[-1]], 1, "SAME")
 
     graph = gh.freeze(function, (*shape, 8))
-    left = gh.collect(graph)["report"]["left_to_tensorflow"]
+    left = gh.left(gh.collect(graph)["report"])
     assert not set(left) & {"Slice", "StridedSlice", "Reshape"}
     sizes = [(shape[0] or n, 5, 4, 8) for n in (1, 2, 3)]
     check(function, [(*shape, 8)], [[size] for size in sizes])

@@ -12,6 +12,8 @@ from keras import layers
 import ios_tf
 from ios_tf.conversion import timing
 from ios_tf.cost.samples import RECORDER, Sample
+from ios_tf.reasons.measurements import BUSY, UNDECIDED
+from ios_tf.reasons.models import COPIED
 
 FAST = ["--warmup_runs=0", "--runs=1", "--sample_count=1", "--device=cpu"]
 
@@ -69,12 +71,14 @@ def test_verdicts_beside_busy_processes(
     (line,) = printed.splitlines()
     report = json.loads(line)
     assert report["verdict"] == verdict
-    assert report["load"]["busy"] and report["load"]["disturbed_share"] > 0.5
-    undecided = [note for note in report["notes"] if "is undecided" in note]
-    assert bool(undecided) == (verdict == "undecided")
-    for note in undecided:
-        assert f"(load {report['load']['average']:.1f}, " in note
-        assert f"ios_tf convert {source} {output} --again" in note
+    load = report["machine"]["load"]
+    assert load["busy"] and load["disturbed_share"] > 0.5
+    sentences = {one["code"]: one["sentence"] for one in report["decisions"]}
+    assert f"(load {load['average']:.1f}, " in sentences[BUSY.code]
+    assert (UNDECIDED.code in sentences) == (verdict == "undecided")
+    if verdict == "undecided":
+        again = f"ios_tf convert {source} {output} --again"
+        assert again in sentences[UNDECIDED.code]
     # The form with the better estimate is kept.
     if speedup > 1:
         (signature,) = report["signatures"]
@@ -84,7 +88,7 @@ def test_verdicts_beside_busy_processes(
         assert ratio["low"] <= ratio["estimate"] <= ratio["high"]
         assert signature["difference"] < 1e-4
     else:
-        assert "the model is copied unchanged" in report["notes"]
+        assert COPIED.code in sentences
 
     if verdict != "undecided":
         return
@@ -103,7 +107,8 @@ def test_the_warning_comes_first_and_codes_only_when_asked(
     made_up(monkeypatch, 0.5, disturbed=True)
     code, printed, _ = run(capfd, "convert", network, str(tmp_path / "out"), *FAST)
     assert code == 0
-    assert printed.startswith("warning: the machine was busy (load ")
+    warning = printed.splitlines()[0]
+    assert warning.startswith("warning: ") and warning.endswith(f"[{BUSY.code}]")
 
 
 def test_fresh_ignores_what_the_cache_knows(network, tmp_path, monkeypatch):

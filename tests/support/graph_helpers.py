@@ -150,6 +150,19 @@ def collect(graph: Graph, batch_size: int = 1, device: str = "cpu") -> dict[str,
     return opened(graph).blocks(batch_size, device)
 
 
+def left(report: Mapping[str, Any]) -> dict[str, int]:
+    """Type of nodes -> the number of nodes that are left to TensorFlow."""
+    return dict(Counter(one["op"] for one in report["left_to_tensorflow"]))
+
+
+def reasons_left(report: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Type of nodes -> the codes of the reasons why they are left to TensorFlow."""
+    reasons: dict[str, set[str]] = defaultdict(set)
+    for one in report["left_to_tensorflow"]:
+        reasons[one["op"]].add(one["code"])
+    return dict(reasons)
+
+
 def operators(collected: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The operators of all blocks."""
     problems = {p["signature"]: p for p in collected["problems"]}

@@ -165,7 +165,7 @@ def document(**changes: Any) -> dict:
         "left_to_tensorflow": {"Cumsum": 2},
         "decisions": [
             {
-                "code": None,
+                "code": "IOS001",
                 "sentence": "2 nodes are left to TensorFlow",
                 "nodes": ["a/Cumsum", "b/Cumsum"],
                 "types": {"Cumsum": 2},

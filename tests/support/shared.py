@@ -9,6 +9,10 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from ios_tf.reasons import Reason
+from ios_tf.reasons.measurements import BUSY
 
 # The environment variable that names the shared directory, which conftest.py makes.
 DIRECTORY = "IOS_TF_TESTS_SHARED"
@@ -134,3 +138,16 @@ def _read_graph(directory: Path):
 
     graph_def = graph_pb2.GraphDef.FromString((directory / "graph.pb").read_bytes())
     return gh.Graph(graph_def, *json.loads((directory / "graph.json").read_text()))
+
+
+def reasons(report: Any) -> list[Reason]:
+    """The reasons of the decisions of a report or comparison, in their order.
+
+    Nodes that the importer leaves to TensorFlow and the load of this machine are left
+    out.
+    """
+    return [
+        one.reason
+        for one in report.decisions
+        if not one.types and one.reason is not BUSY
+    ]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from ios_tf import reasons
 from ios_tf.cli.main import main
-from ios_tf.reasons import nodes
+from ios_tf.reasons import comparisons, loading, measurements, models, nodes
 from tests import reasons_page
 
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = (nodes, models, comparisons, measurements, loading)
 # Codes are in logs, scripts and documents of users: a code never changes its meaning,
 # and is never removed or used again. New reasons get new numbers.
 SLUGS = {
@@ -99,6 +103,38 @@ SLUGS = {
     416: "not-searched",
     417: "latencies-not-kept",
 }
+
+# The reasons that no test provokes, and why not.
+NOT_PROVOKED = {
+    "invalid-region": "a region of more than 10,000 operators takes too long to plan",
+    "cache-not-opened": "the GPU must fail between two calls of the same function",
+    "other-plugin": "the tests have no second library with a plugin for TensorFlow",
+}
+
+
+def provoked() -> set[str]:
+    """The names of the reasons that other tests assert."""
+    names = {name for module in MODULES for name in vars(module) if name.isupper()}
+    found = set()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        if path.name == Path(__file__).name:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute | ast.Name):
+                found.add(node.attr if isinstance(node, ast.Attribute) else node.id)
+    return names & found
+
+
+def test_every_reason_is_provoked_by_a_test():
+    """Tests assert reasons by the names of their constants."""
+    tested = provoked()
+    untested = {
+        reason.slug
+        for module in MODULES
+        for name, reason in vars(module).items()
+        if isinstance(reason, reasons.Reason) and name not in tested
+    }
+    assert untested == set(NOT_PROVOKED)
 
 
 def test_codes_never_change():

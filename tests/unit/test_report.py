@@ -106,7 +106,8 @@ def test_the_text():
     rows = dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in lines[7:-1])
     assert rows["converted"] == "2.50 ms (2.00x of TensorFlow)"
     assert rows["scheduled"] == "1.40 ms (2.14x of sequential)"
-    assert lines[-1] == "note: 2 nodes are left to TensorFlow"
+    assert any(line.endswith("Cumsum x2 [IOS001]") for line in lines)
+    assert lines[-1] == "to explain a code: ios_tf explain IOS001"
 
 
 def test_control_characters_do_not_reach_the_terminal():

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.operator_samples import sample_blocks
+from ios_tf import reasons
 from ios_tf.native import engine, plugin
 from ios_tf.scheduler import document
 from ios_tf.tuning import algorithms
@@ -28,6 +29,12 @@ def test_limits():
 def test_names():
     assert NAMES["data_types"] == list(engine._DTYPES)
     assert NAMES["algorithms"] == ["direct", *algorithms.allowed("cpu")]
+
+
+def test_reasons():
+    """C++ gives reasons only by codes that Python explains."""
+    slugs = {reason.code: reason.slug for reason in reasons.REASONS}
+    assert NAMES["reasons"] and NAMES["reasons"].items() <= slugs.items()
 
 
 def test_names_of_the_benchmarks():

@@ -9,6 +9,7 @@
 #include "cc/core/document.h"
 #include "cc/core/ir/problem.h"
 #include "cc/tensorflow/partition/blocks.h"
+#include "cc/tensorflow/partition/left_nodes.h"
 #include "cc/tensorflow/status_util.h"
 
 namespace ios::tf {
@@ -16,24 +17,15 @@ namespace {
 
 using nlohmann::json;
 
-// Counts the nodes outside of regions by their operation. Constants and nodes
-// that only pass tensors on do not count.
-std::map<std::string, int> LeftToTensorFlow(const Partition& partition,
-                                            const std::set<int>& covered) {
-  static const auto* const kNoWork =
-      new std::set<std::string>{"Placeholder", "PlaceholderWithDefault",
-                                "_Arg",        "_Retval",
-                                "NoOp",        "Identity",
-                                "VarHandleOp"};
+// Returns the nodes that are left to TensorFlow as JSON.
+json LeftToTensorFlow(const Partition& partition) {
   const GraphView& graph = partition.graph();
-  std::map<std::string, int> left;
-  for (int i = 0; i < graph.size(); ++i) {
-    if (graph.constant(i) || graph.variable(i) || graph.passthrough(i) ||
-        !graph.live(i) || covered.count(i) > 0 ||
-        kNoWork->count(graph.node(i).op()) > 0) {
-      continue;
-    }
-    ++left[graph.node(i).op()];
+  json left = json::array();
+  for (const Refusal& refusal : LeftNodes(partition)) {
+    left.push_back({{"node", OperatorName(graph, refusal.node)},
+                    {"op", graph.node(refusal.node).op()},
+                    {"code", ReasonCode(refusal.reason)},
+                    {"text", refusal.text}});
   }
   return left;
 }
@@ -43,7 +35,6 @@ std::map<std::string, int> LeftToTensorFlow(const Partition& partition,
 absl::StatusOr<std::string> Collect(const Partition& partition) {
   json problems = json::array(), blocks = json::array();
   std::set<std::string> signatures;
-  std::set<int> covered;
   std::map<std::string, int> types;
   for (size_t r = 0; r < partition.regions.size(); ++r) {
     const Region& region = partition.regions[r];
@@ -53,7 +44,6 @@ absl::StatusOr<std::string> Collect(const Partition& partition) {
         const ImportedOperator& op = partition.operators[k];
         names.push_back(op.op.name);
         ++types[ToString(op.op.type)];
-        covered.insert(op.nodes.begin(), op.nodes.end());
       }
       const PartitionBlock made = MakeBlock(
           partition, operators, partition.operators[operators[0]].op.name);
@@ -68,13 +58,6 @@ absl::StatusOr<std::string> Collect(const Partition& partition) {
           json::parse(*problem, nullptr, /*allow_exceptions=*/false));
     }
   }
-  json refused = json::array();
-  for (const Refusal& refusal : partition.refusals) {
-    const GraphView& graph = partition.graph();
-    refused.push_back({{"node", OperatorName(graph, refusal.node)},
-                       {"op", graph.node(refusal.node).op()},
-                       {"reason", refusal.reason}});
-  }
   json sizes;  // null: the requested sizes are used
   if (partition.shapes().fitting_sizes()) {
     sizes = *partition.shapes().fitting_sizes();
@@ -83,18 +66,16 @@ absl::StatusOr<std::string> Collect(const Partition& partition) {
   for (const ShapeSample& sample : partition.shapes().bound_samples()) {
     bounds.insert({sample.batch, sample.sizes[0], sample.sizes[1]});
   }
-  const json result = {
-      {"version", kFormatVersion},
-      {"problems", std::move(problems)},
-      {"blocks", std::move(blocks)},
-      {"report",
-       {{"operators", types},
-        {"regions", partition.regions.size()},
-        {"nodes", partition.graph().size()},
-        {"image_size", std::move(sizes)},
-        {"bound_sizes", bounds},
-        {"left_to_tensorflow", LeftToTensorFlow(partition, covered)},
-        {"refused", std::move(refused)}}}};
+  const json result = {{"version", kFormatVersion},
+                       {"problems", std::move(problems)},
+                       {"blocks", std::move(blocks)},
+                       {"report",
+                        {{"operators", types},
+                         {"regions", partition.regions.size()},
+                         {"nodes", partition.graph().size()},
+                         {"image_size", std::move(sizes)},
+                         {"bound_sizes", bounds},
+                         {"left_to_tensorflow", LeftToTensorFlow(partition)}}}};
   // Node names may be invalid UTF-8, which dump() replaces instead of throwing.
   return result.dump(-1, ' ', false, json::error_handler_t::replace);
 }

@@ -13,10 +13,12 @@ namespace ios::tf {
 //  "problems": [problem.h, one for each different block],
 //  "blocks": [{"signature", "names": of the operators, "region": int}],
 //  "report": {"operators": {type: count}, "regions": count,
-//             "nodes": count, "left_to_tensorflow": {op type: count},
+//             "nodes": count,
+//             "left_to_tensorflow": [{"node", "op", "code", "text"}],
 //             "image_size": [height, width] or null,
-//             "bound_sizes": [[batch, height, width]],
-//             "refused": [{"node", "op", "reason"}]}}
+//             "bound_sizes": [[batch, height, width]]}}
+// "left_to_tensorflow" has the nodes that no region computes. The code is that
+// of a reason (cc/core/reason.h), and the text has the values of this node.
 // "image_size" is the image size that is used if the graph does not accept the
 // requested size. "bound_sizes" lists input sizes on both sides of each size at
 // which a node starts to compute something else: the converted model should be

@@ -110,7 +110,8 @@ absl::StatusOr<GraphDef> OpenGraph::Lower(int64_t batch_size,
         .status();
   });
   if (!lowered.ok()) {
-    Warn(absl::StrCat("the graph runs as plain TensorFlow: ",
+    Warn(Reason::kGraphNotLowered,
+         absl::StrCat("the graph runs as plain TensorFlow: ",
                       lowered.message()));
     return item_->graph;
   }

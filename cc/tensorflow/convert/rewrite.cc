@@ -129,7 +129,8 @@ class Rewriter {
       }
     }
     if (missing > 0) {
-      Warn(absl::StrCat(missing,
+      Warn(Reason::kMissingSchedule,
+           absl::StrCat(missing,
                         " block(s) have no valid schedule and are left to "
                         "TensorFlow; the first: ",
                         first_problem));

@@ -16,18 +16,22 @@ Result Activate(ImportContext& in, int i) {
 
 Result Power(ImportContext& in, int i) {
   const std::optional<float> exponent = Scalar(in.Constant(i, 1));
-  if (!exponent) return Refuse("the exponent is not a constant number");
+  if (!exponent)
+    return Refuse(Reason::kOperandNotConstant,
+                  "the exponent is not a constant number");
   if (*exponent == 2.0f) return Unary(in, i, Activation::kSquare);
   for (float known : {3.0f, 4.0f, -1.0f, -2.0f, -3.0f, -4.0f, 0.5f, -0.5f}) {
     if (*exponent == known) return Unary(in, i, {Activation::kPow, known});
   }
-  return Refuse("the engine does not support this exponent");
+  return Refuse(Reason::kAttribute,
+                "the engine does not support this exponent");
 }
 
 Result Clip(ImportContext& in, int i) {
   const auto low = Scalar(in.Constant(i, 1)), high = Scalar(in.Constant(i, 2));
   if (!low || !high || !std::isfinite(*low) || !std::isfinite(*high)) {
-    return Refuse("the bounds are not finite constant numbers");
+    return Refuse(Reason::kOperandNotConstant,
+                  "the bounds are not finite constant numbers");
   }
   return Unary(in, i, {Activation::kClip, *low, *high});
 }
@@ -56,15 +60,17 @@ Result Threshold(ImportContext& in, int i) {
   const std::optional<float> otherwise = SelectedNumber(in, i, 2, &nodes);
   if (in.graph().node(greater).op() != "Greater" || in.Input(greater, 0) != x ||
       in.graph().OnlyConsumer(condition) != i || otherwise != 0.0f) {
-    return Refuse("its condition is not a comparison with a threshold");
+    return Refuse(Reason::kPattern,
+                  "its condition is not a comparison with a threshold");
   }
   const std::optional<float> threshold = Scalar(in.Constant(greater, 1));
   if (!threshold || !std::isfinite(*threshold) ||
       !in.graph().controls(greater).empty()) {
-    return Refuse("the threshold must be a constant without control inputs");
+    return Refuse(Reason::kOperandNotConstant,
+                  "the threshold must be a constant without control inputs");
   }
   if (!in.InputShape(i, 1, {2, 4}) || !in.shapes().same_shape(x, {i, 0})) {
-    return Refuse("unknown shape");
+    return RefuseShape();
   }
   ImportedOperator op = in.Make(i, OperatorType::kActivation, {x});
   op.op.activation = {Activation::kThreshold, *threshold};
@@ -85,14 +91,16 @@ Result Select(ImportContext& in, int i) {
   // The condition may be an input of the graph or a constant, which has no
   // inputs.
   if (!selection.IsKnown() || graph.inputs(compares).size() != 2) {
-    return Refuse("the condition does not compare a tensor with a number");
+    return Refuse(Reason::kPattern,
+                  "the condition does not compare a tensor with a number");
   }
   const TensorRef x = in.Input(compares, 0), y = {i, 0};
   const std::optional<float> than = Scalar(in.Constant(compares, 1));
   if (!than || graph.OnlyConsumer({compares, 0}) != i ||
       !graph.controls(compares).empty() || !in.InputShape(i, 1, {2, 4}) ||
       shapes.dtype(x) != shapes.dtype(y) || !shapes.same_shape(x, y)) {
-    return Refuse("the condition does not compare a tensor with a number");
+    return Refuse(Reason::kPattern,
+                  "the condition does not compare a tensor with a number");
   }
   selection.than = *than;
   ImportedOperator op = in.Make(i, ImportedOperator::Kind::kSelect, {x});
@@ -103,7 +111,8 @@ Result Select(ImportContext& in, int i) {
     *number = SelectedNumber(in, i, k, &op.nodes);
     if (*number) continue;
     if (!shapes.same_shape(value, y)) {
-      return Refuse("the selection reads tensors of different shapes");
+      return Refuse(Reason::kPattern,
+                    "the selection reads tensors of different shapes");
     }
     op.inputs.push_back(value);
   }
@@ -123,7 +132,7 @@ std::optional<Activation> ActivationOf(const std::string& op,
 }
 
 Result Unary(ImportContext& in, int i, const Activation& activation, size_t k) {
-  if (!in.InputShape(i, k, {2, 4})) return Refuse("unknown shape");
+  if (!in.InputShape(i, k, {2, 4})) return RefuseShape();
   // Equal activations of the same tensor are computed only once. NASNet has
   // five equal activations of a tensor.
   const int first = in.FirstOf(i, activation, in.Input(i, k));

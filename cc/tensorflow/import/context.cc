@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cc/core/limits.h"
 #include "cc/tensorflow/graph/dtypes.h"
@@ -12,16 +14,46 @@ namespace ios::tf {
 using ::tensorflow::NodeDef;
 using ::tensorflow::Tensor;
 
+namespace {
+
+// The payload of a refusal: its reason's number.
+constexpr char kReason[] = "ios_tf/reason";
+
+}  // namespace
+
+Result Refuse(Reason reason, absl::string_view text) {
+  Result refusal = absl::UnimplementedError(text);
+  refusal.SetPayload(
+      kReason,
+      absl::Cord(absl::string_view(std::to_string(static_cast<int>(reason)))));
+  return refusal;
+}
+
+Result RefuseShape() {
+  return Refuse(Reason::kUnknownShape,
+                "the shape of a tensor is not known well enough");
+}
+
+Reason ReasonOf(const Result& refusal) {
+  int number = static_cast<int>(Reason::kPartOfOperator);
+  if (const auto payload = refusal.GetPayload(kReason)) {
+    CHECK(absl::SimpleAtoi(std::string(*payload), &number));
+  }
+  return static_cast<Reason>(number);
+}
+
 Result ImportContext::Enter(int i) {
   const NodeDef& node = graph_.node(i);
   device_ = placement_.DeviceOf(node);
   if (!placement_.Takes(device_)) {
-    return Refuse(absl::StrCat("the node is placed on ", device_,
+    return Refuse(Reason::kOtherDevice,
+                  absl::StrCat("the node is placed on ", device_,
                                ", not on the device of the conversion"));
   }
   const auto dtype = ToDataType(shapes_.dtype({i, 0}));
   if (!dtype) {
     return Refuse(
+        Reason::kDataType,
         absl::StrCat("the engine does not support the data type ",
                      tensorflow::DataTypeString(shapes_.dtype({i, 0}))));
   }
@@ -46,14 +78,17 @@ Result ImportContext::Enter(int i) {
   for (size_t k = 0; k < graph_.inputs(i).size(); ++k) {
     const TensorRef t = graph_.Input(i, k);
     if (graph_.constant(t.node) || graph_.variable(t.node)) continue;
-    if (!fits(t)) return Refuse("the node's tensors differ in layout");
+    if (!fits(t))
+      return Refuse(Reason::kLayout, "the node's tensors differ in layout");
   }
-  if (!fits({i, 0})) return Refuse("the node's tensors differ in layout");
+  if (!fits({i, 0}))
+    return Refuse(Reason::kLayout, "the node's tensors differ in layout");
   layout_ = layout.value_or(Layout::kChannelsLast);
   const std::string format = Attr<std::string>(node, "data_format", "");
   if (layout && !format.empty() &&
       format != (layout_ == Layout::kChannelsFirst ? "NCHW" : "NHWC")) {
-    return Refuse(absl::StrCat("data_format is ", format,
+    return Refuse(Reason::kLayout,
+                  absl::StrCat("data_format is ", format,
                                ", but the node's tensors have another layout"));
   }
   return absl::OkStatus();
@@ -62,6 +97,7 @@ Result ImportContext::Enter(int i) {
 Result ImportContext::CheckDtype(DataType dtype) const {
   if (dtype != DataType::kFloat32 && device_ == kCpu) {
     return Refuse(
+        Reason::kTypeOnGpuOnly,
         absl::StrCat("the engine computes ", ToString(dtype), " on GPUs only"));
   }
   return absl::OkStatus();

@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "cc/core/reason.h"
 #include "cc/tensorflow/graph/attributes.h"
 #include "cc/tensorflow/graph/placement.h"
 #include "cc/tensorflow/import/importer.h"
@@ -27,9 +29,11 @@ namespace ios::tf {
 // reason why it has not.
 using Result = absl::Status;
 
-inline Result Refuse(std::string reason) {
-  return absl::UnimplementedError(reason);
-}
+Result Refuse(Reason reason, absl::string_view text);
+// Refuses a node because the shapes of its tensors are not known well enough.
+Result RefuseShape();
+// Returns the reason of a refusal.
+Reason ReasonOf(const Result& refusal);
 
 class ImportContext {
  public:

@@ -47,11 +47,13 @@ Result ReadWindow(const ImportContext& in, const NodeDef& node, Operator* op) {
       !Spatial(Attr<std::vector<int64_t>>(node, "dilations", {1, 1, 1, 1}),
                in.layout(), &op->dilations)) {
     return Refuse(
+        Reason::kAttribute,
         "the strides or dilations are out of range, or are not 1 for batch and "
         "channels");
   }
   if (!ReadPadding(node, in.layout(), &op->padding)) {
-    return Refuse("the explicit padding pads the batch or the channels");
+    return Refuse(Reason::kDimension,
+                  "the explicit padding pads the batch or the channels");
   }
   return absl::OkStatus();
 }
@@ -67,7 +69,8 @@ Result ReadFusedOps(ImportContext& in, int i, ImportedOperator* op) {
     const Tensor* bias = in.Constant(i, 2);
     if (!bias || !ToDataType(bias->dtype()) ||
         bias->NumElements() != op->op.filters) {
-      return Refuse("the bias is not a constant with one value per filter");
+      return Refuse(Reason::kOperandNotConstant,
+                    "the bias is not a constant with one value per filter");
     }
     op->op.bias = true;
     op->weights.push_back(Floats(*bias));
@@ -78,8 +81,10 @@ Result ReadFusedOps(ImportContext& in, int i, ImportedOperator* op) {
     ++next;
   }
   if (next < fused.size()) {
-    return Refuse(absl::StrCat(
-        "the engine does not support the fused operation ", fused[next]));
+    return Refuse(
+        Reason::kFusedOperation,
+        absl::StrCat("the engine does not support the fused operation ",
+                     fused[next]));
   }
   return absl::OkStatus();
 }
@@ -175,10 +180,12 @@ Result Convolution(ImportContext& in, int i) {
   const NodeDef& node = in.graph().node(i);
   const bool depthwise = node.op().find("Depthwise") != std::string::npos;
   if (!in.InputShape(i, 0, {4})) {
-    return Refuse(kUnknownSize);
+    return Refuse(Reason::kUnknownShape, kUnknownSize);
   }
   auto filter = Filter(in, i, 1, 4);
-  if (!filter) return Refuse("the filter must be a constant or a variable");
+  if (!filter)
+    return Refuse(Reason::kOperandNotConstant,
+                  "the filter must be a constant or a variable");
   ImportedOperator op = in.Make(i, OperatorType::kConv2D, {in.Input(i, 0)});
   const int64_t channels = in.shapes().shape(op.inputs[0])->back();
   const Shape& shape = filter->second;
@@ -190,6 +197,7 @@ Result Convolution(ImportContext& in, int i) {
     op.op.filters = shape[3];
     if (channels % shape[2] != 0) {
       return Refuse(
+          Reason::kChannels,
           "the input's channels are not a multiple of the filter's channels");
     }
     op.op.groups = channels / shape[2];
@@ -206,6 +214,7 @@ Result ReadReference(ImportContext& in, const SizeExpressions& sizes,
   if (sizes.size() != 2 || !sizes[0] || !sizes[1] ||
       op->op.padding.type == PaddingType::kExplicit) {
     return Refuse(
+        Reason::kOutputSize,
         "the engine cannot derive the output size for all input sizes");
   }
   const TensorRef like = sizes[0]->tensor;
@@ -214,12 +223,14 @@ Result ReadReference(ImportContext& in, const SizeExpressions& sizes,
     if (sizes[k]->factor != 1 || sizes[k]->offset != 0 ||
         sizes[k]->tensor != like || sizes[k]->axis != 1 + k) {
       return Refuse(
+          Reason::kOutputSize,
           "the engine cannot derive the output size for all input sizes");
     }
   }
   if (!shape || shape->size() != 4 ||
       in.shapes().dtype(like) != in.shapes().dtype(op->inputs[0])) {
     return Refuse(
+        Reason::kOutputSize,
         "the output takes its size from a tensor that is not an image of the "
         "input's data type");
   }
@@ -266,6 +277,7 @@ Result ReadTransposedSize(ImportContext& in, int i,
     // TensorFlow checks this only when it runs the node.
     if (total > most || total <= most - op.strides[k]) {
       return Refuse(
+          Reason::kOutputSize,
           "the input does not have the size that follows from the output size, "
           "strides and padding");
     }
@@ -279,12 +291,15 @@ Result TransposedConvolution(ImportContext& in, int i) {
   const NodeDef& node = in.graph().node(i);
   auto filter = Filter(in, i, 1, 4);
   const Shape* x = in.InputShape(i, 2, {4});
-  if (!x) return Refuse(kUnknownSize);
-  if (!filter) return Refuse("the filter must be a constant or a variable");
+  if (!x) return Refuse(Reason::kUnknownShape, kUnknownSize);
+  if (!filter)
+    return Refuse(Reason::kOperandNotConstant,
+                  "the filter must be a constant or a variable");
   // The filter is [kh, kw, outputs, inputs].
   const Shape& shape = filter->second;
   if (shape[3] != x->back()) {
     return Refuse(
+        Reason::kChannels,
         "the filter's last dimension is not the number of input channels");
   }
   ImportedOperator op =
@@ -301,6 +316,7 @@ Result TransposedConvolution(ImportContext& in, int i) {
     if (sizes[0] && sizes[0]->constant() &&
         !in.shapes().known(op.inputs[0], 0)) {
       return Refuse(
+          Reason::kOutputSize,
           "the output size has a constant batch size, but the input's batch "
           "size varies");
     }
@@ -323,12 +339,14 @@ Result EmitProduct(ImportContext& in, int i, size_t k,
   if (!x || !weight ||
       (x->size() == 4 && in.layout() == Layout::kChannelsFirst)) {
     return Refuse(
+        Reason::kOperandNotConstant,
         "the node does not multiply channels by a matrix that is a constant or "
         "a variable");
   }
   const Shape& shape = weight->second;
   if (shape[transposed] != x->back()) {
-    return Refuse("the matrix does not fit the channels of the input");
+    return Refuse(Reason::kChannels,
+                  "the matrix does not fit the channels of the input");
   }
   ImportedOperator op =
       in.Make(i, x->size() == 2 ? OperatorType::kMatMul : OperatorType::kConv2D,
@@ -342,7 +360,7 @@ Result EmitProduct(ImportContext& in, int i, size_t k,
 
 Result MatMul(ImportContext& in, int i) {
   if (Attr<bool>(in.graph().node(i), "transpose_a", false)) {
-    return Refuse("the engine does not support transpose_a");
+    return Refuse(Reason::kEquation, "the engine does not support transpose_a");
   }
   return EmitProduct(in, i, 0, {2},
                      Attr<bool>(in.graph().node(i), "transpose_b", false));
@@ -350,7 +368,7 @@ Result MatMul(ImportContext& in, int i) {
 
 Result BatchMatMul(ImportContext& in, int i) {
   if (Attr<bool>(in.graph().node(i), "adj_x", false)) {
-    return Refuse("the engine does not support adj_x");
+    return Refuse(Reason::kEquation, "the engine does not support adj_x");
   }
   return EmitProduct(in, i, 0, {4},
                      Attr<bool>(in.graph().node(i), "adj_y", false));
@@ -362,7 +380,8 @@ Result Einsum(ImportContext& in, int i) {
   const std::vector<std::string> operands = absl::StrSplit(sides[0], ',');
   if (sides.size() != 2 || operands.size() != 2 ||
       in.graph().inputs(i).size() != 2) {
-    return Refuse("the equation is not a product of two tensors");
+    return Refuse(Reason::kEquation,
+                  "the equation is not a product of two tensors");
   }
   const size_t k =
       in.Constant(i, 0) || in.graph().variable(in.Input(i, 0).node);
@@ -372,16 +391,18 @@ Result Einsum(ImportContext& in, int i) {
   if (matrix.size() != 2 || x.empty() || y.size() != x.size() ||
       x.compare(0, x.size() - 1, y, 0, y.size() - 1) != 0 ||
       y.find(x.back()) != std::string::npos) {
-    return Refuse("the equation is not a product of channels and a matrix");
+    return Refuse(Reason::kEquation,
+                  "the equation is not a product of channels and a matrix");
   }
   for (char label : x) {
     if (label != '.' && std::count(x.begin(), x.end(), label) > 1) {
-      return Refuse("the equation reads a diagonal");
+      return Refuse(Reason::kEquation, "the equation reads a diagonal");
     }
   }
   const bool transposed = matrix[0] == y.back();
   if (matrix[transposed] != x.back() || matrix[!transposed] != y.back()) {
-    return Refuse("the equation is not a product of channels and a matrix");
+    return Refuse(Reason::kEquation,
+                  "the equation is not a product of channels and a matrix");
   }
   return EmitProduct(in, i, k, {2, 4}, transposed);
 }

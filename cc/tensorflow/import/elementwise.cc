@@ -24,7 +24,7 @@ Result EmitScale(ImportContext& in, int i, size_t k, std::vector<float> scale,
                  std::vector<float> shift) {
   if (!std::all_of(scale.begin(), scale.end(),
                    [](float factor) { return std::isfinite(factor); })) {
-    return Refuse("a factor is not a finite number");
+    return Refuse(Reason::kAttribute, "a factor is not a finite number");
   }
   ImportedOperator op = in.Make(i, OperatorType::kScale, {in.Input(i, k)});
   op.weights = {std::move(scale), std::move(shift)};
@@ -43,9 +43,11 @@ std::optional<std::vector<float>> Channels(const Tensor* tensor,
 
 Result BiasAdd(ImportContext& in, int i) {
   const Shape* x = in.InputShape(i, 0, {2, 4});
-  if (!x) return Refuse("unknown shape");
+  if (!x) return RefuseShape();
   auto shift = Channels(in.Constant(i, 1), *x);
-  if (!shift) return Refuse("the bias is not a constant vector");
+  if (!shift)
+    return Refuse(Reason::kOperandNotConstant,
+                  "the bias is not a constant vector");
   return EmitScale(in, i, 0, std::vector<float>(x->back(), 1.0f),
                    std::move(*shift));
 }
@@ -54,19 +56,24 @@ Result BatchNorm(ImportContext& in, int i) {
   const NodeDef& node = in.graph().node(i);
   const Shape* x = in.InputShape(i, 0, {4});
   if (!x || Attr<bool>(node, "is_training", true)) {
-    return Refuse("the node is not a batch norm of images in inference");
+    return Refuse(Reason::kTraining,
+                  "the node is not a batch norm of images in inference");
   }
   for (int port = 1; port < 6; ++port) {
     if (!in.graph().Consumers({i, port}).empty()) {
-      return Refuse("other nodes read the statistics");
+      return Refuse(Reason::kStatisticsAreRead,
+                    "other nodes read the statistics");
     }
   }
   if (in.graph().preserved(i))
-    return Refuse("a caller may fetch the statistics");
+    return Refuse(Reason::kStatisticsAreRead,
+                  "a caller may fetch the statistics");
   std::array<std::vector<float>, 4> values;  // gamma, beta, mean, variance
   for (int k = 0; k < 4; ++k) {
     auto value = Channels(in.Constant(i, k + 1), *x);
-    if (!value) return Refuse("the statistics are not constant");
+    if (!value)
+      return Refuse(Reason::kOperandNotConstant,
+                    "the statistics are not constant");
     values[k] = std::move(*value);
   }
   const float epsilon = Attr<float>(node, "epsilon", 1e-4f);
@@ -82,7 +89,7 @@ Result BatchNorm(ImportContext& in, int i) {
 
 Result Negative(ImportContext& in, int i) {
   const Shape* x = in.InputShape(i, 0, {2, 4});
-  if (!x) return Refuse("unknown shape");
+  if (!x) return RefuseShape();
   return EmitScale(in, i, 0, std::vector<float>(x->back(), -1.0f),
                    std::vector<float>(x->back(), kNoShift));
 }
@@ -90,12 +97,12 @@ Result Negative(ImportContext& in, int i) {
 Result AddN(ImportContext& in, int i) {
   const size_t inputs = in.graph().inputs(i).size();
   const Shape* x = in.InputShape(i, 0, {2, 4});
-  if (!x || inputs < 2) return Refuse("unknown shape");
+  if (!x || inputs < 2) return RefuseShape();
   std::vector<TensorRef> tensors;
   for (size_t k = 0; k < inputs; ++k) {
     if (!in.InputShape(i, k, {2, 4}) ||
         !in.shapes().same_shape(in.Input(i, k), in.Input(i, 0))) {
-      return Refuse("unknown shape");
+      return RefuseShape();
     }
     tensors.push_back(in.Input(i, k));
   }
@@ -157,7 +164,8 @@ Result BinaryWithConstant(ImportContext& in, int i, int k, const Shape& x,
                           BinaryFunction function, const Tensor& constant) {
   if (!ToDataType(constant.dtype()) || constant.NumElements() == 0 ||
       constant.dims() > static_cast<int>(RankOf(x, in.layout()))) {
-    return Refuse("the constant operand does not fit the input");
+    return Refuse(Reason::kOperandNotConstant,
+                  "the constant operand does not fit the input");
   }
   ImportedOperator op = in.Make(i, OperatorType::kBinary, {in.Input(i, 1 - k)});
   op.op.function = function;
@@ -199,7 +207,7 @@ Result Arithmetic(ImportContext& in, int i) {
   }
   const Shape* x = in.InputShape(i, 0, {2, 4});
   const Shape* y = in.InputShape(i, 1, {2, 4});
-  if (!x || !y || x->size() != y->size()) return Refuse("unknown shape");
+  if (!x || !y || x->size() != y->size()) return RefuseShape();
   const TensorRef a = in.Input(i, 0), b = in.Input(i, 1);
   if (function == BinaryFunction::kAdd && in.shapes().same_shape(a, b)) {
     return in.Emit(in.Make(i, OperatorType::kAdd, {a, b}));

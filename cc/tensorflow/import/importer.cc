@@ -90,6 +90,8 @@ std::string OperatorName(const GraphView& graph, int node) {
   return def.name();
 }
 
+bool IsKnownType(const std::string& op) { return Handlers().count(op) > 0; }
+
 std::vector<ImportedOperator> ImportNodes(AnalyzedGraph* analyzed,
                                           const DevicePlacement& placement,
                                           std::vector<Refusal>* refusals) {
@@ -109,12 +111,14 @@ std::vector<ImportedOperator> ImportNodes(AnalyzedGraph* analyzed,
     std::vector<ImportedOperator> emitted = in.TakeEmitted();
     if (imported.ok() && AcceptsInvalidSizes(analyzed, i, emitted)) {
       imported = Refuse(
+          Reason::kRejectedSizes,
           "TensorFlow rejects some input sizes that the engine would accept");
     }
     if (imported.ok()) {
       std::move(emitted.begin(), emitted.end(), std::back_inserter(result));
-    } else if (absl::StrContains(op, "Conv")) {
-      refusals->push_back({i, std::string(imported.message())});
+    } else {
+      refusals->push_back(
+          {i, ReasonOf(imported), std::string(imported.message())});
     }
   }
   for (ImportedOperator& op : result) {

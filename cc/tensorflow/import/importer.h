@@ -11,6 +11,7 @@
 
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/data_type.h"
+#include "cc/core/reason.h"
 #include "cc/tensorflow/graph/placement.h"
 #include "cc/tensorflow/import/weight.h"
 #include "cc/tensorflow/shapes/analyzed_graph.h"
@@ -65,15 +66,19 @@ struct ImportedOperator {
 // "CONVOLUTION/merged_input".)
 std::string OperatorName(const GraphView& graph, int node);
 
-// The reason why a node of a recognised type is left to TensorFlow.
+// A node that is left to TensorFlow, and why.
 struct Refusal {
   int node;
-  std::string reason;
+  Reason reason;
+  std::string text;
 };
+
+// Returns whether the importer has a handler for nodes of this type.
+bool IsKnownType(const std::string& op);
 
 // Returns the operators of all nodes that have a handler, in a topological
 // order, before fusion. A node becomes one operator, but a split becomes one
-// slice per output. Adds convolutions that cannot be imported to `refusals`.
+// slice per output. Adds nodes that the handlers refuse to `refusals`.
 std::vector<ImportedOperator> ImportNodes(AnalyzedGraph* analyzed,
                                           const DevicePlacement& placement,
                                           std::vector<Refusal>* refusals);

@@ -56,7 +56,9 @@ Result EmitNorm(ImportContext& in, TensorRef x, const MatchedNorm& norm,
                                 (values->NumElements() == 1 ||
                                  IsOfChannels(*values, op.op.groups, channels))
                           : PerChannel(values, shape, in.layout()).has_value();
-    if (!fits) return Refuse("the scale or shift is not per channel");
+    if (!fits)
+      return Refuse(Reason::kOperandNotConstant,
+                    "the scale or shift is not per channel");
     op.weights[k] = *Repeated(*values, channels);
   }
   op.nodes.insert(op.nodes.end(), norm.nodes.begin(), norm.nodes.end());
@@ -67,11 +69,11 @@ Result EmitNorm(ImportContext& in, TensorRef x, const MatchedNorm& norm,
 
 Result Norm(ImportContext& in, int i) {
   const Shape* x = in.shapes().shape({i, 0});
-  if (!x) return Refuse("unknown shape");
+  if (!x) return RefuseShape();
   const int64_t rank = RankOf(*x, in.layout());
   auto norm = NormOf(in, i, rank);
   if (!norm || !in.shapes().same_shape(norm->x, {i, 0})) {
-    return Refuse("the nodes are not a norm");
+    return Refuse(Reason::kPattern, "the nodes are not a norm");
   }
   if (in.layout() == Layout::kChannelsFirst) {
     for (int64_t& axis : norm->axes) axis = LogicalAxis(axis, *x, in.layout());
@@ -88,7 +90,8 @@ Result Norm(ImportContext& in, int i) {
       image.pop_back();
       op.op.groups = x->back();
       if (norm->axes != image || !in.shapes().fixed({i, 0}, x->size() - 1)) {
-        return Refuse("the norm is not over pixels, images or channels");
+        return Refuse(Reason::kDimension,
+                      "the norm is not over pixels, images or channels");
       }
     }
   }
@@ -106,7 +109,7 @@ Result GroupNorm(ImportContext& in, int i) {
   using Axes = std::vector<int64_t>;
   if (!norm || norm->axes != (flat ? Axes{1, 3} : Axes{1, 2, 4}) ||
       graph.node(norm->x.node).op() != "Reshape") {
-    return Refuse("the nodes are not a group norm");
+    return Refuse(Reason::kPattern, "the nodes are not a group norm");
   }
   const TensorRef x = in.Input(norm->x.node, 0);
   const Shape* grouped = shapes.shape(norm->x);
@@ -120,7 +123,7 @@ Result GroupNorm(ImportContext& in, int i) {
       layouts.channels_first(x) || layouts.channels_first({i, 0}) ||
       !shapes.same_shape(x, {i, 0}) || !shapes.Agree(x, norm->x, keeps_cells) ||
       !shapes.fixed(norm->x, groups)) {
-    return Refuse("the reshape changes the order of pixels");
+    return Refuse(Reason::kReshape, "the reshape changes the order of pixels");
   }
   ImportedOperator op = in.Make(i, OperatorType::kNormalize, {x});
   op.op.per_image = true;
@@ -135,12 +138,12 @@ Result ChannelShuffle(ImportContext& in, int i) {
   const LayoutMap& layouts = in.layouts();
   const TensorRef turned = in.Input(i, 0);
   if (graph.node(turned.node).op() != "Transpose") {
-    return Refuse("the nodes are not a channel shuffle");
+    return Refuse(Reason::kPattern, "the nodes are not a channel shuffle");
   }
   const TensorRef grouped = in.Input(turned.node, 0);
   const auto order = Integers(in.Constant(turned.node, 1));
   if (!order || graph.node(grouped.node).op() != "Reshape") {
-    return Refuse("the nodes are not a channel shuffle");
+    return Refuse(Reason::kPattern, "the nodes are not a channel shuffle");
   }
   const TensorRef x = in.Input(grouped.node, 0);
   const Shape* shape = shapes.shape(grouped);
@@ -154,13 +157,15 @@ Result ChannelShuffle(ImportContext& in, int i) {
       layouts.layout(x) != layouts.layout({i, 0}) ||
       layouts.layout(x) == Layout::kSequence || !shapes.same_shape(x, {i, 0}) ||
       !shapes.fixed(grouped, groups) || !shapes.fixed(grouped, groups + 1)) {
-    return Refuse("the nodes shuffle other dimensions than channels");
+    return Refuse(Reason::kDimension,
+                  "the nodes shuffle other dimensions than channels");
   }
   const auto keeps_others = [&](const Shape& a, const Shape& b) {
     return a[0] == b[0] && a[1] == b[first ? 3 : 1] && a[2] == b[first ? 4 : 2];
   };
   if (!shapes.Agree(x, grouped, keeps_others)) {
-    return Refuse("the nodes shuffle other dimensions than channels");
+    return Refuse(Reason::kDimension,
+                  "the nodes shuffle other dimensions than channels");
   }
   ImportedOperator op = in.Make(i, OperatorType::kChannelShuffle, {x});
   op.op.groups = (*shape)[groups];

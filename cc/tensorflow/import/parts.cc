@@ -18,14 +18,14 @@ Result Concat(ImportContext& in, int i) {
   const int n = static_cast<int>(in.graph().inputs(i).size()) - 1;
   const auto axis = Integers(in.Constant(i, n));
   const Shape* x = in.InputShape(i, 0, {2, 4});
-  if (!x || !axis || axis->size() != 1) return Refuse("unknown shape");
+  if (!x || !axis || axis->size() != 1) return RefuseShape();
   if (LogicalAxis((*axis)[0], *x, in.layout()) + 1 !=
       static_cast<int64_t>(x->size())) {
-    return Refuse("the node does not concatenate channels");
+    return Refuse(Reason::kDimension, "the node does not concatenate channels");
   }
   std::vector<TensorRef> tensors;
   for (int k = 0; k < n; ++k) {
-    if (!in.InputShape(i, k, {x->size()})) return Refuse("unknown shape");
+    if (!in.InputShape(i, k, {x->size()})) return RefuseShape();
     tensors.push_back(in.Input(i, k));
   }
   return in.Emit(in.Make(i, OperatorType::kConcat, std::move(tensors)));
@@ -34,22 +34,24 @@ Result Concat(ImportContext& in, int i) {
 Result Pad(ImportContext& in, int i) {
   const auto of_dimensions = Integers(in.Constant(i, 1));
   if (!in.InputShape(i, 0, {4}) || !of_dimensions) {
-    return Refuse("unknown shape");
+    return RefuseShape();
   }
   const std::vector<int64_t> pads = Logical(*of_dimensions, in.layout(), 2);
   if (pads.size() != 8 || pads[0] || pads[1]) {
-    return Refuse("the node pads the batch");
+    return Refuse(Reason::kDimension, "the node pads the batch");
   }
   ImportedOperator op = in.Make(i, OperatorType::kPad, {in.Input(i, 0)});
   if (in.graph().node(i).op() == "MirrorPad") {
     const bool reflect =
         Attr<std::string>(in.graph().node(i), "mode", "") == "REFLECT";
-    if (pads[6] || pads[7]) return Refuse("the node mirrors channels");
+    if (pads[6] || pads[7])
+      return Refuse(Reason::kDimension, "the node mirrors channels");
     op.op.pad_mode = reflect ? PadMode::kReflect : PadMode::kSymmetric;
   } else if (in.graph().inputs(i).size() > 2) {
     const std::optional<float> value = Scalar(in.Constant(i, 2));
     if (!value || !std::isfinite(*value)) {
-      return Refuse("the padding value is not a finite constant");
+      return Refuse(Reason::kOperandNotConstant,
+                    "the padding value is not a finite constant");
     }
     op.op.pad_value = *value;
   }
@@ -65,19 +67,20 @@ Result Roll(ImportContext& in, int i) {
   const auto axes = Integers(in.Constant(i, 2));
   const Shape* x = in.InputShape(i, 0, {4});
   if (!x || !shifts || !axes || shifts->size() != axes->size()) {
-    return Refuse("unknown shape or shift");
+    return Refuse(Reason::kOperandNotConstant,
+                  "the shape or the shift is not a constant");
   }
   std::array<int64_t, 2> sums = {};
   for (size_t k = 0; k < axes->size(); ++k) {
     const int64_t axis = LogicalAxis((*axes)[k], *x, in.layout());
     if (axis != 1 && axis != 2) {
-      return Refuse("the node rolls the batch or channels");
+      return Refuse(Reason::kDimension, "the node rolls the batch or channels");
     }
     int64_t shift = (*shifts)[k];
     if (in.shapes().known(in.Input(i, 0), axis)) shift %= (*x)[axis];
     int64_t& sum = sums[axis - 1];
     if (std::abs(shift) > kMaxDimension - std::abs(sum)) {
-      return Refuse("the node rolls by too many cells");
+      return Refuse(Reason::kAttribute, "the node rolls by too many cells");
     }
     sum += shift;
   }
@@ -104,17 +107,17 @@ Result Split(ImportContext& in, int i) {
   const auto axis = Integers(in.Constant(i, v ? 2 : 0));
   const Shape* x = in.InputShape(i, v ? 0 : 1, {2, 4});
   if (!x || !axis || axis->size() != 1 || in.graph().preserved(i)) {
-    return Refuse("unknown shape");
+    return RefuseShape();
   }
   if (LogicalAxis((*axis)[0], *x, in.layout()) + 1 !=
       static_cast<int64_t>(x->size())) {
-    return Refuse("the node does not split channels");
+    return Refuse(Reason::kDimension, "the node does not split channels");
   }
   const int parts = Attr<int64_t>(in.graph().node(i), "num_split", 0);
   int64_t offset = 0;
   for (int port = 0; port < parts; ++port) {
     const Shape* y = in.shapes().shape({i, port});
-    if (!y) return Refuse("unknown shape");
+    if (!y) return RefuseShape();
     if (!in.graph().Consumers({i, port}).empty()) {
       TF_RETURN_IF_ERROR(
           EmitSlice(in, i, port, in.Input(i, v ? 0 : 1), offset, y->back()));
@@ -157,14 +160,15 @@ Result EmitRange(ImportContext& in, int i, const std::vector<int64_t>& begin) {
     const Shape *x = shapes.shape(input, sample),
                 *y = shapes.shape(output, sample);
     if ((!x || !y) && sample >= shapes.required_samples()) continue;
-    if (!x || !y || x->size() != y->size()) return Refuse("unknown shape");
+    if (!x || !y || x->size() != y->size()) return RefuseShape();
     // At small sizes, the output may be empty. Even then its size must be the
     // input's size minus the cells that are cut off, or 0 if that is negative.
     if (sample >= shapes.required_samples() && NumElements(*y) == 0) {
       for (size_t d = 0; d < x->size(); ++d) {
         const int64_t left = (*x)[d] - cut[d][0] - cut[d][1];
         if ((*y)[d] != std::max<int64_t>(left, 0)) {
-          return Refuse("the slice depends on the input's size");
+          return Refuse(Reason::kSlice,
+                        "the slice depends on the input's size");
         }
       }
       continue;
@@ -178,19 +182,21 @@ Result EmitRange(ImportContext& in, int i, const std::vector<int64_t>& begin) {
       here.push_back({from, size - from - (*y)[d]});
     }
     if (sample == 0) cut = here;
-    if (here != cut) return Refuse("the slice depends on the input's size");
+    if (here != cut)
+      return Refuse(Reason::kSlice, "the slice depends on the input's size");
   }
   const Shape& y = *shapes.shape(output);
   const std::array<int64_t, 2> nothing = {0, 0};
   const size_t last = cut.size() - 1;
   if (std::find(y.begin(), y.end(), 0) != y.end() || cut[0] != nothing) {
-    return Refuse("the slice cuts the batch or is empty");
+    return Refuse(Reason::kSlice, "the slice cuts the batch or is empty");
   }
   if (cut.size() == 2 || (cut[1] == nothing && cut[2] == nothing)) {
     return EmitSlice(in, i, 0, input, cut[last][0], y[last]);
   }
   if (cut[3] != nothing) {
-    return Refuse("the slice cuts channels and other dimensions");
+    return Refuse(Reason::kSlice,
+                  "the slice cuts channels and other dimensions");
   }
   ImportedOperator op = in.Make(i, OperatorType::kPad, {input});
   op.op.padding = {PaddingType::kExplicit, -cut[1][0], -cut[1][1], -cut[2][0],
@@ -202,7 +208,7 @@ Result Slice(ImportContext& in, int i) {
   const Shape* x = in.InputShape(i, 0, {2, 4});
   const auto begin = FixedIntegers(in, i, 1);
   if (!x || !begin || begin->size() != RankOf(*x, in.layout())) {
-    return Refuse("unknown shape");
+    return RefuseShape();
   }
   // Unlike StridedSlice, Slice reports an error if the image is smaller than
   // the range.
@@ -213,7 +219,8 @@ Result Slice(ImportContext& in, int i) {
   for (size_t d = 1; x->size() == 4 && d < 3; ++d) {
     const bool asks = from[d] > 0 || (d < most.size() && most[d] >= 0);
     if (asks && !in.shapes().known(input, d)) {
-      return Refuse("TensorFlow rejects images that are too small");
+      return Refuse(Reason::kRejectedSizes,
+                    "TensorFlow rejects images that are too small");
     }
   }
   return EmitRange(in, i, *begin);
@@ -239,7 +246,8 @@ Result Transpose(ImportContext& in, int i) {
          from == Layout::kChannelsLast && to == Layout::kChannelsFirst) ||
         (permutation == Permutation::kToChannelsLast &&
          from == Layout::kChannelsFirst && to == Layout::kChannelsLast))) {
-    return Refuse("the transpose is not between NHWC and NCHW");
+    return Refuse(Reason::kTranspose,
+                  "the transpose is not between NHWC and NCHW");
   }
   return in.Emit(in.Make(i, Kind::kLayout, {x}));
 }
@@ -253,7 +261,7 @@ Result Reshape(ImportContext& in, int i) {
   const TensorRef x = in.Input(i, 0), y = {i, 0};
   const Shape *from = in.InputShape(i, 0, {2, 4}), *to = shapes.shape(y);
   if (!from || !to || (to->size() != 2 && to->size() != 4)) {
-    return Refuse("unknown shape");
+    return RefuseShape();
   }
   // A reshape between [N,W,C] and [N,1,W,C] only changes the layout.
   if (shapes.same_shape(x, y) && !layouts.channels_first(x) &&
@@ -273,13 +281,14 @@ Result Reshape(ImportContext& in, int i) {
     return a.back() == b.back() && !(flattens && layouts.channels_first(x));
   };
   if (!shapes.Agree(x, y, keeps_values)) {
-    return Refuse("the reshape mixes images or channels");
+    return Refuse(Reason::kReshape, "the reshape mixes images or channels");
   }
   for (const TensorRef& t : {x, y}) {
     const Shape& shape = *shapes.shape(t);
     if (layouts.channels_first(t) && !(t == x && flattens) &&
         (shape[1] != 1 || shape[2] != 1 || !shapes.fixed_size(t))) {
-      return Refuse("the reshape changes the order of pixels");
+      return Refuse(Reason::kReshape,
+                    "the reshape changes the order of pixels");
     }
   }
   ImportedOperator op = in.Make(i, Kind::kReshape, {x});
@@ -293,12 +302,12 @@ Result StridedSlice(ImportContext& in, int i) {
   const auto spec = FixedIntegers(in, i, 1);
   const auto strides = Integers(in.Constant(i, 3));
   if (!x || !spec || !strides || strides->size() != spec->size()) {
-    return Refuse("the slice is unknown");
+    return Refuse(Reason::kSlice, "the slice is unknown");
   }
   if (ChangesRank(node)) {
     if (std::count(strides->begin(), strides->end(), 1) !=
         static_cast<int64_t>(strides->size())) {
-      return Refuse("the slice has strides");
+      return Refuse(Reason::kSlice, "the slice has strides");
     }
     return Reshape(in, i);  // refuses slices that drop elements
   }
@@ -313,7 +322,8 @@ Result StridedSlice(ImportContext& in, int i) {
       d += rank - spec->size();
       continue;
     }
-    if (d >= rank || (*strides)[k] != 1) return Refuse("the slice has strides");
+    if (d >= rank || (*strides)[k] != 1)
+      return Refuse(Reason::kSlice, "the slice has strides");
     if (!(mask >> k & 1)) begin[d] = (*spec)[k];
   }
   return EmitRange(in, i, begin);
@@ -322,7 +332,9 @@ Result StridedSlice(ImportContext& in, int i) {
 Result Cast(ImportContext& in, int i) {
   const TensorRef x = in.Input(i, 0);
   const auto from = ToDataType(in.shapes().dtype(x));
-  if (!from) return Refuse("the engine does not support the input's data type");
+  if (!from)
+    return Refuse(Reason::kDataType,
+                  "the engine does not support the input's data type");
   TF_RETURN_IF_ERROR(in.CheckDtype(*from));
   return in.Emit(in.Make(i, Kind::kCast, {x}));
 }

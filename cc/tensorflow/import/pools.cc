@@ -11,7 +11,7 @@ using ::tensorflow::NodeDef;
 
 Result Pool(ImportContext& in, int i) {
   const NodeDef& node = in.graph().node(i);
-  if (!in.InputShape(i, 0, {4})) return Refuse("unknown shape");
+  if (!in.InputShape(i, 0, {4})) return RefuseShape();
   ImportedOperator op = in.Make(i, OperatorType::kPool, {in.Input(i, 0)});
   op.op.pool = node.op() == "MaxPool" ? PoolKind::kMax : PoolKind::kAvg;
   if (!Spatial(Attr<std::vector<int64_t>>(node, "ksize", {}), in.layout(),
@@ -19,12 +19,14 @@ Result Pool(ImportContext& in, int i) {
       !Spatial(Attr<std::vector<int64_t>>(node, "strides", {}), in.layout(),
                &op.op.strides) ||
       !ReadPadding(node, in.layout(), &op.op.padding)) {
-    return Refuse("the node pools the batch or the channels");
+    return Refuse(Reason::kDimension,
+                  "the node pools the batch or the channels");
   }
   const Padding& p = op.op.padding;
   if (std::max(p.top, p.bottom) >= op.op.kernel[0] ||
       std::max(p.left, p.right) >= op.op.kernel[1]) {
-    return Refuse("the padding is not smaller than the window");
+    return Refuse(Reason::kAttribute,
+                  "the padding is not smaller than the window");
   }
   return in.Emit(std::move(op));
 }
@@ -42,19 +44,21 @@ Result SumOfPack(ImportContext& in, int i) {
   if (node.op() != "Sum" || graph.node(pack).op() != "Pack" || !shape ||
       !axes || axes->size() != 1 || graph.inputs(pack).size() < 2 ||
       Attr<bool>(node, "keep_dims", false)) {
-    return Refuse("the node is not the sum of a list of tensors");
+    return Refuse(Reason::kPattern,
+                  "the node is not the sum of a list of tensors");
   }
   axes->push_back(Attr<int64_t>(graph.node(pack), "axis", 0));
   for (int64_t& axis : *axes) {
     if (axis < 0) axis += RankOf(*shape, in.layout()) + 1;
   }
-  if ((*axes)[0] != (*axes)[1]) return Refuse("the sum has another axis");
+  if ((*axes)[0] != (*axes)[1])
+    return Refuse(Reason::kDimension, "the sum has another axis");
   std::vector<TensorRef> tensors;
   for (size_t k = 0; k < graph.inputs(pack).size(); ++k) {
     const TensorRef t = in.Input(pack, k);
     if (!in.InputShape(pack, k, {2, 4}) || !shapes.same_shape(t, {i, 0}) ||
         layouts.layout(t) != layouts.layout({i, 0})) {
-      return Refuse("unknown shape");
+      return RefuseShape();
     }
     tensors.push_back(t);
   }
@@ -75,7 +79,8 @@ Result MeanOfRows(ImportContext& in, int i, const std::vector<int64_t>& axes) {
   const Shape* shape = shapes.shape(x);
   if (node.op() != "Mean" || axes.size() != 1 || shape->size() != 4 ||
       in.layout() == Layout::kSequence || axes[0] < 1 || axes[0] > 2) {
-    return Refuse("the node is not the mean of rows or columns");
+    return Refuse(Reason::kDimension,
+                  "the node is not the mean of rows or columns");
   }
   const int axis = static_cast<int>(axes[0]);
   // Only means are imported in this way. A reduction to the maximum returns NaN
@@ -85,6 +90,7 @@ Result MeanOfRows(ImportContext& in, int i, const std::vector<int64_t>& axes) {
       !(keeps ? layouts.layout(y) == Layout::kChannelsLast
               : axis == 1 && layouts.layout(y) == Layout::kSequence)) {
     return Refuse(
+        Reason::kDimension,
         "the result is not an image, or the number of averaged pixels varies");
   }
   ImportedOperator op = in.Make(i, OperatorType::kPool, {x});
@@ -101,7 +107,7 @@ Result Reduce(ImportContext& in, int i) {
   const NodeDef& node = in.graph().node(i);
   auto axes = Integers(in.Constant(i, 1));
   const Shape* x = in.InputShape(i, 0, {2, 4});
-  if (!x || !axes) return Refuse("unknown shape");
+  if (!x || !axes) return RefuseShape();
   for (int64_t& axis : *axes) axis = LogicalAxis(axis, *x, in.layout());
   // A sequence is an image of height 1, so that a reduction over its width may
   // include its height.
@@ -114,7 +120,8 @@ Result Reduce(ImportContext& in, int i) {
   const bool channels =
       *axes == std::vector<int64_t>{static_cast<int64_t>(x->size()) - 1};
   if (channels ? !keeps : *axes != std::vector<int64_t>{1, 2}) {
-    return Refuse("the engine does not support reductions over these axes");
+    return Refuse(Reason::kDimension,
+                  "the engine does not support reductions over these axes");
   }
   ImportedOperator op =
       in.Make(i, channels ? OperatorType::kReduce : OperatorType::kGlobalPool,
@@ -129,14 +136,14 @@ Result Reduce(ImportContext& in, int i) {
 Result Softmax(ImportContext& in, int i) {
   const Shape* x = in.InputShape(i, 0, {2, 4});
   if (!x || (in.layout() == Layout::kChannelsFirst && x->size() == 4)) {
-    return Refuse("the softmax is not over channels");
+    return Refuse(Reason::kDimension, "the softmax is not over channels");
   }
   return in.Emit(in.Make(i, OperatorType::kSoftmax, {in.Input(i, 0)}));
 }
 
 Result Lrn(ImportContext& in, int i) {
   const NodeDef& node = in.graph().node(i);
-  if (!in.InputShape(i, 0, {4})) return Refuse("unknown shape");
+  if (!in.InputShape(i, 0, {4})) return RefuseShape();
   ImportedOperator op = in.Make(i, OperatorType::kLrn, {in.Input(i, 0)});
   op.op.depth_radius = Attr<int64_t>(node, "depth_radius", 5);
   op.op.normalization = {Attr<float>(node, "bias", 1.0f),

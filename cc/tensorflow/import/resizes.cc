@@ -31,6 +31,7 @@ Result ReadOutputSize(ImportContext& in, int i, const SizeExpressions& sizes,
       op->op.output_size[k] = (*y)[1 + k];
     } else {
       return Refuse(
+          Reason::kOutputSize,
           "the engine cannot derive the output size for all input sizes");
     }
   }
@@ -39,6 +40,7 @@ Result ReadOutputSize(ImportContext& in, int i, const SizeExpressions& sizes,
   if (op->op.output_size != std::array<int64_t, 2>{0, 0} || !shape ||
       shape->size() != 4 || shapes.dtype(*like) != shapes.dtype(x)) {
     return Refuse(
+        Reason::kOutputSize,
         "the output must take height and width from one image of the input's "
         "data type");
   }
@@ -52,7 +54,7 @@ Result Resize(ImportContext& in, int i) {
   const ShapeTable& shapes = in.shapes();
   const NodeDef& node = graph.node(i);
   const Shape* shape = shapes.shape(in.Input(i, 0));
-  if (!shape || shape->size() != 4) return Refuse("unknown shape");
+  if (!shape || shape->size() != 4) return RefuseShape();
   ImportedOperator op = in.Make(i, OperatorType::kResize, {in.Input(i, 0)});
   // TensorFlow's resize returns float32 for every input type, and Keras casts
   // the result back.
@@ -61,7 +63,7 @@ Result Resize(ImportContext& in, int i) {
     const int cast = graph.OnlyConsumer(op.output);
     if (!type || cast < 0 || graph.node(cast).op() != "Cast" ||
         shapes.dtype({cast, 0}) != shapes.dtype(op.inputs[0])) {
-      return Refuse("the resize changes the data type");
+      return Refuse(Reason::kDataType, "the resize changes the data type");
     }
     TF_RETURN_IF_ERROR(in.CheckDtype(*type));
     op.dtype = *type;
@@ -72,7 +74,8 @@ Result Resize(ImportContext& in, int i) {
                                                       : Interpolation::kNearest;
   const bool half_pixel = Attr<bool>(node, "half_pixel_centers", false);
   const bool align = Attr<bool>(node, "align_corners", false);
-  if (half_pixel && align) return Refuse("corners and centers are both set");
+  if (half_pixel && align)
+    return Refuse(Reason::kAttribute, "corners and centers are both set");
   if (half_pixel) op.op.coordinates = Coordinates::kHalfPixel;
   if (align) op.op.coordinates = Coordinates::kAlignCorners;
   TF_RETURN_IF_ERROR(
@@ -87,7 +90,7 @@ Result MoveDepth(ImportContext& in, int i) {
   // channels, C.
   if (!in.InputShape(i, 0, {4}) ||
       Attr<std::string>(node, "data_format", "NHWC") == "NCHW_VECT_C") {
-    return Refuse("unknown shape");
+    return RefuseShape();
   }
   ImportedOperator op =
       in.Make(i,
@@ -111,16 +114,17 @@ Result Spread(ImportContext& in, int i) {
   if (!from || !to || to->size() != 4 || sizes.size() != 4 ||
       layouts.layout(x) != Layout::kChannelsLast ||
       layouts.layout(y) != Layout::kChannelsLast) {
-    return Refuse("the node repeats other dimensions than height and width");
+    return Refuse(Reason::kDimension,
+                  "the node repeats other dimensions than height and width");
   }
   const auto same = [&](int d) {
     return shapes.same_dimensions(x, y, d, d + 1);
   };
   const auto one = [&](int d) { return (*from)[d] == 1 && shapes.fixed(x, d); };
-  if (!same(0)) return Refuse("the node repeats images");
+  if (!same(0)) return Refuse(Reason::kDimension, "the node repeats images");
   if (!same(3)) {
     if (!one(3) || !same(1) || !same(2) || !shapes.fixed(y, 3)) {
-      return Refuse("the node repeats several channels");
+      return Refuse(Reason::kDimension, "the node repeats several channels");
     }
     ImportedOperator op = in.Make(i, OperatorType::kBinary, {x});
     op.op.function = BinaryFunction::kMultiply;
@@ -133,12 +137,13 @@ Result Spread(ImportContext& in, int i) {
       // This dimension keeps its size, which may vary.
       sizes[d] = SizeExpression{SizesFrom(in.analyzed(), x), d, 1, 0};
     } else if (!one(d)) {
-      return Refuse("the node repeats more than one pixel");
+      return Refuse(Reason::kDimension, "the node repeats more than one pixel");
     }
   }
-  if (same(1) && same(2)) return Refuse("the node repeats nothing");
+  if (same(1) && same(2))
+    return Refuse(Reason::kAttribute, "the node repeats nothing");
   if (tile && !(sizes[0] && sizes[0]->constant() && sizes[0]->offset == 1)) {
-    return Refuse("the node repeats images");
+    return Refuse(Reason::kDimension, "the node repeats images");
   }
   ImportedOperator op = in.Make(i, OperatorType::kResize, {x});
   op.op.coordinates = Coordinates::kHalfPixel;
@@ -159,7 +164,8 @@ Result Repeat(ImportContext& in, int i) {
       graph.node(after).op() != "Reshape" ||
       in.Input(after, 0) != TensorRef{i, 0} ||
       graph.OnlyConsumer(expanded) != i || !in.InputShape(before, 0, {4})) {
-    return Refuse("the node repeats other dimensions than height and width");
+    return Refuse(Reason::kDimension,
+                  "the node repeats other dimensions than height and width");
   }
   const TensorRef x = in.Input(before, 0);
   auto axis = Integers(in.Constant(before, 1));
@@ -171,7 +177,7 @@ Result Repeat(ImportContext& in, int i) {
       static_cast<int64_t>(multiples->size()) != rank + 1 ||
       static_cast<int64_t>(sizes.size()) != rank ||
       layouts.layout(x) != layouts.layout({after, 0})) {
-    return Refuse("unknown shape");
+    return RefuseShape();
   }
   if ((*axis)[0] < 0) (*axis)[0] += rank + 1;
   const int64_t repeated = (*axis)[0] - 1;
@@ -180,13 +186,15 @@ Result Repeat(ImportContext& in, int i) {
     if (d == (*axis)[0]) {
       times = (*multiples)[d];
     } else if ((*multiples)[d] != 1) {
-      return Refuse("the node repeats other dimensions than height and width");
+      return Refuse(Reason::kDimension,
+                    "the node repeats other dimensions than height and width");
     }
   }
   const int64_t dimension =
       LogicalAxis(repeated, *shapes.shape(x), layouts.layout(x));
   if (repeated < 0 || times < 1 || (dimension != 1 && dimension != 2)) {
-    return Refuse("the node repeats other dimensions than height and width");
+    return Refuse(Reason::kDimension,
+                  "the node repeats other dimensions than height and width");
   }
   for (int64_t d = 0; d < rank; ++d) {
     if (d == repeated) {
@@ -196,7 +204,8 @@ Result Repeat(ImportContext& in, int i) {
     const bool inferred =
         sizes[d] && sizes[d]->constant() && sizes[d]->offset == -1;
     if (!inferred && !(sizes[d] == wanted[d])) {
-      return Refuse("the result is not an image of the repeated size");
+      return Refuse(Reason::kOutputSize,
+                    "the result is not an image of the repeated size");
     }
   }
   ImportedOperator op = in.Make(i, OperatorType::kResize, {x});

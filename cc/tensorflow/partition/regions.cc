@@ -20,7 +20,8 @@ namespace {
 
 struct Misfit {
   int op;  // index of Partition::operators
-  std::string reason;
+  Reason reason;
+  std::string text;
 };
 
 // Returns whether the shape that the engine infers for an operator's output
@@ -80,13 +81,14 @@ std::optional<Misfit> FindMisfit(const std::vector<int>& region,
       if (!required && wanted && NumElements(*wanted) == 0) break;
       if (sample == 0) channels.push_back(Channels(read));
       if (Channels(read) != channels[i]) {
-        return Misfit{made.operators[i],
+        return Misfit{made.operators[i], Reason::kChannelsVary,
                       "the number of input channels is not constant"};
       }
       StatusOr<Shape> shape = InferShape(op.op, read);
       if (!shape.ok()) {
         if (required)
-          return Misfit{made.operators[i], shape.status().message()};
+          return Misfit{made.operators[i], Reason::kShapesDisagree,
+                        shape.status().message()};
         // The engine refuses these inputs. TensorFlow's kernels do so as well,
         // although its shape functions accept them (for example, mirroring more
         // pixels than an image has). Nothing is computed in this sample, so
@@ -96,7 +98,7 @@ std::optional<Misfit> FindMisfit(const std::vector<int>& region,
       }
       if (!misfit && !Fits(*shape, wanted, op.reshaped, outputs.count(i) > 0)) {
         misfit = Misfit{
-            made.operators[i],
+            made.operators[i], Reason::kShapesDisagree,
             absl::StrCat("the engine infers the shape ", ToString(*shape),
                          ", but TensorFlow infers ",
                          wanted ? ToString(*wanted) : "an unknown shape")};
@@ -202,8 +204,9 @@ absl::Status FindRegions(Partition* partition) {
   for (const auto& [key, region] : regions) {
     if (const auto misfit = FindMisfit(region.operators, partition)) {
       misfits.push_back(misfit->op);
-      partition->refusals.push_back(
-          {operators[misfit->op].output.node, misfit->reason});
+      for (int i : operators[misfit->op].nodes) {
+        partition->refusals.push_back({i, misfit->reason, misfit->text});
+      }
     }
   }
   if (!misfits.empty()) {

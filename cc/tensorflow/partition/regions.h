@@ -50,8 +50,8 @@ struct Partition {
   // The shapes of tensors inside of regions. Their rank may differ from the
   // rank in the graph: [N,1,1,C] instead of [N,C].
   std::map<TensorRef, Shape> region_shapes;
-  // Nodes that a handler knows but that are left to TensorFlow, and the
-  // reasons.
+  // Nodes that a handler knows but that are left to TensorFlow, because the
+  // handler refuses them or because they do not fit their region.
   std::vector<Refusal> refusals;
 };
 

@@ -79,7 +79,8 @@ void LowerIfPossible(const GrapplerItem& item, const PartitionOptions& options,
   });
   if (!status.ok()) {
     *graph = item.graph;
-    Warn(absl::StrCat("graph '", item.id,
+    Warn(Reason::kGraphNotLowered,
+         absl::StrCat("graph '", item.id,
                       "' runs as plain TensorFlow: ", status.message()));
   }
 }
@@ -201,7 +202,8 @@ bool RegisterPlugin(const char* device, bool leaves_gpu_graphs) {
   using ::tensorflow::grappler::ConfigList;
   using Registry = ::tensorflow::grappler::PluginGraphOptimizerRegistry;
   if (!Registry::CreateOptimizers({device}).empty()) {
-    Warn(absl::StrCat("another graph optimizer plugin is registered for ",
+    Warn(Reason::kOtherPlugin,
+         absl::StrCat("another graph optimizer plugin is registered for ",
                       device,
                       "; add \"IosOptimizer\" to custom_optimizers to use "
                       "IOS-TF"));

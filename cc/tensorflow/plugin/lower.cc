@@ -149,7 +149,8 @@ bool IsUsable(const std::string& device, const DevicePlacement& placement) {
   if (device == kCpu || placement.only == device) return true;
   const StatusOr<std::string> found = DeviceFingerprint(FirstGpu());
   if (found.ok()) return true;
-  Warn(absl::StrCat("nodes on a GPU run as plain TensorFlow: ",
+  Warn(Reason::kUnusableGpu,
+       absl::StrCat("nodes on a GPU run as plain TensorFlow: ",
                     found.status().message()));
   return false;
 }
@@ -172,7 +173,8 @@ std::optional<LoweredRegion> ScheduleRegion(const Partition& partition,
   // A block is not usable if it has too many operators, for example.
   const Status usable_block = Validate(block);
   if (!usable_block.ok()) {
-    Warn(absl::StrCat("a region is left to TensorFlow: ",
+    Warn(Reason::kInvalidRegion,
+         absl::StrCat("a region is left to TensorFlow: ",
                       usable_block.message()));
     return std::nullopt;
   }
@@ -181,10 +183,11 @@ std::optional<LoweredRegion> ScheduleRegion(const Partition& partition,
   for (auto& [batch, schedule] : result.schedules) {
     const Status status = Validate(schedule, block);
     if (status.ok()) continue;
-    Warn(absl::StrCat(
-        "the schedule of the region at '", block.operators[0].name,
-        "' for batch size ", batch,
-        " is not valid, so the region runs sequentially: ", status.message()));
+    Warn(Reason::kInvalidSchedule,
+         absl::StrCat("the schedule of the region at '",
+                      block.operators[0].name, "' for batch size ", batch,
+                      " is not valid, so the region runs sequentially: ",
+                      status.message()));
     schedule = SequentialSchedule(block);
   }
   return result;

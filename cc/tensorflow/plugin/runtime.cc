@@ -162,10 +162,11 @@ class BlockScheduler {
     // Later blocks are not searched, because waiting for them would fail in the
     // same way.
     search_failed_ = true;
-    Warn(absl::StrCat(
-        "the search for a schedule failed, and the graph's other blocks that "
-        "are not in the cache are not searched: ",
-        schedule.status().message()));
+    Warn(Reason::kSearchFailed,
+         absl::StrCat("the search for a schedule failed, and the graph's other "
+                      "blocks that "
+                      "are not in the cache are not searched: ",
+                      schedule.status().message()));
     return std::nullopt;
   }
 
@@ -179,7 +180,9 @@ class BlockScheduler {
       if (opened.ok()) {
         known->second = std::move(*opened);
       } else {
-        Warn(opened.status().message());
+        Warn(Reason::kCacheNotOpened,
+             absl::StrCat("the schedule cache is not used for ", device, ": ",
+                          opened.status().message()));
       }
     }
     return known->second ? &*known->second : nullptr;

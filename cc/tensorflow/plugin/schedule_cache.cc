@@ -32,10 +32,10 @@ std::set<std::string>& Warned() {
 }
 
 // Warns once per path, even if a server loads its models again and again.
-void WarnOnce(const std::string& path, const std::string& text) {
+void WarnOnce(Reason reason, const std::string& path, const std::string& text) {
   std::lock_guard<std::mutex> lock(WarnedMutex());
   if (Warned().insert(path).second) {
-    Warn(absl::StrCat(path, " ", text));
+    Warn(reason, absl::StrCat(path, " ", text));
   }
 }
 
@@ -59,12 +59,14 @@ std::optional<Schedule> ScheduleCache::Find(const Block& block) const {
   const absl::StatusOr<std::string> json = ReadCacheFile(directory_, path);
   if (absl::IsNotFound(json.status())) return std::nullopt;
   if (!json.ok()) {
-    WarnOnce(path, absl::StrCat("is ignored: ", json.status().message()));
+    WarnOnce(Reason::kCacheFileIgnored, path,
+             absl::StrCat("is ignored: ", json.status().message()));
     return std::nullopt;
   }
   StatusOr<Schedule> schedule = ParseSchedule(*json, block);
   if (!schedule.ok()) {
-    WarnOnce(path, absl::StrCat("is ignored: ", schedule.status().message()));
+    WarnOnce(Reason::kCacheFileIgnored, path,
+             absl::StrCat("is ignored: ", schedule.status().message()));
     return std::nullopt;
   }
   return std::move(*schedule);
@@ -78,7 +80,7 @@ bool ScheduleCache::AddPending(const Block& block) const {
   if (!problem.ok()) return false;
   const absl::Status written = WriteCacheFile(directory_, path, *problem);
   if (!written.ok()) {
-    WarnOnce(directory_,
+    WarnOnce(Reason::kCacheNotWritten, directory_,
              absl::StrCat("is not writable, so blocks without a schedule are "
                           "not kept for ios_tf tune: ",
                           written.message()));

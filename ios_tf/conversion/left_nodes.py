@@ -1,0 +1,74 @@
+"""Decisions about the nodes that the importer leaves to TensorFlow."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Collection, Mapping, Sequence
+
+from ios_tf import reasons
+from ios_tf.model.function_library import CONVOLUTIONS
+from ios_tf.reasons import Decision
+from ios_tf.reasons.models import CONVOLUTION_TYPE
+from ios_tf.reasons.nodes import TYPE
+
+# A node of `Collected.report`: {"node", "op", "code", "text"}.
+_Left = Mapping[str, str]
+_MOST_TEXTS = 2
+
+
+def decisions_about(left: Sequence[_Left], others: Collection[str]) -> list[Decision]:
+    """One decision for each reason, with all nodes that are left for it.
+
+    Args:
+      left: the nodes, as in `Collected.report`.
+      others: types of convolutions that the engine does not support.
+    """
+    by_code: dict[str, list[_Left]] = collections.defaultdict(list)
+    for one in left:
+        unsupported = one["op"] in others and one["code"] == TYPE.code
+        by_code[CONVOLUTION_TYPE.code if unsupported else one["code"]].append(one)
+    return [_decision(code, by_code[code]) for code in sorted(by_code)]
+
+
+def _decision(code: str, left: Sequence[_Left]) -> Decision:
+    # Convolutions come first, because the sentence names only some of the nodes.
+    left = sorted(left, key=lambda one: "Conv" not in one["op"])
+    types = collections.Counter(one["op"] for one in left)
+    verb = "is" if len(left) == 1 else "are"
+    counted = f"{_counted(types)} ({_some(list(types), ' types')})"
+    sentence = f"{counted} {verb} left to TensorFlow: {_texts(left)}"
+    names = tuple(one["node"] for one in left)
+    return Decision(reasons.by_code(code), sentence, names, dict(types))
+
+
+def _counted(types: Mapping[str, int]) -> str:
+    """The number of nodes, in words that say whether they are convolutions."""
+    convolutions = sum(types.get(op, 0) for op in CONVOLUTIONS)
+    others = sum(types.values()) - convolutions
+    parts = []
+    if convolutions:
+        parts.append(_number(convolutions, "convolution"))
+    if others:
+        parts.append(_number(others, "other node" if convolutions else "node"))
+    return " and ".join(parts)
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _texts(left: Sequence[_Left]) -> str:
+    """The most frequent texts of a reason, each with names of nodes."""
+    names = collections.defaultdict(list)
+    for one in left:
+        names[one["text"]].append(one["node"])
+    most = sorted(names, key=lambda text: -len(names[text]))
+    shown = [f"{_some(names[text])}: {text}" for text in most[:_MOST_TEXTS]]
+    rest = sum(len(names[text]) for text in most[_MOST_TEXTS:])
+    return "; ".join(shown + ([f"{rest} more for similar reasons"] if rest else []))
+
+
+def _some(names: Sequence[str], noun: str = "") -> str:
+    """One or two names, and how many more there are."""
+    more = len(names) - 2
+    return ", ".join(names[:2]) + (f" and {more} more{noun}" if more > 0 else "")
