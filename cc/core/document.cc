@@ -31,9 +31,9 @@ bool IsShallow(const std::string& text) {
 StatusOr<nlohmann::json> ParseDocument(const std::string& text,
                                        const char* what) {
   if (text.size() > kMaxDocumentBytes) {
-    return InvalidArgument(std::string(what) + " has " +
-                           std::to_string(text.size()) +
-                           " bytes, which is more than the limit");
+    return InvalidArgument(
+        std::string(what) + " has " + std::to_string(text.size()) +
+        " bytes, but the limit is " + std::to_string(kMaxDocumentBytes));
   }
   if (!IsShallow(text)) {
     return InvalidArgument(std::string(what) + " is nested too deep");

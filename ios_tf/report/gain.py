@@ -81,7 +81,7 @@ def headline(report: Document) -> str:
     measured = list(timed(report))
     if not measured:
         return f"{name} is converted, but it was not timed{_equality(report)}"
-    # Several signatures: the one that gains the most comes first.
+    # With several signatures, the line describes the one that gains the most.
     best = max(measured, key=lambda one: speedup_of(one[2]))[0]
     of_best = [(size, one) for signature, size, one in measured if signature is best]
     most = max(speedup_of(one) for _, one in of_best)

@@ -283,7 +283,9 @@ def _merge_classes(
             raise ValueError(f"{at} must have two or more different operators")
         for op in members:
             if predecessors[op] & mask:
-                raise ValueError(f"{at}: operator {op} reads another operator in it")
+                raise ValueError(
+                    f"{at}: operator {op} reads another operator of the class"
+                )
         masks.append(mask)
     return tuple(masks)
 

@@ -237,7 +237,7 @@ def test_nothing_is_nested_deep(members):
 def test_no_document_is_larger_than_16_mebibytes():
     text = json.dumps(block(conv(name="x" * 2**24))).encode()
     assert not engine._library().ios_problem(text)
-    assert "more than the limit" in engine._library().ios_last_error().decode()
+    assert "bytes, but the limit is" in engine._library().ios_last_error().decode()
 
 
 def merged(*operators: dict) -> dict:

@@ -72,7 +72,10 @@ _BROKEN = {
     "class range": (_set(["merge_classes"], [[0, 7]]), "no operator 7"),
     "class size": (_set(["merge_classes"], [[0]]), "two or more different"),
     "class twice": (_set(["merge_classes"], [[0, 0]]), "two or more different"),
-    "class edge": (_set(["merge_classes"], [[0, 1]]), "reads another operator in it"),
+    "class edge": (
+        _set(["merge_classes"], [[0, 1]]),
+        "reads another operator of the class",
+    ),
 }
 
 

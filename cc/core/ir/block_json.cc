@@ -262,13 +262,14 @@ StatusOr<Block> BlockFromJsonValue(const json& value) {
                            " operators or inputs");
   }
   for (const json& item : *inputs) {
-    if (!item.is_array()) return InvalidArgument("block has a malformed input");
+    const Status malformed =
+        InvalidArgument("input " + std::to_string(block.inputs.size()) +
+                        " of the block is not a list of integers");
+    if (!item.is_array()) return malformed;
     Shape shape;
     for (const json& d : item) {
       int64_t size;
-      if (!ReadInteger(d, &size)) {
-        return InvalidArgument("block has a malformed input");
-      }
+      if (!ReadInteger(d, &size)) return malformed;
       shape.push_back(size);
     }
     block.inputs.push_back(std::move(shape));

@@ -27,7 +27,10 @@ int64_t CellsOfWindow(const Operator& op) {
 }
 
 StatusOr<Shape> ShapeWithFilters(const Operator& op, const Shapes& in) {
-  if (op.filters < 1) return InvalidArgument("filters must be positive");
+  if (op.filters < 1) {
+    return InvalidArgument("filters must be positive, not " +
+                           std::to_string(op.filters));
+  }
   return WindowedShape(op, in[0], op.filters);
 }
 
@@ -138,7 +141,10 @@ constexpr OperatorDefinition kMatMulDefinition = [] {
       return NotAsWanted(
           x, "be [N,C], or an image [N,H,W,C] of the kernel's size");
     }
-    if (op.filters < 1) return InvalidArgument("filters must be positive");
+    if (op.filters < 1) {
+      return InvalidArgument("filters must be positive, not " +
+                             std::to_string(op.filters));
+    }
     return Shape{x[0], op.filters};
   };
   matmul.weights = [](const Operator& op, const Shape& x) {

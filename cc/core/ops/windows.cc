@@ -101,7 +101,10 @@ StatusOr<Shape> WindowedShape(const Operator& op, const Shape& x,
 
 StatusOr<Shape> TransposedShape(const Operator& op,
                                 const std::vector<Shape>& in) {
-  if (op.filters < 1) return InvalidArgument("filters must be positive");
+  if (op.filters < 1) {
+    return InvalidArgument("filters must be positive, not " +
+                           std::to_string(op.filters));
+  }
   IOS_ASSIGN_OR_RETURN(const auto size, TransposedSize(op, in));
   return Shape{in[0][0], size[0], size[1], op.filters};
 }

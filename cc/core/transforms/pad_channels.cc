@@ -206,8 +206,9 @@ bool ChannelPadder::PadSum(int i, Operator* op) {
   return !op->residual || Ranges(op->inputs.back()) == ranges_[i];
 }
 
-// Pads a per-channel operator if all its sources have the same ranges, which
-// its output then has, too. Returns whether the operator was padded.
+// Pads an operator that computes each channel by itself. This is possible if
+// all its sources have the same channel ranges; its output then has these
+// ranges, too. Returns whether the operator was padded.
 bool ChannelPadder::PadByChannel(int i, Operator* op) {
   const std::vector<int> sources = SourcesOf(i);
   if (sources.empty()) return false;

@@ -134,8 +134,8 @@ bool HasMisfits(const ShapeSampler& sampler) {
 
 absl::StatusOr<std::optional<ImageSize>> FindFittingSizes(
     const ShapeSample& example, ShapeSampler* sampler) {
-  // Four rounds are enough, because linear extrapolation is exact except for
-  // rounding.
+  // Each round extrapolates linearly to a size that may fit. Four rounds are
+  // enough, because the extrapolation is exact except for rounding.
   constexpr int kRounds = 4;
   ShapeSample sample = example;
   std::optional<ImageSize> fitting;

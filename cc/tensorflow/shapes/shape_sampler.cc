@@ -22,7 +22,8 @@ constexpr int64_t kPlaceholderStep = 64;
 // always has in larger batches.
 constexpr int64_t kZeroBatch = 2;
 
-// Returns the names of nodes whose values inference must not use.
+// Returns the names of nodes whose values differ between calls, so that shape
+// inference must not use the values in `item`.
 std::set<std::string> UnknownNumbers(const GraphView& view,
                                      const GrapplerItem& item,
                                      bool inputs_vary) {
