@@ -93,22 +93,28 @@ StatusOr<Task*> CompiledBlock::TaskFor(int op, int lanes) {
 
 TaskInfo CompiledBlock::Describe(int op) const {
   const Operator& description = block_.operators[op];
-  const std::vector<Shape> inputs = InputShapes(block_, shapes_, op);
   TaskInfo info;
   info.name = description.name;
   info.type = description.type;
   info.algorithm = description.algorithm;
   info.dtype = block_.dtype;
   info.shape = shapes_[op];
-  info.operations = Flops(description, inputs, shapes_[op]);
   int64_t elements = NumElements(shapes_[op]);
+  // Adds the work and the weights of an operator that the task computes.
+  const auto add = [&](int computed) {
+    const Operator& one = block_.operators[computed];
+    const std::vector<Shape> read = InputShapes(block_, shapes_, computed);
+    info.operations += Flops(one, read, shapes_[computed]);
+    for (const Shape& shape : WeightShapes(one, read[0])) {
+      elements += NumElements(shape);
+    }
+  };
+  add(op);
   for (int input : description.inputs) {
+    if (input >= 0 && plan_.absorbed[input]) add(input);
     for (int ref : plan_.TensorsOf(block_, input)) {
       elements += NumElements(plan_.place(ref).view.shape);
     }
-  }
-  for (const Shape& shape : WeightShapes(description, inputs[0])) {
-    elements += NumElements(shape);
   }
   info.bytes = elements * SizeOf(block_.dtype);
   return info;

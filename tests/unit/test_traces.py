@@ -6,6 +6,7 @@ import sys
 import threading
 
 import chrome_traces
+import numpy as np
 import pytest
 from traced_program import OPERATORS, program, run
 
@@ -65,6 +66,30 @@ def test_bytes_and_operations(path):
     # A multiplication and an addition for each weight and pixel.
     assert arguments["right"]["operations"] == 2 * 4 * tensor
     assert arguments["sum"]["type"] == "add"
+
+
+def test_an_operator_that_computes_another_one():
+    """A depthwise convolution by rows computes the 1x1 convolution before it."""
+    common = {"type": "conv2d", "padding": "SAME"}
+    operators = [
+        {**common, "name": "expand", "inputs": [-1], "kernel": [1, 1], "filters": 16},
+        {**common, "name": "depthwise", "inputs": [0], "kernel": [3, 3]}
+        | {"filters": 16, "groups": 16},
+        {**common, "name": "project", "inputs": [1], "kernel": [1, 1], "filters": 4},
+    ]
+    shape = [1, 8, 8, 8]
+    block = {"version": 1, "inputs": [shape], "operators": operators, "outputs": [2]}
+    stages = [{"strategy": "concurrent", "groups": [[i]]} for i in range(3)]
+    schedule = {"version": 1, "stages": stages, "algorithms": {"rows": [1]}}
+    weights = [np.ones(s) for s in ((1, 1, 8, 16), (3, 3, 1, 16), (1, 1, 16, 4))]
+    one = engine.Program(block, schedule, weights)
+    with tracing.record() as recording:
+        one.run([np.ones(shape, np.float32)])
+    depthwise, project = recording.trace.slices()
+    assert (depthwise.operator, depthwise.algorithm) == ("depthwise", "rows")
+    assert (project.operator, project.stage) == ("project", 2)
+    assert depthwise.bytes == 4 * 64 * (8 + 16) + 4 * 16 * (8 + 9)
+    assert depthwise.operations == 2 * 64 * 16 * (8 + 9)
 
 
 def test_stages_run_one_after_the_other():
