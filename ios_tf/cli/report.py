@@ -6,11 +6,12 @@ import argparse
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from ios_tf.cli import arguments
 from ios_tf.errors import UserError
-from ios_tf.files import check_writable, write_text
+from ios_tf.files import check_writable, write_json, write_text
 
 _PAGES = (".html", ".htm")
 
@@ -42,11 +43,28 @@ def add_commands(commands: Any) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print the JSON document instead of text"
     )
+    parser.add_argument(
+        "--format",
+        choices=("page", "model_explorer"),
+        default="page",
+        help="page: the HTML page. model_explorer: in place of the page, a directory "
+        "with node data for Model Explorer: times, stages, lanes and algorithms on the "
+        "nodes of the original; default: page",
+    )
+    parser.add_argument(
+        "--original",
+        metavar="MODEL",
+        help="for model_explorer: the SavedModel that was converted; default: the "
+        "model that the report names",
+    )
     parser.set_defaults(needs_tensorflow=False)
 
 
 def _report(options: argparse.Namespace) -> None:
     paths = [options.converted, *options.others]
+    if options.format == "model_explorer":
+        _write_node_data(paths, options.original)
+        return
     file = paths.pop() if _is_page(paths[-1]) else None
     if not 1 <= len(paths) <= 2:
         raise UserError(
@@ -86,6 +104,28 @@ def _compare(before: str, after: str, file: str | None, as_json: bool) -> None:
         print(json.dumps(dataclasses.asdict(found)))
     elif not file:
         print(comparison.text(found))
+
+
+def _write_node_data(paths: Sequence[str], original: str | None) -> None:
+    from ios_tf.report import document
+    from ios_tf.report.model_explorer import node_data
+
+    if len(paths) != 2:
+        raise UserError("give a converted model and the directory for the node data")
+    found = document.read(paths[0])
+    original = original or found["model"]
+    if not original or not os.path.isdir(original):
+        raise UserError(
+            f"the original, {original}, is not the directory of a SavedModel; give the "
+            "model that was converted by --original"
+        )
+    files = node_data(found, original)
+    try:
+        os.makedirs(paths[1], exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{paths[1]}: cannot be written: {error.strerror}") from None
+    for name, content in files.items():
+        write_json(os.path.join(paths[1], name), content)
 
 
 def _is_page(path: str) -> bool:
