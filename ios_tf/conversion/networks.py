@@ -9,15 +9,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ios_tf.conversion.planning import Plan
 from ios_tf.conversion.report import Report
-from ios_tf.cost.work import work_of
+from ios_tf.cost.work import Work, work_of
 from ios_tf.scheduler import Problem, Schedule, Stage, Strategy
 from ios_tf.scheduler.problem import mask_of, operators_of
-from ios_tf.tuning.algorithms import with_algorithms
+from ios_tf.tuning.algorithms import ROWS, with_algorithms
 from ios_tf.tuning.parts import part_of
 from ios_tf.tuning.roofline import Roofline
 from ios_tf.tuning.searcher import NetworkSearcher
@@ -25,6 +25,8 @@ from ios_tf.tuning.searcher import NetworkSearcher
 # The time limit in seconds for the measurements that the report of a function needs.
 # Searches have measured most of these latencies before.
 _SECONDS = 20.0
+# Algorithms without minimal filtering; null is the only algorithm of an operator.
+_EVERY_PRODUCT = (None, "direct", "gemm")
 # Members of an operator's JSON object that are not attributes.
 _NOT_ATTRIBUTES = ("name", "type", "inputs", "algorithm")
 
@@ -36,17 +38,41 @@ def with_networks(
 
     Latencies are null if there was too little time or memory to measure them.
     """
-    networks, rooflines = [], []
+    networks: list[dict[str, Any]] = []
+    rooflines: dict[str, Roofline | None] = {}
     for plan in plans:
         measuring = _Measuring(searcher, time.monotonic() + _SECONDS)
-        dtypes = {p.dtype for p in plan.function.problems.values()}
-        rooflines += [measuring.roofline(dtype) for dtype in sorted(dtypes)]
+        for dtype in sorted({p.dtype for p in plan.function.problems.values()}):
+            rooflines.setdefault(dtype, measuring.roofline(dtype))
         networks += [_network(plan, size, measuring) for size in plan.checked.sizes]
+    known = {
+        dtype: roofline.raised(rate for one in networks for rate in _rates(one, dtype))
+        for dtype, roofline in rooflines.items()
+        if roofline
+    }
+    for operator in (one for network in networks for one in network["operators"]):
+        if operator["precision"] in known:
+            work = Work(operator["operations"], operator["bytes"])
+            found = known[operator["precision"]].floor_ms(operator["type"], work)
+            operator["floor_ms"] = found
     return dataclasses.replace(
         report,
         networks=[*report.networks, *networks],
-        roofline=next(filter(None, rooflines), report.roofline),
+        roofline=next(iter(known.values()), report.roofline),
     )
+
+
+def _rates(network: Mapping[str, Any], dtype: str) -> Iterator[float]:
+    """The GFLOP/s of operators that compute every product of their own."""
+    operators = network["operators"]
+    # An operator that goes row by row may compute the one that it reads.
+    computed = {
+        ref for op in operators if op["algorithm"] == ROWS for ref in op["inputs"]
+    }
+    for index, one in enumerate(operators):
+        complete = one["algorithm"] in _EVERY_PRODUCT and index not in computed
+        if complete and one["precision"] == dtype and one["ms"]:
+            yield one["operations"] / one["ms"] / 1e6
 
 
 class _Measuring:
@@ -55,7 +81,6 @@ class _Measuring:
     def __init__(self, searcher: NetworkSearcher, deadline: float) -> None:
         self.searcher = searcher
         self._deadline = deadline
-        self._rooflines: dict[str, Roofline | None] = {}
 
     def stage_ms(self, problem: Problem, stage: Stage) -> float | None:
         return self._within(lambda: self.searcher.stage_latency(problem, stage))
@@ -72,12 +97,8 @@ class _Measuring:
         ]
 
     def roofline(self, dtype: str) -> Roofline | None:
-        if dtype not in self._rooflines:
-            device = self.searcher.cost_model.device.kind
-            self._rooflines[dtype] = self._within(
-                lambda: self.searcher.roofline(device, dtype)
-            )
-        return self._rooflines[dtype]
+        device = self.searcher.cost_model.device.kind
+        return self._within(lambda: self.searcher.roofline(device, dtype))
 
     def _within(self, measure: Callable[[], Any]) -> Any:
         if time.monotonic() > self._deadline:
@@ -155,8 +176,6 @@ def _blocks(
     """The report's blocks of a collected block; adds latencies to its operators."""
     parts, _ = measuring.searcher.parts_of(problem)
     masks = _joined([mask_of(part.operators) for part in parts], schedule.stages)
-    roofline = measuring.roofline(problem.dtype)
-    works = work_of(problem.block)
     for mask in masks:
         members = tuple(operators_of(mask))
         number = {op: index for index, op in enumerate(members)}
@@ -187,8 +206,6 @@ def _blocks(
             single = Stage.concurrent(alone, 1 << number[op])
             found = operators[first + op]
             found["ms"] = measuring.stage_ms(alone, single)
-            if roofline:
-                found["floor_ms"] = roofline.floor_ms(found["type"], works[op])
         for stage, one in zip(stages, described, strict=True):
             one["group_ms"] = measuring.group_ms(alone, stage)
         yield {

@@ -13,12 +13,12 @@ from ios_tf.tuning.parts import part_of
 
 _WINOGRAD = ("winograd_2x2", "winograd_4x4")
 GEMM = "gemm"
-_ROWS = "rows"
+ROWS = "rows"
 
 # An algorithm is chosen if its time is below this fraction of the best time so far. The
 # fraction is smaller for Winograd's minimal filtering, which needs more memory and
 # rounds more. The other algorithms only have to be measurably faster.
-_WORTHWHILE = {_WINOGRAD[0]: 0.95, _WINOGRAD[1]: 0.95, GEMM: 0.99, _ROWS: 0.99}
+_WORTHWHILE = {_WINOGRAD[0]: 0.95, _WINOGRAD[1]: 0.95, GEMM: 0.99, ROWS: 0.99}
 
 
 def allowed(device: str, winograd: bool = True) -> tuple[str, ...]:
@@ -30,7 +30,7 @@ def allowed(device: str, winograd: bool = True) -> tuple[str, ...]:
     """
     if device != "cpu":
         return ()
-    return (*(_WINOGRAD if winograd else ()), GEMM, _ROWS)
+    return (*(_WINOGRAD if winograd else ()), GEMM, ROWS)
 
 
 def choose(
@@ -58,7 +58,7 @@ def choose(
     # The operators with the most work come first, because the time may be over before
     # the others are measured.
     for op in sorted(range(len(problem)), key=lambda op: -problem.flops[op]):
-        others = [a for a in problem.algorithms[op] if a in algorithms and a != _ROWS]
+        others = [a for a in problem.algorithms[op] if a in algorithms and a != ROWS]
         if not others:
             continue
         if stop():
@@ -69,7 +69,7 @@ def choose(
             latency = _latency(with_algorithms(alone, {0: algorithm}), cost_model)
             if latency < _WORTHWHILE[algorithm] * best:
                 best, chosen[op] = latency, algorithm
-    if _ROWS not in algorithms:
+    if ROWS not in algorithms:
         return chosen, True
     return _by_rows(problem, cost_model, chosen, stop)
 
@@ -83,21 +83,21 @@ def _by_rows(
     """Like `choose`, for depthwise convolutions and the algorithm `rows`."""
     before = with_algorithms(problem, chosen)
     for op, of_op in enumerate(problem.algorithms):
-        if _ROWS not in of_op:
+        if ROWS not in of_op:
             continue
         if stop():
             return chosen, False
-        # With _ROWS, `op` also computes the 1x1 convolution before it (`product`),
+        # With ROWS, `op` also computes the 1x1 convolution before it (`product`),
         # which then needs no algorithm of its own.
         product = product_before(problem, op)
         together = part_of(problem, 1 << op | product)
-        rows = {together.operators.index(op): _ROWS}
+        rows = {together.operators.index(op): ROWS}
         by_rows = _latency(with_algorithms(together.problem, rows), cost_model)
         now = _latency(part_of(before, 1 << op | product).problem, cost_model)
-        if by_rows < _WORTHWHILE[_ROWS] * now:
+        if by_rows < _WORTHWHILE[ROWS] * now:
             for computed in operators_of(product):
                 chosen.pop(computed, None)
-            chosen[op] = _ROWS
+            chosen[op] = ROWS
     return chosen, True
 
 
@@ -105,7 +105,7 @@ def with_products(problem: Problem, schedule: Schedule) -> Schedule:
     """Returns the schedule with the algorithm `gemm` wherever it was `direct`."""
     computed = 0
     for op, algorithm in schedule.algorithms.items():
-        if algorithm == _ROWS:
+        if algorithm == ROWS:
             computed |= product_before(problem, op)
     products = {
         op: GEMM

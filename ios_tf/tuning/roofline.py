@@ -8,6 +8,7 @@ and operators whose tensors stay in the caches can be faster.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 from ios_tf.cost.work import VIEWS, Work, work_of
@@ -67,6 +68,11 @@ class Roofline:
         total = _problem(dtype, shape, {"type": "add", "inputs": [-1, -2]})
         (work,) = work_of(total.block)
         return cls(max(rates), work.bytes / _ms(cost_model, total) / 1e6)
+
+    def raised(self, rates: Iterable[float]) -> Roofline:
+        """The roofline if the engine has also reached these GFLOP/s."""
+        highest = max([self.gflop_per_s, *rates])
+        return dataclasses.replace(self, gflop_per_s=highest)
 
     def floor_ms(self, kind: str, work: Work) -> float:
         """The least time of an operator of type `kind`; 0 if it may be in place."""
