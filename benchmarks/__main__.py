@@ -25,6 +25,7 @@ _MODULES = {
     "streams": "call one program from many threads, each on a CUDA stream",
     "table1": "count the schedules of the paper's largest blocks (its Table 1)",
     "tracing": "measure what a trace costs",
+    "overhead": "measure what a call takes beside the engine's work",
     "zoo": "convert and measure the networks of the zoo",
 }
 _CHILDREN = ("worker", "zoo.measure")  # started by other commands

@@ -5,6 +5,8 @@ import json
 import foreign_models
 import keras
 import pytest
+import shared
+import tensorflow as tf
 from keras import layers
 
 from benchmarks.__main__ import main
@@ -97,6 +99,23 @@ def test_export_of_blocks(capfd, network, tmp_path):
     assert lines[-1] == f"{path}: 3 operators in 1 regions, 1 different blocks"
     (region,) = Network.read(str(path)).regions
     assert len(region.block["operators"]) == 3
+
+
+def test_overhead_is_what_the_other_times_leave(capfd):
+    model = shared.converted_cells()
+    code, lines, _ = _run(capfd, "overhead", model, "--rounds=3", "--calls=3")
+    assert code == 0
+    times = [float(line.split()[-2]) for line in lines[:3]]
+    assert [line.split()[-1] for line in lines[:4]] == ["ms"] * 4
+    assert times[0] > times[1] > 0  # the call contains the engine's work
+    variables = tf.saved_model.load(model).signatures["serving_default"].captured_inputs
+    assert lines[4].endswith(f": {len(variables)}")
+
+
+def test_overhead_of_a_model_that_is_not_converted(capfd, network):
+    code, _, error = _run(capfd, "overhead", network)
+    assert code == 1
+    assert "nothing of it runs on the engine" in error
 
 
 def test_all_commands_have_one_line_of_help(capfd):

@@ -1,0 +1,95 @@
+"""Measures what a call of a converted model takes beside the engine's own work.
+
+An empty function, with the same inputs, is called in turn with the model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from typing import Any
+
+import numpy as np
+
+from benchmarks.standalone import add_whole
+from ios_tf.cli import arguments
+from ios_tf.errors import UserError
+from ios_tf.options import BenchOptions
+
+# Unmeasured calls before each measurement, so that the threads have come to rest.
+_UNMEASURED = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    parser.add_argument("model", metavar="CONVERTED", help="a converted SavedModel")
+    arguments.add_options(parser, BenchOptions, "batch_size", "inputs")
+    add_whole(parser, "rounds", 2, "default: 40", 40)
+    add_whole(parser, "calls", 1, "measured calls of a round; default: 20", 20)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the medians of all rounds; returns an exit code.
+
+    Raises:
+      UserError: the model does not run on the engine, or cannot be called.
+    """
+    from ios_tf.model import saved_models
+    from ios_tf.model.inputs import accepted_inputs, parse_inputs
+    from ios_tf.native import plugin, tracing
+
+    plugin.ops()
+    loaded = saved_models.load(options.model)
+    function = loaded.signatures[saved_models.choose_signature(None, loaded)]
+    given = parse_inputs(options.inputs or ())
+    inputs, _ = accepted_inputs(function, options.batch_size, given)
+    empty = _empty(function)
+
+    def call(called: Any) -> float:
+        latencies = []
+        for number in range(_UNMEASURED + options.calls):
+            start = time.perf_counter()
+            for output in called(**inputs).values():
+                output.numpy()
+            if number >= _UNMEASURED:
+                latencies.append((time.perf_counter() - start) * 1e3)
+        return statistics.median(latencies)
+
+    rounds = []
+    for _ in range(options.rounds):
+        with tracing.record() as recording:
+            call(function)
+        assert recording.trace is not None
+        spans = [one.end_us - one.begin_us for one in recording.trace.calls]
+        if not spans:
+            raise UserError(f"{options.model}: nothing of it runs on the engine")
+        # Each call of the model has run the same regions.
+        of_calls = np.reshape(spans, [options.calls + _UNMEASURED, -1]).sum(axis=1)
+        rounds.append((call(function), np.median(of_calls) / 1e3, call(empty)))
+    whole, engine, nothing = np.array(rounds).T
+    print(f"a call of the model        {np.median(whole):.3f} ms")
+    print(f"  in the engine            {np.median(engine):.3f} ms")
+    print(f"  an empty function        {np.median(nothing):.3f} ms")
+    print(f"  the rest                 {np.median(whole - engine - nothing):.3f} ms")
+    print(f"variables that a call reads: {len(function.captured_inputs)}")
+    return 0
+
+
+def _empty(function: Any) -> Any:
+    """A signature, loaded as users load it, that returns its first input."""
+    import tensorflow as tf
+
+    specs = function.structured_input_signature[1]
+
+    module = tf.Module()
+    module.identity = tf.function(
+        lambda **tensors: {"output": tf.identity(next(iter(tensors.values())))}
+    ).get_concrete_function(**specs)
+    with tempfile.TemporaryDirectory() as directory:
+        tf.saved_model.save(module, directory, {"serving_default": module.identity})
+        loaded = tf.saved_model.load(directory)
+    signature = loaded.signatures["serving_default"]
+    signature.owner = loaded
+    return signature
