@@ -194,7 +194,7 @@ def test_the_report_of_optimize():
         ("[]", "it is not a report of ios_tf"),
         ('{"verdict": "copied", "version": 99}', "it has version 99"),
         ('{"verdict": "copied", "version": 1}', "must contain"),
-        ("[" * 100_000, "nesting"),
+        ("[" * 100_000, "nested"),
     ],
 )
 def test_files_that_are_not_reports(tmp_path: Path, content: str, message: str):
