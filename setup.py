@@ -2,10 +2,12 @@
 
 ios_tf/lib/libios_engine.so   cc/core and cc/engine; no TensorFlow
 ios_tf/lib/libios_tf_ops.so   cc/tensorflow; what tf.load_op_library loads
-ios_tf/lib/libdnnl.so.3       oneDNN, copied from its wheel: the package needs
-                              nothing beside TensorFlow at run time
-The environment's CXX, CXXFLAGS and LDFLAGS are respected, MAX_JOBS limits the
-number of compilers that run at once.
+ios_tf/lib/libios_dnnl.so     oneDNN, copied from its wheel under private names
+                              (cc/elf.py): the package needs nothing beside
+                              TensorFlow at run time
+The environment's CXX, CXXFLAGS and LDFLAGS are respected. MAX_JOBS is the number of
+compilers that run at once; by default it fits the cores and the memory. Two builds of
+the same sources by the same compiler give the same wheel.
 """
 
 from __future__ import annotations
@@ -22,12 +24,27 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # before setuptools 70.1
+    from wheel.bdist_wheel import bdist_wheel
+
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "cc"))  # an isolated build does not look there
 
-from compilation import Compiler, Library, fail, newer  # noqa: E402
+from compilation import Compiler, Library, check_platform, fail, newer  # noqa: E402
+
+check_platform()
+
+from elf import copy_with_private_names  # noqa: E402
+
+# The date of all files in the wheel: the first one that a zip archive can store.
+os.environ.setdefault("SOURCE_DATE_EPOCH", "315532800")
 
 LIBRARIES = ROOT / "ios_tf" / "lib"
+# The files of the package; older builds may have left others there.
+FILES = ("build.json", "libios_*.so", "licenses/*-LICENSE", "licenses/*-PROGRAMS")
+ONEDNN = LIBRARIES / "libios_dnnl.so"
 
 ENGINE_SOURCES = ("cc/core/**/*.cc", "cc/engine/**/*.cc")
 OPS_SOURCES = ("cc/tensorflow/**/*.cc",)
@@ -111,13 +128,9 @@ def tensorflow_flags() -> tuple[list[str], list[str]]:
 
 
 def copy_onednn() -> None:
-    wheel = "onednn-cpu-gomp"
-    library = installed_file(wheel, "libdnnl.so.3")
-    target = LIBRARIES / library.name
-    if not newer(target, [library]) or target.stat().st_size != library.stat().st_size:
-        fresh = target.with_name(target.name + ".tmp")
-        shutil.copyfile(library, fresh)
-        fresh.replace(target)
+    library = installed_file("onednn-cpu-gomp", "libdnnl.so.3")
+    if not newer(ONEDNN, [library, ROOT / "cc" / "elf.py"]):
+        copy_with_private_names(library, ONEDNN)
 
 
 def copy_licenses() -> None:
@@ -153,8 +166,6 @@ def build() -> None:
         f"-isystem{json_header.parents[1]}",
         f"-isystem{dnnl_header.parents[2]}",
     ]
-    # libdnnl was linked against libgomp; the engine brings entry points of its
-    # own, which must come first. So: no -fopenmp, no -lgomp, default visibility.
     engine = Library(
         compiler,
         LIBRARIES / "libios_engine.so",
@@ -163,7 +174,8 @@ def build() -> None:
         [
             "-Wl,-soname,libios_engine.so",
             f"-L{LIBRARIES}",
-            "-l:libdnnl.so.3",
+            f"-l:{ONEDNN.name}",
+            "-Wl,-z,defs",
             "-lpthread",
             "-ldl",
             "-Wl,-rpath," + ":".join(["$ORIGIN", *CUDA_LIBRARIES]),
@@ -200,27 +212,45 @@ def build() -> None:
     )
 
 
+def package_files() -> list[Path]:
+    """The files of `LIBRARIES` that belong to the package."""
+    return sorted(path for pattern in FILES for path in LIBRARIES.glob(pattern))
+
+
 class BuildNative(build_ext):
     """Builds in the source tree, which an editable install uses as it is."""
 
     def run(self) -> None:
         build()
-        if not (self.inplace or self.editable_mode):
-            target = Path(self.build_lib) / "ios_tf" / "lib"
-            shutil.copytree(LIBRARIES, target, dirs_exist_ok=True)
+        if self.inplace or self.editable_mode:
+            return
+        for file, target in zip(package_files(), self.get_outputs(), strict=True):
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, target)
 
     def get_outputs(self) -> list[str]:
-        return [
-            str(Path(self.build_lib) / "ios_tf" / "lib" / f.relative_to(LIBRARIES))
-            for f in LIBRARIES.rglob("*")
-            if f.is_file()
-        ]
+        package = Path(self.build_lib) / "ios_tf" / "lib"
+        return [str(package / f.relative_to(LIBRARIES)) for f in package_files()]
 
     def get_output_mapping(self) -> dict[str, str]:
         return {}
 
 
+class Wheel(bdist_wheel):
+    """One wheel fits every Python: the libraries are loaded by ctypes and TensorFlow,
+    and do not link to Python."""
+
+    def run(self) -> None:
+        # Files that an older build has left would become part of the wheel.
+        build_lib = self.get_finalized_command("build").build_lib
+        shutil.rmtree(build_lib, ignore_errors=True)
+        super().run()
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return "py3", "none", super().get_tag()[2]
+
+
 setup(
     ext_modules=[Extension("ios_tf.lib.native", sources=[])],
-    cmdclass={"build_ext": BuildNative},
+    cmdclass={"build_ext": BuildNative, "bdist_wheel": Wheel},
 )

@@ -9,6 +9,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import os
+import platform
 import shlex
 import shutil
 import subprocess
@@ -29,12 +30,50 @@ FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
 # it. SSE2 code of matrix products took up to 17 % longer at unlucky addresses (Zen 5).
 ALIGNMENT = ["-falign-functions=64", "-falign-loops=32"]
 
+# The largest sources, those of TensorFlow's plugin, take less.
+MEMORY_PER_COMPILER = 2 << 30
+
 # Precompiling pays for more units than these.
 FEW_UNITS = 2
 
 
 def fail(message: str) -> SystemExit:
     return SystemExit(f"ios_tf: {message}")
+
+
+def check_platform() -> None:
+    """Ends the build, with one sentence, on platforms that are not supported."""
+    machine = f"{platform.system()} on {platform.machine()}"
+    if machine != "Linux on x86_64":
+        raise fail(f"the package supports Linux on x86_64 only, but this is {machine}")
+    if platform.libc_ver()[0] != "glibc":
+        raise fail(
+            "the package and TensorFlow need glibc, but this Python uses another C "
+            "library (Alpine Linux has musl): use a system with glibc, such as Debian"
+        )
+
+
+def _default_jobs() -> int:
+    """The number of compilers that the cores and the free memory allow."""
+    cores = len(os.sched_getaffinity(0))
+    with contextlib.suppress(OSError, ValueError):  # a quota of processor time
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        cores = min(cores, max(1, int(quota) // int(period)))
+    available = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                available = [int(line.split()[1]) << 10]
+    with contextlib.suppress(OSError, ValueError):  # a limit of a container
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+        available.append(limit - used)
+    return max(1, min(cores, min(available) // MEMORY_PER_COMPILER))
+
+
+def _path_map(include: str) -> str:
+    """The flag that replaces a directory of headers in texts of the library."""
+    return f"-ffile-prefix-map={include.removeprefix('-isystem')}=include"
 
 
 def newer(target: Path, sources: list[Path]) -> bool:
@@ -57,7 +96,7 @@ class Compiler:
         self.flags = shlex.split(os.environ.get("CXXFLAGS", ""))
         self.link_flags = shlex.split(os.environ.get("LDFLAGS", ""))
         jobs = os.environ.get("MAX_JOBS", "")
-        self.jobs = int(jobs) if jobs.isdigit() and int(jobs) else 2
+        self.jobs = int(jobs) if jobs.isdigit() and int(jobs) else _default_jobs()
 
     def run(self, arguments: list[str], what: str) -> None:
         done = subprocess.run(
@@ -161,7 +200,6 @@ class Library:
             raise fail(f"no sources for {target.name}: {' '.join(patterns)}")
         self._compiler = compiler
         self._target = target
-        self._flags = flags
         self._link = link
         self._units = Unit.all_of(sources)
         self._directory = OBJECTS / target.name
@@ -170,6 +208,9 @@ class Library:
         # versions do not: the stamp names those.
         self._stamp = self._directory / "flags"
         named = [f for f in flags if not f.startswith("-isystem")]
+        # Messages of headers contain their paths: a build in another directory must
+        # give the same library.
+        self._flags = [*flags, *(_path_map(f) for f in flags if f not in named)]
         own = [*compiler.command, *FLAGS, *named, *compiler.flags, *compiler.link_flags]
         text = shlex.join([*own, *versions])
         if not self._stamp.exists() or self._stamp.read_text() != text:

@@ -2,7 +2,7 @@
 
     python examples/run_with_onnxruntime.py [DIRECTORY]
 
-Needs `pip install 'ios-tf[onnx]'`. Merged convolutions are ordinary ones: runtimes
+Needs `pip install tf2onnx onnxruntime`. Merged convolutions are ordinary ones: runtimes
 that know nothing of schedules run them, too.
 """
 
@@ -34,7 +34,7 @@ def main():
     try:
         import onnxruntime
     except ImportError:
-        sys.exit("run_with_onnxruntime.py: needs pip install 'ios-tf[onnx]'")
+        sys.exit("run_with_onnxruntime.py: needs pip install tf2onnx onnxruntime")
 
     directory = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
     converted = os.path.join(directory, "converted")

@@ -17,11 +17,11 @@ print(find("nlohmann-json", "include/nlohmann/json.hpp").parents[1])
 _BUILD = """
 package(default_visibility = ["//visibility:public"])
 
-exports_files(["libdnnl.so.3"])
+exports_files(["libios_dnnl.so"])
 
 cc_import(
     name = "onednn_library",
-    shared_library = "libdnnl.so.3",
+    shared_library = "libios_dnnl.so",
 )
 
 cc_library(
@@ -59,7 +59,11 @@ cc_library(
     name = "tensorflow",
     hdrs = glob(["tensorflow_include/**"]),
     includes = ["tensorflow_include"],
-    defines = ["EIGEN_MAX_ALIGN_BYTES=64"],
+    # The ABI of the wheel. A source build chooses its own, as TensorFlow Serving does.
+    defines = [
+        "EIGEN_MAX_ALIGN_BYTES=64",
+        "_GLIBCXX_USE_CXX11_ABI=1",
+    ],
     deps = [":tensorflow_framework"],
 )
 
@@ -117,7 +121,11 @@ def _installed_wheels(context):
         context.symlink(tensorflow + "/include", "tensorflow_include")
     for name, path in _CUDA.items():
         context.symlink(tensorflow + "/include/external/" + path, "cuda/" + name)
-    context.symlink(dnnl, "libdnnl.so.3")
+    # With names of its own, so that TensorFlow's oneDNN cannot take its place.
+    elf = context.path(Label("//cc:elf.py"))
+    copied = context.execute([python, elf, dnnl, "libios_dnnl.so"])
+    if copied.return_code:
+        fail("%s cannot copy oneDNN: %s" % (python, copied.stderr))
     for name in ["dnnl.h", "dnnl.hpp", "oneapi"]:
         context.symlink(onednn_include + "/" + name, "onednn/" + name)
     context.symlink(json_include + "/nlohmann", "json/nlohmann")

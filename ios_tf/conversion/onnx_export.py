@@ -114,7 +114,7 @@ def _tf2onnx() -> ModuleType:
         import tf2onnx
     except ImportError as error:
         raise UserError(
-            f"export-onnx needs {error.name}: pip install 'ios-tf[onnx]'"
+            f"export-onnx needs {error.name}: pip install tf2onnx onnxruntime"
         ) from None
     return tf2onnx
 

@@ -336,7 +336,7 @@ def _build_network(name: str, log: Callable[[str], None], calibrated: bool) -> A
         return models.build(name, graphs=graphs, calibrated=calibrated)
     except ImportError as error:  # random graphs need networkx
         raise UserError(
-            f"models:{name} needs {error.name}: pip install 'ios-tf[models]'"
+            f"models:{name} needs {error.name}: pip install networkx"
         ) from error
 
 

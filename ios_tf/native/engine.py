@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ios_tf.native import platforms
+
 if TYPE_CHECKING:  # `ios_tf --help` needs neither numpy nor the engine
     import numpy as np
 
@@ -116,7 +118,8 @@ def _library() -> ctypes.CDLL:
     try:
         library = typed_library(path, _SIGNATURES)
     except OSError as error:
-        raise EngineError(f"cannot load the engine: {error}") from None
+        reason = platforms.explained(str(error))
+        raise EngineError(f"cannot load the engine: {reason}") from None
     for directory in _cuda_directories():
         library.ios_add_library_directory(os.fsencode(directory))
     return library

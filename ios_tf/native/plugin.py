@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from ios_tf.errors import NativeLibraryError, UserError
-from ios_tf.native import engine
+from ios_tf.native import engine, platforms
 from ios_tf.reasons import Decision
 from ios_tf.reasons.loading import NO_LIBRARY
 
@@ -138,10 +138,11 @@ def version_mismatch(running: str, built: str) -> str | None:
     """
     if running.split(".")[:2] == built.split(".")[:2]:
         return None
+    minor = ".".join(built.split(".")[:2])
     return (
-        f"the native library is built for TensorFlow {built}, but {running} is "
-        "running, so converted models run as plain TensorFlow; reinstall ios-tf to "
-        "build it for this version"
+        f"this ios_tf is built for TensorFlow {built}, but {running} is running, so "
+        "converted models run as plain TensorFlow; install the right version by "
+        f"pip install 'tensorflow~={minor}.0'"
     )
 
 
@@ -174,7 +175,7 @@ def _load_ops() -> ModuleType:
         engine.load()
         return tf.load_op_library(str(path))
     except (tf.errors.OpError, OSError, engine.EngineError) as error:
-        reason = str(error).splitlines()[0]
+        reason = platforms.explained(str(error).splitlines()[0])
         raise NativeLibraryError(f"{path} cannot be loaded: {reason}") from None
 
 

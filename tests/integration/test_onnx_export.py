@@ -204,4 +204,4 @@ def test_missing_tf2onnx_is_one_line(monkeypatch, capfd):
     monkeypatch.setitem(sys.modules, "tf2onnx", None)  # makes its import fail
     assert main.main(["export-onnx", "model", "model.onnx"]) == 1
     (line,) = capfd.readouterr().err.splitlines()
-    assert "pip install 'ios-tf[onnx]'" in line
+    assert "pip install tf2onnx onnxruntime" in line

@@ -1,12 +1,13 @@
 """The installed package: the effects of importing it, and its errors."""
 
+import platform
 import subprocess
 import sys
 
 import pytest
 
 from ios_tf.errors import NativeLibraryError
-from ios_tf.native import plugin
+from ios_tf.native import platforms, plugin
 
 
 def test_import_leaves_tensorflow_alone():
@@ -41,13 +42,14 @@ def test_other_minor_version_is_one_line(running):
     message = plugin.version_mismatch(running, "2.21.0")
     assert "2.21.0" in message
     assert running in message
+    assert "pip install 'tensorflow~=2.21.0'" in message
     assert "\n" not in message
 
 
 def test_other_version_is_said_at_import(tmp_path):
     code = f"""
 import json, pathlib, shutil, ios_tf
-from ios_tf.native import plugin
+from ios_tf.native import platforms, plugin
 lib = pathlib.Path({str(tmp_path)!r})
 (lib / "build.json").write_text(json.dumps({{"tensorflow": "2.20.1"}}))
 (lib / "libios_tf_ops.so").write_text("")
@@ -87,7 +89,70 @@ print(tf.function(lambda x: x + 1)(tf.constant(1)).numpy())
     )
     assert done.stdout.split() == ["2"]
     (line,) = [line for line in done.stderr.splitlines() if "ios_tf" in line]
-    assert "libdnnl.so.3: cannot open shared object file" in line
+    assert "libios_dnnl.so: cannot open shared object file" in line
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (
+            "/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.99' not found (required "
+            "by /x/libios_engine.so)",
+            "needs glibc with GLIBC_2.99, and this system has glibc 2.",
+        ),
+        (
+            "/lib/libstdc++.so.6: version `GLIBCXX_3.4.99' not found (required by /x)",
+            "needs libstdc++ with GLIBCXX_3.4.99, and this has not",
+        ),
+        ("libios_dnnl.so: cannot open shared object file", "cannot open shared"),
+    ],
+)
+def test_loader_errors_are_explained(error, expected):
+    assert expected in platforms.explained(error)
+
+
+def test_older_system_is_one_line_at_import(tmp_path):
+    """A library that needs a newer C library than this system's."""
+    source = tmp_path / "newer.c"
+    source.write_text("void newer() {}")
+    script = tmp_path / "versions"
+    script.write_text("GLIBC_2.99 { global: newer; };")
+    library = tmp_path / "libnewer.so"
+    gcc = ["g++", "-x", "c", "-shared", "-fPIC"]
+    flags = [f"-Wl,--version-script={script}", "-Wl,-soname,libnewer.so"]
+    subprocess.run([*gcc, *flags, "-o", library, source], check=True)
+    user = tmp_path / "user.c"
+    user.write_text("void newer(); void use() { newer(); }")
+    engine_library = tmp_path / "libios_engine.so"
+    rpath = f"-Wl,-rpath,{tmp_path}"
+    link = [rpath, "-L", tmp_path, "-lnewer"]
+    subprocess.run([*gcc, "-o", engine_library, user, *link], check=True)
+    # Now the library has lost that version, as on an older system.
+    script.write_text("GLIBC_2.1 { global: newer; };")
+    subprocess.run([*gcc, *flags, "-o", library, source], check=True)
+    code = f"""
+import pathlib
+from ios_tf.native import engine
+engine.LIBRARIES = pathlib.Path({str(tmp_path)!r})
+try:
+    engine.load()
+except engine.EngineError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    (line,) = done.stdout.splitlines()
+    assert "needs glibc with GLIBC_2.99" in line
+    assert "install a wheel for an older manylinux" in line
+
+
+def test_another_architecture_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    sentence = platforms.explained("invalid ELF header")
+    assert sentence == (
+        "ios_tf supports Linux on x86_64 only, but this is Linux on aarch64"
+    )
 
 
 def test_missing_library_is_one_line_on_use(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from pathlib import Path
 from ios_tf.native import plugin
 
 ROOT = Path(__file__).resolve().parents[2]
+LIBRARIES = plugin.LIBRARIES
 
 
 def _tests(*folders: str) -> dict[str, str]:
@@ -81,15 +82,13 @@ class NativeBuild:
         tensorflow: bool = False,
     ):
         self.directory = directory
-        onednn = installed("onednn-cpu-gomp", "libdnnl.so.3")
         self._link = [*compiler, *flags]
         self._compile = [
             *self._link,
             *("-O2", "-g", "-Wall", "-Wno-psabi", "-Wno-unknown-pragmas"),
             *reading_flags(),
         ]
-        # oneDNN must find our OpenMP entry points before its own library.
-        libraries = [onednn]
+        libraries = [LIBRARIES / "libios_dnnl.so"]
         patterns = ENGINE_SOURCES
         if tensorflow:
             package = _tensorflow()
@@ -190,7 +189,6 @@ def installed(distribution: str, name: str) -> Path:
     raise SystemExit(f"{name} is missing: install the wheel {distribution}")
 
 
-LIBRARIES = plugin.LIBRARIES
 # Flags that link a program with the engine.
 ENGINE = ["-lios_engine", "-Wl,--allow-shlib-undefined"]
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <dnnl.hpp>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "cc/engine/cpu/exit_guard.h"
 #include "cc/engine/cpu/free_list.h"
 #include "cc/engine/cpu/kernels/instruction_set.h"
+#include "cc/engine/cpu/onednn/onednn.h"
 #include "cc/engine/cpu/onednn/parameter.h"
 #include "cc/engine/cpu/tasks/rows.h"
 #include "cc/engine/cpu/tasks/tasks.h"

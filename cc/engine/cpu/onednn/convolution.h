@@ -4,9 +4,9 @@
 #define IOS_TF_CC_ENGINE_CPU_ONEDNN_CONVOLUTION_H_
 
 #include <cstdint>
-#include <dnnl.hpp>
 
 #include "cc/core/ir/block.h"
+#include "cc/engine/cpu/onednn/onednn.h"
 #include "cc/engine/cpu/onednn/parameter.h"
 #include "cc/engine/cpu/onednn/primitive.h"
 

@@ -1,6 +1,6 @@
 #include "cc/engine/cpu/kernels/instruction_set.h"
 
-#include <dnnl.hpp>
+#include "cc/engine/cpu/onednn/onednn.h"
 
 namespace ios::cpu {
 namespace {

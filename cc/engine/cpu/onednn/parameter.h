@@ -4,7 +4,6 @@
 #define IOS_TF_CC_ENGINE_CPU_ONEDNN_PARAMETER_H_
 
 #include <cstdint>
-#include <dnnl.hpp>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "cc/engine/backend/backend.h"
+#include "cc/engine/cpu/onednn/onednn.h"
 #include "cc/engine/host/float_memory.h"
 
 namespace ios::cpu {

@@ -3,13 +3,13 @@
 #define IOS_TF_CC_ENGINE_CPU_ONEDNN_PRIMITIVE_H_
 
 #include <cstdint>
-#include <dnnl.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cc/core/ir/block.h"
+#include "cc/engine/cpu/onednn/onednn.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
 namespace ios::cpu {

@@ -3,10 +3,10 @@
 #define IOS_TF_CC_ENGINE_CPU_TASKS_POINTWISE_H_
 
 #include <cstdint>
-#include <dnnl.hpp>
 #include <memory>
 
 #include "cc/engine/cpu/kernels/gemm.h"
+#include "cc/engine/cpu/onednn/onednn.h"
 #include "cc/engine/cpu/onednn/parameter.h"
 #include "cc/engine/cpu/tasks/tasks.h"
 

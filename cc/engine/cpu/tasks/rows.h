@@ -4,10 +4,10 @@
 #ifndef IOS_TF_CC_ENGINE_CPU_TASKS_ROWS_H_
 #define IOS_TF_CC_ENGINE_CPU_TASKS_ROWS_H_
 
-#include <dnnl.hpp>
 #include <memory>
 
 #include "cc/engine/backend/backend.h"
+#include "cc/engine/cpu/onednn/onednn.h"
 
 namespace ios::cpu {
 

@@ -2,9 +2,9 @@
 #ifndef IOS_TF_CC_ENGINE_CPU_TASKS_SEPARABLE_H_
 #define IOS_TF_CC_ENGINE_CPU_TASKS_SEPARABLE_H_
 
-#include <dnnl.hpp>
 #include <memory>
 
+#include "cc/engine/cpu/onednn/onednn.h"
 #include "cc/engine/cpu/tasks/tasks.h"
 
 namespace ios::cpu {

@@ -3,10 +3,10 @@
 #define IOS_TF_CC_ENGINE_CPU_TASKS_TASKS_H_
 
 #include <cstdint>
-#include <dnnl.hpp>
 #include <memory>
 
 #include "cc/engine/backend/backend.h"
+#include "cc/engine/cpu/onednn/onednn.h"
 
 namespace ios::cpu {
 

@@ -1,11 +1,11 @@
 // The OpenMP entry points that oneDNN calls, run on the engine's lanes.
 //
-// oneDNN is built with GNU OpenMP and asks libgomp for threads. For libraries
-// that this one loads, the definitions here take precedence over libgomp's,
-// because the dynamic linker looks here first. So a primitive runs on the lane
-// that calls it, without a second set of threads, nested teams, or threads that
-// spin beside our workers. A thread outside of any lane gets a team of one,
-// which OpenMP allows.
+// oneDNN is built with GNU OpenMP and asks libgomp for threads. Our copy of
+// oneDNN calls these functions under names with a prefix
+// (cc/private_library.py), so it does not need libgomp, and no libgomp in the
+// process can answer. A primitive runs on the lane that calls it, without a
+// second set of threads, nested teams, or threads that spin beside our workers.
+// A thread outside of any lane gets a team of one, which OpenMP allows.
 
 #include <cstdint>
 
@@ -25,32 +25,32 @@ bool Alone(const ThreadState& thread) {
 
 extern "C" {
 
-int omp_get_max_threads() {
+int ios_omp_get_max_threads() {
   const ThreadState& thread = CurrentThread();
   if (!thread.lane || thread.team) return 1;
   return thread.at_once > 0 ? thread.at_once : thread.lane->size;
 }
 
-int omp_get_num_threads() {
+int ios_omp_get_num_threads() {
   const ThreadState& thread = CurrentThread();
   return Alone(thread) ? 1 : thread.team->pieces();
 }
 
-int omp_get_thread_num() {
+int ios_omp_get_thread_num() {
   const ThreadState& thread = CurrentThread();
   return Alone(thread) ? 0 : thread.index;
 }
 
-int omp_in_parallel() { return CurrentThread().team != nullptr; }
+int ios_omp_in_parallel() { return CurrentThread().team != nullptr; }
 
-void GOMP_parallel_start(void (*function)(void*), void* data,
-                         unsigned num_threads) {
+void ios_GOMP_parallel_start(void (*function)(void*), void* data,
+                             unsigned num_threads) {
   LanePool::StartParallel({function, data}, static_cast<int>(num_threads));
 }
 
-void GOMP_parallel_end() { LanePool::EndParallel(); }
+void ios_GOMP_parallel_end() { LanePool::EndParallel(); }
 
-void GOMP_barrier() {
+void ios_GOMP_barrier() {
   const ThreadState& thread = CurrentThread();
   if (Alone(thread)) return;
   LanePool::Barrier(thread.team);
@@ -58,10 +58,11 @@ void GOMP_barrier() {
 
 // `for` loops with a static schedule. Without a chunk size, each thread gets
 // one piece. With a chunk size, the threads get chunks in turn.
-bool GOMP_loop_static_start(long start, long end, long increment, long chunk,
-                            long* piece_start, long* piece_end) {
+bool ios_GOMP_loop_static_start(long start, long end, long increment,
+                                long chunk, long* piece_start,
+                                long* piece_end) {
   ThreadState& thread = CurrentThread();
-  const int size = omp_get_num_threads(), index = omp_get_thread_num();
+  const int size = ios_omp_get_num_threads(), index = ios_omp_get_thread_num();
   const long trips = increment > 0 ? (end - start + increment - 1) / increment
                                    : (start - end - increment - 1) / -increment;
   int64_t first, last;
@@ -83,7 +84,7 @@ bool GOMP_loop_static_start(long start, long end, long increment, long chunk,
   return true;
 }
 
-bool GOMP_loop_static_next(long* piece_start, long* piece_end) {
+bool ios_GOMP_loop_static_next(long* piece_start, long* piece_end) {
   ThreadState& thread = CurrentThread();
   if (thread.loop_chunk == 0 || thread.loop_next >= thread.loop_end) {
     return false;
@@ -92,12 +93,12 @@ bool GOMP_loop_static_next(long* piece_start, long* piece_end) {
   const int64_t last = first + thread.loop_chunk < thread.loop_end
                            ? first + thread.loop_chunk
                            : thread.loop_end;
-  thread.loop_next += omp_get_num_threads() * thread.loop_chunk;
+  thread.loop_next += ios_omp_get_num_threads() * thread.loop_chunk;
   *piece_start = thread.loop_start + first * thread.loop_increment;
   *piece_end = thread.loop_start + last * thread.loop_increment;
   return true;
 }
 
-void GOMP_loop_end_nowait() {}
+void ios_GOMP_loop_end_nowait() {}
 
 }  // extern "C"

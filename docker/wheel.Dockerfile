@@ -1,0 +1,17 @@
+# Builds a wheel for systems with glibc 2.28 or later (RHEL 8, Debian 10, Ubuntu 18.10):
+#
+#     docker build -f docker/wheel.Dockerfile --target wheel --output dist .
+#
+# The image brings a compiler whose libraries fit old systems. To get the same wheel
+# again, replace the tag by the digest of the image that you used.
+# hadolint ignore=DL3007
+FROM quay.io/pypa/manylinux_2_28_x86_64:latest AS build
+WORKDIR /src
+COPY . .
+ENV PATH=/opt/python/cp312-cp312/bin:$PATH
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /built . \
+    && auditwheel repair --plat manylinux_2_28_x86_64 \
+       --exclude libtensorflow_framework.so.2 --wheel-dir /wheel /built/ios_tf-*.whl
+
+FROM scratch AS wheel
+COPY --from=build /wheel /

@@ -1,0 +1,33 @@
+"""Explains why the native libraries cannot be loaded on this system."""
+
+from __future__ import annotations
+
+import platform
+import re
+
+# The message of glibc's loader for a library that needs a newer glibc or libstdc++.
+_NEWER = re.compile(r"version `(\w+?)_([\d.]+)' not found")
+_LIBRARIES = {"GLIBC": "glibc", "GLIBCXX": "libstdc++", "CXXABI": "libstdc++"}
+
+
+def unsupported() -> str | None:
+    """Why no build of the libraries can work on this platform; None if one can."""
+    found = f"{platform.system()} on {platform.machine()}"
+    if found != "Linux on x86_64":
+        return f"ios_tf supports Linux on x86_64 only, but this is {found}"
+    return None
+
+
+def explained(error: str) -> str:
+    """The loader's message, or a sentence that says what to do about it."""
+    if reason := unsupported():
+        return reason
+    if newer := _NEWER.search(error):
+        library = _LIBRARIES.get(newer[1], newer[1])
+        name, running = platform.libc_ver()
+        has = f"this system has {name} {running}" if library == name else "this has not"
+        return (
+            f"the library needs {library} with {newer[1]}_{newer[2]}, and {has}: "
+            "install a wheel for an older manylinux, or build ios-tf on this system"
+        )
+    return error
