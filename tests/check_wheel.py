@@ -2,7 +2,7 @@
 
     python tests/check_wheel.py WHEEL [FIRST SECOND]
 
-FIRST and SECOND are wheels of two builds before `auditwheel repair`; they must be equal.
+FIRST and SECOND come from two builds, before `auditwheel repair`, and must be equal.
 """
 
 from __future__ import annotations

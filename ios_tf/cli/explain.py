@@ -5,15 +5,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import shutil
-import sys
-import textwrap
 from typing import Any
 
 from ios_tf import reasons
 from ios_tf.cli import arguments
-
-_WIDEST = 88
+from ios_tf.tables import wrapped
 
 
 def add_commands(commands: Any) -> None:
@@ -63,12 +59,6 @@ def _to_json(reason: reasons.Reason) -> dict[str, Any]:
     return {"code": reason.code, **text}
 
 
-def _width() -> int:
-    """The width of the text: the terminal's, but at most what is easy to read."""
-    columns = shutil.get_terminal_size((80, 24)).columns
-    return max(20, min(columns, _WIDEST)) if sys.stdout.isatty() else 80
-
-
 def _page(reason: reasons.Reason) -> str:
     """What a reason means and what the user can do."""
     paragraphs = (
@@ -76,7 +66,7 @@ def _page(reason: reasons.Reason) -> str:
         reason.meaning,
         f"What you can do: {reason.remedy}",
     )
-    return "\n\n".join(textwrap.fill(text, _width()) for text in paragraphs)
+    return "\n\n".join(map(wrapped, paragraphs))
 
 
 def _list() -> str:
@@ -84,10 +74,7 @@ def _list() -> str:
     groups = []
     for heading, group in reasons.GROUPS.items():
         lines = (
-            textwrap.fill(
-                f"{reason.code}  {reason.title}", _width(), subsequent_indent=" " * 8
-            )
-            for reason in group
+            wrapped(f"{reason.code}  {reason.title}", indent=8) for reason in group
         )
         groups.append("\n".join([heading, *lines]))
     return "\n\n".join(groups)

@@ -10,7 +10,6 @@ import re
 import resource
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -18,8 +17,19 @@ from absl import app, flags
 from absl import logging as absl_logging
 
 from ios_tf import old_names
-from ios_tf.cli import arguments, bench, cache, convert, explain, report, show, trace
+from ios_tf.cli import (
+    arguments,
+    bench,
+    cache,
+    convert,
+    doctor,
+    explain,
+    report,
+    show,
+    trace,
+)
 from ios_tf.cli.endings import ended_by_exception, handled
+from ios_tf.cli.quiet import quiet_standard_error
 from ios_tf.errors import NativeLibraryError, UserError, plain
 from ios_tf.model import temp_dirs
 from ios_tf.native import engine, malloc
@@ -30,9 +40,7 @@ from ios_tf.printable import printable
 _EXHAUSTED = "probably because it got no memory or no thread"
 _NOT_LOADED = f"TensorFlow cannot be loaded, {_EXHAUSTED}"
 _NOT_MAPPED = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
-# Matches TensorFlow's log lines that are not errors.
-_HARMLESS = re.compile(rb"[IW]\d{4} |WARNING: All log messages before absl")
-_COMMANDS = (convert, show, report, trace, cache, bench, explain)
+_COMMANDS = (convert, show, report, trace, cache, bench, explain, doctor)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -93,7 +101,7 @@ def _run(options: argparse.Namespace) -> int:
         with ended_by_exception(), _explained_aborts(options.traceback):
             # TensorFlow is imported outside of the temporary directory, because some
             # libraries remove their temporary files only when the process ends.
-            with _quiet_standard_error(), _interrupted_afterwards(), _limited():
+            with quiet_standard_error(), _interrupted_afterwards(), _limited():
                 _import_tensorflow()
             with temp_dirs.temporary_directory():
                 code = options.run(options)
@@ -156,6 +164,20 @@ class _Parser(arguments.Parser):
         self.exit(2, f"{self.prog}: error: {message} ({self.prog} --help)\n")
 
 
+class _Version(argparse.Action):
+    """Prints what a report of a bug needs first."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any):
+        super().__init__(option_strings, dest, nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *arguments: Any) -> NoReturn:
+        from ios_tf import doctor
+
+        for line in doctor.version_lines():
+            print(line)
+        parser.exit()
+
+
 def _parser() -> _Parser:
     parser = _Parser(
         prog="ios_tf",
@@ -164,6 +186,11 @@ def _parser() -> _Parser:
             "commands accept --verbosity=1, which logs each step and its duration, "
             "and the other flags of absl (--helpfull lists them)."
         ),
+    )
+    parser.add_argument(
+        "--version",
+        action=_Version,
+        help="print the versions of ios_tf, TensorFlow and oneDNN, and exit",
     )
     # argparse makes sub-parsers of the parser's own class, so that they report errors
     # in the same way.
@@ -181,31 +208,6 @@ def _import_tensorflow() -> None:
 
     tf.get_logger().setLevel(logging.ERROR)
     tf.config.list_logical_devices()  # prints messages about this machine's GPUs
-
-
-@contextlib.contextmanager
-def _quiet_standard_error() -> Iterator[None]:
-    """Hides the output of native code from the terminal unless the block fails.
-
-    TensorFlow logs several lines before any of its own switches takes effect.
-    """
-    sys.stderr.flush()
-    with tempfile.TemporaryFile() as noise:
-        standard_error = os.dup(2)
-        os.dup2(noise.fileno(), 2)
-        try:
-            yield
-        except (MemoryError, NativeLibraryError):
-            raise  # the message of these errors is enough
-        except Exception:
-            noise.seek(0)
-            lines = (line for line in noise if not _HARMLESS.match(line))
-            os.write(standard_error, b"".join(lines))
-            raise
-        finally:
-            sys.stderr.flush()
-            os.dup2(standard_error, 2)
-            os.close(standard_error)
 
 
 @contextlib.contextmanager

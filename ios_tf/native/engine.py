@@ -120,7 +120,7 @@ def _library() -> ctypes.CDLL:
     except OSError as error:
         reason = platforms.explained(str(error))
         raise EngineError(f"cannot load the engine: {reason}") from None
-    for directory in _cuda_directories():
+    for directory in cuda_directories():
         library.ios_add_library_directory(os.fsencode(directory))
     return library
 
@@ -144,7 +144,7 @@ def exit_on_abort(message: str | None, descriptor: int = 2) -> None:
     _library().ios_exit_on_abort(message and message.encode(), descriptor)
 
 
-def _cuda_directories() -> list[str]:
+def cuda_directories() -> list[str]:
     """The directories of pip's cuDNN and NVRTC below all of Python's import paths."""
     return [
         directory

@@ -1,0 +1,103 @@
+"""Findings about the schedule cache."""
+
+from __future__ import annotations
+
+import collections
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from ios_tf.doctor.finding import NOTE, OK, WARNING, Finding
+from ios_tf.errors import NativeLibraryError, UserError
+from ios_tf.native import plugin
+from ios_tf.native.names import PENDING
+from ios_tf.tuning import cache_admin
+from ios_tf.tuning.cache import directory_of, latency_database
+
+_ELSEWHERE = "name a directory that you may write: --cache_dir=DIR or IOS_TF_CACHE=DIR"
+
+
+def cache_findings(cache_dir: str | None = None) -> Iterator[Finding]:
+    """Where schedules are kept, whether they can be written, and for which devices."""
+    topic = "cache"
+    try:
+        directory = directory_of(cache_dir)
+    except UserError as error:
+        yield Finding(topic, "directory", "unusable", WARNING, str(error))
+        return
+    yield _directory(topic, directory)
+    if not tf.io.gfile.isdir(directory):
+        return
+    try:
+        entries = cache_admin.entries(directory)
+    except NativeLibraryError:  # another finding reports it
+        yield Finding(topic, "entries", "not read", NOTE, "repair the native library")
+        return
+    except UserError as error:
+        yield Finding(topic, "entries", "unreadable", WARNING, f"{error}; {_ELSEWHERE}")
+        return
+    yield from _entries(topic, directory, entries)
+    yield from _latencies(topic, latency_database(directory))
+
+
+def _directory(topic: str, directory: str) -> Finding:
+    if "://" in directory:
+        return Finding(topic, "directory", f"{directory} (remote; writing not tried)")
+    parent = directory
+    while not os.path.isdir(parent) and os.path.dirname(parent) != parent:
+        parent = os.path.dirname(parent)
+    try:
+        with tempfile.TemporaryFile(dir=parent or "."):
+            pass
+    except OSError as error:
+        value = f"{directory} cannot be written: {error.strerror}"
+        advice = f"{_ELSEWHERE}; until then each conversion measures again"
+        return Finding(topic, "directory", value, WARNING, advice)
+    if parent == directory:
+        return Finding(topic, "directory", f"{directory} (writable)")
+    advice = "nothing to do: the first conversion creates it"
+    return Finding(topic, "directory", f"{directory} does not exist", NOTE, advice)
+
+
+def _entries(
+    topic: str, directory: str, entries: list[cache_admin.Entry]
+) -> Iterator[Finding]:
+    broken = [entry for entry in entries if entry.problem]
+    pending = [e for e in entries if e.kind == PENDING and not e.problem]
+    devices = collections.Counter(
+        entry.device for entry in entries if entry.kind == "schedule"
+    )
+    yield Finding(topic, "schedules", f"{sum(devices.values())}{_ages(entries)}")
+    if pending:
+        advice = "ios_tf tune finds schedules for them"
+        yield Finding(topic, "pending blocks", str(len(pending)), NOTE, advice)
+    if broken:
+        advice = "ios_tf cache verify lists them, ios_tf cache prune removes them"
+        yield Finding(topic, "ignored entries", str(len(broken)), WARNING, advice)
+    here = plugin.device_fingerprint("cpu")
+    for device, count in sorted(devices.items()):
+        is_here = device == here
+        advice = "" if is_here else "ios_tf cache prune --other_devices removes them"
+        value = f"{count} schedules" + (" (this machine's CPU)" if is_here else "")
+        yield Finding(topic, device, value, OK if is_here else NOTE, advice)
+
+
+def _ages(entries: list[cache_admin.Entry]) -> str:
+    seconds = [tf.io.gfile.stat(e.path).mtime_nsec / 1e9 for e in entries]
+    if not seconds:
+        return ""
+    days = [
+        max(0.0, time.time() - when) / 86400 for when in (max(seconds), min(seconds))
+    ]
+    return f", {days[0]:.1f} to {days[1]:.1f} days old"
+
+
+def _latencies(topic: str, path: str) -> Iterator[Finding]:
+    try:
+        size = os.path.getsize(path)
+    except OSError:
+        return
+    yield Finding(topic, "latencies", f"{size / (1 << 20):.1f} MiB in {path}")

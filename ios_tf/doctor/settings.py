@@ -1,0 +1,66 @@
+"""Findings about environment variables."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator
+
+from ios_tf.doctor.finding import NOTE, WARNING, Finding
+
+# All variables of this package, with their effects.
+OWN = {
+    "IOS_TF_CACHE": "directory of schedules and latencies",
+    "IOS_TF_CODE_CACHE": "directory of compiled GPU kernels; empty keeps none",
+    "IOS_TF_CUDA_LIBRARIES": "directories of cuDNN and NVRTC, separated by colons",
+    "IOS_TF_NUM_THREADS": "number of threads of the engine",
+    "IOS_TF_PLAN_CACHE": "directory of cuDNN plans",
+}
+# Variables of others that change results, speed or devices.
+_OTHERS = {
+    "CUDA_VISIBLE_DEVICES": "the GPUs that CUDA uses",
+    "LD_LIBRARY_PATH": "directories where the loader looks first",
+    "LD_PRELOAD": "libraries that are loaded first",
+    "ONEDNN_MAX_CPU_ISA": "limits the instruction set",
+    "TF_ENABLE_ONEDNN_OPTS": "whether TensorFlow uses its oneDNN",
+    "TF_NUM_INTEROP_THREADS": "operations that TensorFlow runs at once",
+    "TF_NUM_INTRAOP_THREADS": "threads of a TensorFlow operation",
+    "TF_XLA_FLAGS": "whether TensorFlow compiles with XLA",
+    "XDG_CACHE_HOME": "directory of the default cache",
+}
+_PREFIX = "IOS_TF_"
+
+
+def environment_findings() -> Iterator[Finding]:
+    """The variables that are set, and those whose names begin with IOS_TF_ in vain."""
+    topic = "environment"
+    found = False
+    for name, effect in {**OWN, **_OTHERS}.items():
+        value = os.environ.get(name)
+        if value is None:
+            continue
+        found = True
+        advice = _problem_of(name, value)
+        status = WARNING if advice else NOTE
+        yield Finding(topic, name, f"{value} ({effect})", status, advice)
+    for name, value in sorted(os.environ.items()):
+        if not name.startswith(_PREFIX) or name in OWN:
+            continue
+        found = True
+        similar = difflib.get_close_matches(name, OWN, 1)
+        instead = f"did you mean {similar[0]}?" if similar else f"use {', '.join(OWN)}"
+        advice = f"ios_tf does not read {name}: {instead}"
+        yield Finding(topic, name, f"{value} (unknown)", WARNING, advice)
+    if not found:
+        yield Finding(topic, "variables", "none is set")
+
+
+def _problem_of(name: str, value: str) -> str:
+    if name != "IOS_TF_NUM_THREADS":
+        return ""
+    cores = os.cpu_count() or 1
+    if not value.isascii() or not value.isdigit() or int(value) == 0:
+        return f"set it to a number from 1 to {cores}; this value is ignored"
+    if int(value) > cores:
+        return f"the machine has {cores} cores; a larger number has no effect"
+    return ""
