@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import functools
+import json
 import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from absl.flags import argparse_flags
-
 from ios_tf import models
+from ios_tf.cli.parser import Parser
 from ios_tf.options import ConvertOptions, Option, default_text, options_of
 from ios_tf.printable import printable
 from ios_tf.validation import as_argument
@@ -21,8 +21,6 @@ MODEL = (
     f"models:NAME ({', '.join(models.NETWORKS)})"
 )
 CONVERTED = "a converted SavedModel"
-
-Parser = argparse_flags.ArgumentParser
 
 
 def say(line: str) -> None:
@@ -132,6 +130,16 @@ def _on_or_off(text: str) -> bool:
     if text not in ("on", "off"):
         raise argparse.ArgumentTypeError(f"must be on or off, not {text!r}")
     return text == "on"
+
+
+def add_json(parser: Parser, what: str = "print one JSON document") -> None:
+    """Adds the flag of `print_result`."""
+    parser.add_argument("--json", action="store_true", help=f"{what} instead of text")
+
+
+def print_result(options: argparse.Namespace, document: Any, text: str) -> None:
+    """Prints the result of a command, as JSON if the command line says so."""
+    print(json.dumps(document) if options.json else text)
 
 
 def add_model(parser: Parser, text: str = MODEL) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import dataclasses
+import json
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ios_tf.cli import arguments
@@ -25,6 +27,7 @@ def add_commands(commands: Any) -> None:
         "processes find them.",
     )
     arguments.add_options(parser, TuneOptions)
+    arguments.add_json(parser)
 
     parser = commands.add_parser(
         "cache",
@@ -41,9 +44,10 @@ def add_commands(commands: Any) -> None:
     ) -> arguments.Parser:
         parser = arguments.command(actions, name, run, text)
         arguments.add_options(parser, TuneOptions, "cache_dir")
+        arguments.add_json(parser)
         return parser
 
-    action("list", _list, "print the entries, one per line")
+    action("list", _list, "print the entries of each device, one per line")
     parser = action("show", _show, "print the entries of one block")
     parser.add_argument(
         "block", metavar="BLOCK", help="the first characters of the block's signature"
@@ -88,7 +92,7 @@ def _tune(options: argparse.Namespace) -> None:
     from ios_tf.tuning.pending import tune
 
     tuned = tune(**arguments.chosen_options(TuneOptions, options), progress=True)
-    print(tuned.table())
+    arguments.print_result(options, tuned.to_json(), tuned.table())
     if tuned.kept:
         raise UserError(
             f"{tuned.kept} schedules could not be written to {_directory(options)}; "
@@ -99,27 +103,37 @@ def _tune(options: argparse.Namespace) -> None:
 def _list(options: argparse.Namespace) -> None:
     from ios_tf.tuning import cache_admin
 
-    print(cache_admin.list_table(_directory(options)))
+    directory = _directory(options)
+    if options.json:
+        print(json.dumps(_to_json(cache_admin.entries(directory))))
+    else:
+        print(cache_admin.list_table(directory))
+
+
+def _to_json(entries: Iterable[Any]) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(entry) for entry in entries]
 
 
 def _show(options: argparse.Namespace) -> None:
     from ios_tf.tuning import cache_admin
 
-    print(cache_admin.show(_directory(options), options.block))
+    found = cache_admin.entries_of(_directory(options), options.block)
+    text = "\n\n".join(map(cache_admin.description, found))
+    arguments.print_result(options, _to_json(found), text)
 
 
 def _verify(options: argparse.Namespace) -> None:
     from ios_tf.tuning import cache_admin
 
     bad = cache_admin.verify(_directory(options))
-    for entry in bad:
-        print(printable(f"{entry.path}: {entry.problem}"))
+    lines = [printable(f"{entry.path}: {entry.problem}") for entry in bad]
+    text = "\n".join(lines) or "all entries are valid"
+    arguments.print_result(options, _to_json(bad), text)
     if bad:
         raise UserError(
             f"{len(bad)} entries are not valid and are ignored; ios_tf cache prune "
             "removes them"
         )
-    print("all entries are valid")
 
 
 def _prune(options: argparse.Namespace) -> None:
@@ -130,28 +144,30 @@ def _prune(options: argparse.Namespace) -> None:
     if options.other_devices:
         device = plugin.device_fingerprint(options.device)
     removed = cache_admin.prune(_directory(options), device)
-    for entry in removed:
-        print(printable(entry.path))
-    print(f"{len(removed)} entries removed")
+    lines = [printable(entry.path) for entry in removed]
+    text = "\n".join([*lines, f"{len(removed)} entries removed"])
+    arguments.print_result(options, _to_json(removed), text)
 
 
 def _clear(options: argparse.Namespace) -> None:
     from ios_tf.tuning import cache_admin
 
     removed, latencies = cache_admin.clear(_directory(options))
-    print(f"{removed} entries and {latencies} latencies removed")
+    text = f"{removed} entries and {latencies} latencies removed"
+    arguments.print_result(options, {"entries": removed, "latencies": latencies}, text)
 
 
 def _export(options: argparse.Namespace) -> None:
     from ios_tf.tuning import cache_admin
 
     count = cache_admin.export(_directory(options), options.file)
-    arguments.say(f"{options.file} contains {count} entries")
+    text = printable(f"{options.file} contains {count} entries")
+    arguments.print_result(options, {"file": options.file, "entries": count}, text)
 
 
 def _import(options: argparse.Namespace) -> None:
     from ios_tf.tuning import cache_admin
 
     new, old = cache_admin.import_(_directory(options), options.file, options.overwrite)
-    found = f"{new} entries are new, {old} existed already"
-    arguments.say(f"{_directory(options)}: {found}")
+    text = f"{_directory(options)}: {new} entries are new, {old} existed already"
+    arguments.print_result(options, {"new": new, "existing": old}, printable(text))

@@ -16,11 +16,11 @@ from typing import Any, NoReturn
 from absl import app, flags
 from absl import logging as absl_logging
 
-from ios_tf import old_names
 from ios_tf.cli import (
     arguments,
     bench,
     cache,
+    completion,
     convert,
     doctor,
     explain,
@@ -29,6 +29,7 @@ from ios_tf.cli import (
     trace,
 )
 from ios_tf.cli.endings import ended_by_exception, handled
+from ios_tf.cli.parser import Parser
 from ios_tf.cli.quiet import quiet_standard_error
 from ios_tf.errors import NativeLibraryError, UserError, plain
 from ios_tf.model import temp_dirs
@@ -40,7 +41,10 @@ from ios_tf.printable import printable
 _EXHAUSTED = "probably because it got no memory or no thread"
 _NOT_LOADED = f"TensorFlow cannot be loaded, {_EXHAUSTED}"
 _NOT_MAPPED = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
-_COMMANDS = (convert, show, report, trace, cache, bench, explain, doctor)
+_COMMANDS = (
+    *(convert, show, report, trace, cache, bench),
+    *(explain, doctor, completion),
+)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -82,7 +86,7 @@ def _open_standard_streams() -> None:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = _parser()
+    parser = command_parser()
     try:
         return parser.parse_args(argv[1:])
     except flags.Error as error:
@@ -147,23 +151,6 @@ def _interrupted_afterwards() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-class _Parser(arguments.Parser):
-    """Reports wrong usage in one line that names the help of the right command."""
-
-    def parse_known_args(
-        self, args: Any = None, namespace: Any = None
-    ) -> tuple[Any, list[str]]:
-        found, rest = super().parse_known_args(args, namespace)
-        if rest:  # otherwise the top-level parser would report the error
-            self.error(
-                old_names.of_flags(rest) or f"unrecognized arguments: {' '.join(rest)}"
-            )
-        return found, rest
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message} ({self.prog} --help)\n")
-
-
 class _Version(argparse.Action):
     """Prints what a report of a bug needs first."""
 
@@ -178,8 +165,8 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _parser() -> _Parser:
-    parser = _Parser(
+def command_parser() -> Parser:
+    parser = Parser(
         prog="ios_tf",
         description=(
             "Converts TensorFlow CNNs to models that run faster on this machine. All "

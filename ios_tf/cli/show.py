@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
 from typing import Any
 
 from ios_tf.cli import arguments
@@ -24,6 +26,7 @@ def add_commands(commands: Any) -> None:
         metavar="NAME",
         help="the signature to show; default: all signatures",
     )
+    arguments.add_json(parser, "print blocks and schedules as one JSON document")
 
     parser = arguments.command(
         commands,
@@ -43,12 +46,14 @@ def add_commands(commands: Any) -> None:
         metavar="N",
         help="version of the ONNX operators; default: 17",
     )
+    arguments.add_json(parser)
 
 
 def _show(options: argparse.Namespace) -> None:
-    from ios_tf.conversion.show import show
+    from ios_tf.conversion.show import converted_regions, text_of
 
-    print(show(options.model, options.signature, options.tags))
+    graphs = converted_regions(options.model, options.signature, options.tags)
+    arguments.print_result(options, graphs, text_of(graphs))
 
 
 def _export_onnx(options: argparse.Namespace) -> None:
@@ -64,6 +69,9 @@ def _export_onnx(options: argparse.Namespace) -> None:
         tags=options.tags,
         opset=options.opset,
     )
+    if options.json:
+        print(json.dumps(dataclasses.asdict(exported)))
+        return
     arguments.say(
         f"{options.output} contains signature {exported.signature!r} with "
         f"{exported.merged} merged convolutions"

@@ -14,15 +14,19 @@ from ios_tf.printable import printable
 from ios_tf.scheduler import Schedule
 
 
-def show(
+def converted_regions(
     model: str, signature: str | None = None, tags: Sequence[str] | None = None
-) -> str:
-    """Returns the schedules of a converted SavedModel as text.
+) -> list[dict[str, Any]]:
+    """The regions of a converted SavedModel with their schedules.
 
     Args:
       model: directory of the SavedModel.
-      signature: the signature to show; by default all.
-      tags: tags of the MetaGraph to show, if there are several.
+      signature: the signature to look at; by default all.
+      tags: tags of the MetaGraph to look at, if there are several.
+
+    Returns:
+      JSON objects: "signatures" are names that share a graph; "regions" are that
+      graph's regions, each with a "block" and "schedules" (one for each batch size).
 
     Raises:
       UserError: `model` is not a converted SavedModel.
@@ -42,17 +46,33 @@ def show(
     if not same:
         what = f"signature {signature!r} of {model}" if signature else model
         raise UserError(f"{what} has no schedules, so ios_tf has not converted it")
-    lines = []
+    found = []
     for names in same.values():
-        lines.append(f"signature {', '.join(names)}")
         # A model in half precision was converted for a GPU, because only there the
         # engine computes half precision.
         one = frozen[names[0]]
         programs = graph_optimizer.lowered_programs(
             one
         ) or graph_optimizer.lowered_programs(one, device="gpu")
-        for number, program in enumerate(programs, 1):
-            lines += _region(number, program["block"], program["schedules"])
+        regions = [{key: p[key] for key in ("block", "schedules")} for p in programs]
+        found.append({"signatures": names, "regions": regions})
+    return found
+
+
+def show(
+    model: str, signature: str | None = None, tags: Sequence[str] | None = None
+) -> str:
+    """The schedules of a converted SavedModel as text, stage by stage."""
+    return text_of(converted_regions(model, signature, tags))
+
+
+def text_of(graphs: Sequence[Mapping[str, Any]]) -> str:
+    """What `converted_regions` returns, as text: stage by stage."""
+    lines = []
+    for graph in graphs:
+        lines.append(f"signature {', '.join(graph['signatures'])}")
+        for number, region in enumerate(graph["regions"], 1):
+            lines += _region(number, region["block"], region["schedules"])
     return "\n".join(map(printable, lines))
 
 

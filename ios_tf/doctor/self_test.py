@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from ios_tf.conversion.comparison import Comparison
 from ios_tf.conversion.convert import convert
 from ios_tf.doctor.finding import ERROR, NOTE, WARNING, Finding
 from ios_tf.errors import NativeLibraryError, first_line
@@ -81,20 +82,19 @@ def self_test(traceback: bool) -> Iterator[Finding]:
             yield Finding(_TOPIC, "convert", first_line(error), ERROR, _REPORT)
             return
     seconds = f"in {time.monotonic() - started:.1f} s"
-    (signature,) = report.to_json()["signatures"]
-    if signature["equal"] is not True:
-        value = f"the outputs differ by {signature['difference']}"
-        yield Finding(_TOPIC, "compare", value, ERROR, _REPORT)
-        return
+    (comparison,) = [*report.comparisons, *report.rejected]
     yield Finding(_TOPIC, "convert", f"a network of 4 convolutions, {seconds}")
-    difference = f"{signature['difference']:.0e} of the spread"
+    difference = f"{comparison.difference or 0:.0e} of the spread"
+    if not comparison.equal or comparison.difference is None:
+        yield Finding(_TOPIC, "compare", f"not equal: {difference}", ERROR, _REPORT)
+        return
     yield Finding(_TOPIC, "compare", f"outputs equal to {difference}")
-    yield _speed(report.verdict, signature["latencies"].get("1"))
+    yield _speed(report.verdict, comparison)
 
 
-def _speed(verdict: str, latencies: dict[str, float] | None) -> Finding:
-    if verdict == "converted" and latencies:
-        before, after = latencies["tensorflow_ms"], latencies["converted_ms"]
+def _speed(verdict: str, comparison: Comparison) -> Finding:
+    if verdict == "converted" and comparison.converted_ms:
+        before, after = comparison.tensorflow_ms[1], comparison.converted_ms[1]
         return Finding(_TOPIC, "speed", f"{before:.2f} -> {after:.2f} ms")
     if verdict == "copied":
         advice = "none: this network is too small to judge; measure your own model"

@@ -106,7 +106,12 @@ def typed_library(
     """
     library = ctypes.CDLL(str(path))
     for name, (result, arguments) in signatures.items():
-        function = getattr(library, name)
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            raise OSError(
+                f"{path} has no {name}: it is of another version; install ios-tf again"
+            ) from None
         function.restype = result
         function.argtypes = arguments
     return library

@@ -95,11 +95,21 @@ def entries(directory: str) -> list[Entry]:
 
 
 def list_table(directory: str) -> str:
-    """A table of the entries, one per line."""
-    rows = []
+    """The entries, one per line, in a table for each device."""
+    tables = []
+    by_device: dict[str, list[Entry]] = {}
     for entry in entries(directory):
+        by_device.setdefault(entry.device, []).append(entry)
+    for device, found in by_device.items():
+        tables.append(f"{printable(device)}\n{_table(found)}")
+    return "\n\n".join(tables) or f"{directory} is empty"
+
+
+def _table(found: list[Entry]) -> str:
+    rows = []
+    for entry in found:
         if entry.problem:
-            rows.append([entry.signature[:12], "", entry.problem, "", "", entry.device])
+            rows.append([entry.signature[:12], "", entry.problem, "", ""])
             continue
         if entry.kind == PENDING:
             block = entry.data["block"]
@@ -111,14 +121,11 @@ def list_table(directory: str) -> str:
                 f"{entry.data[k]:.3f}" if k in entry.data else ""
                 for k in ("sequential_ms", "latency_ms")
             ]
-        rows.append([entry.signature[:12], entry.strategy, what, *times, entry.device])
-    if not rows:
-        return f"{directory} is empty"
-    header = ["block", "strategy", "what", "sequential ms", "scheduled ms", "device"]
-    return table(header, rows)
+        rows.append([entry.signature[:12], entry.strategy, what, *times])
+    return table(["block", "strategy", "what", "sequential ms", "scheduled ms"], rows)
 
 
-def show(directory: str, signature: str) -> str:
+def entries_of(directory: str, signature: str) -> list[Entry]:
     """The entries of the blocks whose signature starts with `signature`.
 
     Raises:
@@ -127,7 +134,7 @@ def show(directory: str, signature: str) -> str:
     found = [e for e in entries(directory) if e.signature.startswith(signature)]
     if not found:
         raise UserError(f"{directory}: no entry starts with {signature!r}")
-    return "\n\n".join(_description(entry) for entry in found)
+    return found
 
 
 def verify(directory: str) -> list[Entry]:
@@ -349,7 +356,7 @@ def _is_default(entry: Entry) -> bool:
     )
 
 
-def _description(entry: Entry) -> str:
+def description(entry: Entry) -> str:
     lines = [entry.path]
     if entry.problem:
         return _joined([*lines, f"  ignored: {entry.problem}"])

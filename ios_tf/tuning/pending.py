@@ -7,6 +7,7 @@ are loaded (`enable` with on_miss="search").
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -100,6 +101,17 @@ class Tuned:
     schedules: tuple[tuple[Problem, Schedule], ...]
     ignored: tuple[str, ...]
     kept: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as a JSON object."""
+        return {
+            "device": self.device,
+            "schedules": [
+                json.loads(schedule.to_json()) for _, schedule in self.schedules
+            ],
+            "ignored": list(self.ignored),
+            "kept": self.kept,
+        }
 
     def table(self) -> str:
         """A table with one line per block."""

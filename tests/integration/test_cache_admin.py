@@ -169,6 +169,29 @@ def test_list_and_show(capfd, filled):
     assert "no entry starts with 'nothing'" in err
 
 
+def test_results_are_json(capfd, filled, tmp_path):
+    def document(*words):
+        code, out, err = run(capfd, "cache", *words, f"--cache-dir={filled}", "--json")
+        assert (code, err) == (0, "")
+        return json.loads(out)
+
+    listed = document("list")
+    assert {one["signature"] for one in listed} == {
+        problem(filters).signature for filters in (4, 6, 8)
+    }
+    signature = problem(4).signature
+    (shown,) = document("show", signature[:9])
+    assert (shown["signature"], shown["kind"]) == (signature, "schedule")
+    assert shown["data"]["latency_ms"] > 0
+    assert document("verify") == []
+    assert document("prune") == []
+    file = str(tmp_path / "packed")
+    assert document("export", file) == {"file": file, "entries": len(listed)}
+    assert document("import", file) == {"new": 0, "existing": len(listed)}
+    assert document("clear")["entries"] == len(listed)
+    assert document("list") == []
+
+
 def damage(cache: str, filters: int) -> str:
     path = ScheduleCache(cache, DEVICE).path(problem(filters).signature, "auto")
     with open(path) as file:
