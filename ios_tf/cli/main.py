@@ -33,7 +33,7 @@ from ios_tf.cli.parser import Parser
 from ios_tf.cli.quiet import quiet_standard_error
 from ios_tf.errors import NativeLibraryError, UserError, plain
 from ios_tf.model import temp_dirs
-from ios_tf.native import engine, malloc
+from ios_tf.native import engine, malloc, plugin
 from ios_tf.printable import printable
 
 # Messages about a lack of memory: the usual reason why native code aborts, and the
@@ -195,6 +195,7 @@ def _import_tensorflow() -> None:
 
     tf.get_logger().setLevel(logging.ERROR)
     tf.config.list_logical_devices()  # prints messages about this machine's GPUs
+    plugin.ops()  # fails before the model is loaded if the plugin does not fit
 
 
 @contextlib.contextmanager

@@ -64,6 +64,23 @@ import tensorflow
     assert "built for TensorFlow 2.20.1" in lines[0]
 
 
+def test_commands_name_another_version_before_they_load_the_model(tmp_path):
+    (tmp_path / "build.json").write_text('{"tensorflow": "2.20.1"}')
+    (tmp_path / "libios_tf_ops.so").write_text("")
+    code = f"""
+import pathlib, sys
+from ios_tf.native import plugin
+plugin.LIBRARIES = pathlib.Path({str(tmp_path)!r})
+from ios_tf.cli import main
+sys.exit(main.main(["convert", "no-such-model", "output"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "is built for TensorFlow 2.20.1" in line
+    assert "pip install 'tensorflow~=2.20.0'" in line
+
+
 def test_the_plugin_imports_tensorflow():
     """Importing TensorFlow loads the plugin while the plugin is being imported."""
     code = "from ios_tf.native import plugin; print(plugin.ops().ios_region.__name__)"
