@@ -24,7 +24,7 @@ def run(capsys, *words: str) -> tuple[int, str, str]:
         ("convert M O --batchsize=1", "did you mean --batch_size?"),
         ("convert M O --batch-sizes=1", "did you mean --batch_size?"),
         ("convert M O --overwrit", "arguments: --overwrit; did you mean --overwrite?"),
-        ("convert M O --warmup=1", "--warmup is called --warmup_runs now"),
+        ("convert M O --warmup=1", "--warmup is now called --warmup_runs"),
     ],
 )
 def test_wrong_names_are_one_line_with_a_suggestion(capsys, words, message):
