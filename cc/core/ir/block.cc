@@ -22,7 +22,7 @@ int64_t BatchSize(const std::vector<Shape>& inputs) {
   for (const Shape& shape : inputs) {
     if (shape.empty()) continue;  // not a valid input
     // A batch of 0 images also broadcasts against a batch of 1.
-    if (batch == 1 || shape[0] > batch) batch = shape[0];
+    if (batch == 1 || shape[0] > std::max<int64_t>(batch, 1)) batch = shape[0];
   }
   return batch;
 }

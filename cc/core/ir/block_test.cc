@@ -31,6 +31,14 @@ TEST(Sha256OfTheStandardsExamples) {
          "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+TEST(BatchSizeIgnoresInputsThatBroadcast) {
+  EXPECT(BatchSize({{4, 2}, {1, 2}}) == 4);
+  EXPECT(BatchSize({{1, 2}, {4, 2}}) == 4);
+  EXPECT(BatchSize({{0, 2}, {1, 2}}) == 0);
+  EXPECT(BatchSize({{1, 2}, {0, 2}}) == 0);
+  EXPECT(BatchSize(std::vector<Shape>{}) == 1);
+}
+
 TEST(JsonGivesTheBlockBack) {
   Block block = MakeBlock(
       {Conv(-1, 8, 3), Conv(0, 4, 1), Join(OperatorType::kConcat, {0, 1})},
