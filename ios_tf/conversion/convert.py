@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -21,6 +22,7 @@ from ios_tf.conversion.planning import (
     of_signature,
 )
 from ios_tf.conversion.report import Report, step
+from ios_tf.conversion.report_document import name_of
 from ios_tf.conversion.samples import Samples, samples_of, warmup_samples
 from ios_tf.cost.samples import RECORDER
 from ios_tf.errors import UserError, first_line
@@ -33,13 +35,19 @@ from ios_tf.model import (
 from ios_tf.model.captured_variables import large_bytes
 from ios_tf.model.loading import saved_model
 from ios_tf.model.not_converted import NotConvertedError
-from ios_tf.model.outputs import copy_directory, written_directory
+from ios_tf.model.outputs import (
+    check_apart,
+    copy_directory,
+    size_of,
+    written_directory,
+)
 from ios_tf.model.temp_dirs import step_directory
 from ios_tf.model.weights import Weights
 from ios_tf.native import malloc
 from ios_tf.options import ConvertOptions, with_options
 from ios_tf.reasons import Decision
 from ios_tf.reasons.models import COPIED
+from ios_tf.report.document import PATH
 from ios_tf.report.document import write as write_report
 from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import NetworkSearcher
@@ -80,7 +88,7 @@ def convert(
     """
     output = validation.path("output", output)
     if isinstance(model, (str, os.PathLike)) and os.path.exists(model):
-        _check_apart(os.fspath(model), output)
+        check_apart(os.fspath(model), output)
     samples = samples_of(options.samples)
     with (
         searcher_for(options) as searcher,
@@ -89,36 +97,18 @@ def convert(
     ):
         with RECORDER.watched() as load:
             conversion = _Conversion(source, samples, searcher, options)
-            report = empty_report(options, searcher, output, _name(model))
+            report = empty_report(options, searcher, output, name_of(model))
             report = conversion.run(directory, report)
         named = model if isinstance(model, (str, os.PathLike)) else "MODEL"
         command = f"ios_tf convert {named} {output} --again"
         report = notes.load(report, load[0], command)
+        report = dataclasses.replace(
+            report,
+            model_bytes=size_of(source, PATH),
+            output_bytes=size_of(directory, PATH),
+        )
         write_report(report.to_json(), directory)
         return report
-
-
-def _name(model: Any) -> str | None:
-    if isinstance(model, (str, os.PathLike)):
-        return os.fspath(model)
-    name = getattr(model, "name", None)
-    return name if isinstance(name, str) else None
-
-
-def _check_apart(model: str, output: str) -> None:
-    """Raises UserError if writing `output` would change or replace the model."""
-    read, written = os.path.realpath(model), os.path.realpath(output)
-    if read == written:
-        raise UserError(
-            f"{output} is the directory of the model; write to another directory"
-        )
-    common = os.path.commonpath([read, written])
-    if common == read:
-        raise UserError(
-            f"{output} is inside of the model's directory; write to another directory"
-        )
-    if common == written:
-        raise UserError(f"{model} is inside of {output}; write to another directory")
 
 
 class _Conversion:

@@ -34,8 +34,14 @@ def step(name: str) -> Iterator[None]:
     start = time.monotonic()
     yield
     seconds = time.monotonic() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10  # KiB to MiB
-    _logger.info("%s: %.1f s, peak memory so far %d MiB", name, seconds, peak)
+    _logger.info(
+        "%s: %.1f s, peak memory so far %d MiB", name, seconds, peak_bytes() >> 20
+    )
+
+
+def peak_bytes() -> int:
+    """The largest resident memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +112,8 @@ class Report:
       device_kind: "cpu" or "gpu".
       lanes: the number of lanes of the device.
       created: the time at which the conversion began.
+      model_bytes, output_bytes: sizes of the original's and the result's files.
+      peak_bytes: the largest resident memory of the process so far.
     """
 
     output: str | None
@@ -135,6 +143,9 @@ class Report:
     device_kind: str = "cpu"
     lanes: int = 1
     created: str = dataclasses.field(default_factory=utc_now)
+    model_bytes: int | None = None
+    output_bytes: int | None = None
+    peak_bytes: int = 0
 
     @property
     def verdict(self) -> str:

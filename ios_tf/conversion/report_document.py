@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import platform
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,11 @@ def document_of(report: Report) -> dict[str, Any]:
             "seconds": report.search_seconds,
         },
         "operators": report.operators,
+        "memory": {
+            "model_bytes": report.model_bytes,
+            "output_bytes": report.output_bytes,
+            "conversion_peak_bytes": report.peak_bytes,
+        },
         "blocks": report.blocks,
         "batch_sizes": {
             str(size): dataclasses.asdict(one) for size, one in report.sizes.items()
@@ -68,6 +74,14 @@ def document_of(report: Report) -> dict[str, Any]:
             for size, trace in one.traces.items()
         ],
     }
+
+
+def name_of(model: Any) -> str | None:
+    """The name of a model: its path, or the name that it gives itself."""
+    if isinstance(model, (str, os.PathLike)):
+        return os.fspath(model)
+    name = getattr(model, "name", None)
+    return name if isinstance(name, str) else None
 
 
 def options_json(options: Any) -> dict[str, Any]:

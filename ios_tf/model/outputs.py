@@ -15,6 +15,22 @@ from ios_tf.errors import UserError, first_line
 from ios_tf.model import temp_dirs
 
 
+def check_apart(model: str, output: str) -> None:
+    """Raises UserError if writing `output` would change or replace the model."""
+    read, written = os.path.realpath(model), os.path.realpath(output)
+    if read == written:
+        raise UserError(
+            f"{output} is the directory of the model; write to another directory"
+        )
+    common = os.path.commonpath([read, written])
+    if common == read:
+        raise UserError(
+            f"{output} is inside of the model's directory; write to another directory"
+        )
+    if common == written:
+        raise UserError(f"{model} is inside of {output}; write to another directory")
+
+
 @contextlib.contextmanager
 def written_directory(output: str, overwrite: bool = False) -> Iterator[str]:
     """Yields a directory to write to, which becomes `output` if the block succeeds.
@@ -134,6 +150,17 @@ def copy_directory(source: str, target: str) -> None:
                 os.path.join(below, file),
                 overwrite=True,
             )
+
+
+def size_of(directory: str, without: str) -> int:
+    """The bytes of all files below a directory, without the file at one path."""
+    total = 0
+    for folder, _, files in tf.io.gfile.walk(directory):
+        for file in files:
+            path = os.path.join(folder, file)
+            if os.path.relpath(path, directory) != without and tf.io.gfile.exists(path):
+                total += tf.io.gfile.stat(path).length
+    return total
 
 
 def _check_free(output: str, overwrite: bool) -> None:

@@ -71,6 +71,7 @@ def _environment() -> jinja2.Environment:
     environment.filters |= {
         "ms": view.milliseconds,
         "number": view.number,
+        "size": view.size,
         "difference": difference_text,
         "value": comparison.value_text,
     }

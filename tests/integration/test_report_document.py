@@ -65,6 +65,12 @@ def test_the_report_of_a_network(tmp_path):
     assert found["options"]["batch_size"] == [1, 4]
     assert "log" not in found["options"]
     assert found["machine"]["roofline"]["gflop_per_s"] > 0
+    variables = Path(target, "variables", "variables.data-00000-of-00001")
+    files = [path for path in Path(target).rglob("*") if path.is_file()]
+    report_file = Path(target, "assets.extra", "ios_tf_report.json")
+    total = sum(path.stat().st_size for path in files if path != report_file)
+    assert found["memory"]["output_bytes"] == total > variables.stat().st_size
+    assert found["memory"]["conversion_peak_bytes"] > 100 << 20
     sizes = [network["batch_size"] for network in found["networks"]]
     assert sizes == [1, 4]
     (signature,) = found["signatures"]

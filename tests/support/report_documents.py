@@ -152,6 +152,11 @@ def document(**changes: Any) -> dict:
         },
         "operators": 6,
         "blocks": 1,
+        "memory": {
+            "model_bytes": 95_400_000,
+            "output_bytes": 96_100_000,
+            "conversion_peak_bytes": 2_100_000_000,
+        },
         "batch_sizes": {
             "1": {
                 "stages": 4,
