@@ -1,6 +1,6 @@
 """Makes the pictures in docs/report.md, in Chromium.
 
-python -m tests.report_pictures CONVERTED
+python -m tests.report_pictures CONVERTED PICTURE.png ...
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 # File -> width of the page, height of the picture, color scheme, and the element that
 # is at the top of the picture.
 PICTURES = {
+    "report_result.png": (1180, 880, "light", "#result"),
     "report_network.png": (1180, 860, "light", "#network"),
-    "report_timeline.png": (1180, 330, "dark", "#timeline"),
+    "report_timeline.png": (1180, 370, "dark", "#timeline"),
 }
 
 
-def main(converted: str) -> None:
-    """Writes all pictures. The second block of the network is open in them."""
+def main(converted: str, *names: str) -> None:
+    """Writes pictures. The second block of the network is open in them."""
     browser_path = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))))
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as directory, sync_playwright() as driver:
@@ -33,7 +34,8 @@ def main(converted: str) -> None:
         browser = driver.chromium.launch(
             executable_path=browser_path, args=["--no-sandbox"]
         )
-        for name, (width, height, scheme, element) in PICTURES.items():
+        for name in names or PICTURES:
+            width, height, scheme, element = PICTURES[name]
             shown = browser.new_page(
                 viewport={"width": width, "height": height},
                 color_scheme=scheme,
@@ -48,4 +50,4 @@ def main(converted: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

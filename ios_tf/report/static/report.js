@@ -246,7 +246,7 @@
     parent.replaceChildren();
     for (const one of report.timelines ?? []) {
       if (!one.slices.length) continue;
-      timelineChart(parent, `A run of ${one.signature} at batch ${one.batch_size}`, one.slices, "One real run, as the engine recorded it. Gaps are times in which a lane waits.");
+      timelineChart(parent, `A run of ${one.signature} at batch ${one.batch_size}`, one.slices, "One real run, as the engine recorded it. In a gap, the lane waits for other lanes, or TensorFlow computes operators of its own.");
     }
     if (parent.children.length) return;
     for (const network of report.networks) {
