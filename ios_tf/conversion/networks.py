@@ -25,6 +25,8 @@ from ios_tf.tuning.searcher import NetworkSearcher
 # The time limit in seconds for the measurements that the report of a function needs.
 # Searches have measured most of these latencies before.
 _SECONDS = 20.0
+# (Device, type) -> the roofline, which is measured once in a process.
+_ROOFLINES: dict[tuple[str, str], Roofline] = {}
 # Algorithms without minimal filtering; null is the only algorithm of an operator.
 _EVERY_PRODUCT = (None, "direct", "gemm")
 # Members of an operator's JSON object that are not attributes.
@@ -97,8 +99,14 @@ class _Measuring:
         ]
 
     def roofline(self, dtype: str) -> Roofline | None:
-        device = self.searcher.cost_model.device.kind
-        return self._within(lambda: self.searcher.roofline(device, dtype))
+        device = self.searcher.cost_model.device
+        key = device.engine, dtype
+        if key not in _ROOFLINES:
+            found = self._within(lambda: self.searcher.roofline(device.kind, dtype))
+            if found is None:
+                return None
+            _ROOFLINES[key] = found
+        return _ROOFLINES[key]
 
     def _within(self, measure: Callable[[], Any]) -> Any:
         if time.monotonic() > self._deadline:

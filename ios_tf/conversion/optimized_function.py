@@ -59,6 +59,9 @@ class OptimizedFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._form.result(self._compute(self._form.tensors(args, kwargs)))
 
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
+
     def __repr__(self) -> str:
         kind = "optimized" if self.report.blocks else "not optimized"
         signature = f"{self.__name__}{self.__signature__}"

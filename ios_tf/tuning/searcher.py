@@ -95,7 +95,6 @@ class Searcher(Generic[_Model]):
         self._cache = cache
         self._show_progress = show_progress
         self._parts: dict[str, tuple[Sequence[Part], int]] = {}
-        self._rooflines: dict[str, Roofline] = {}
 
     def schedule_all(
         self, problems: Iterable[Problem]
@@ -181,14 +180,8 @@ class Searcher(Generic[_Model]):
         return self._cached.group_latency(problem, group, groups)
 
     def roofline(self, device: str, dtype: str) -> Roofline:
-        """The machine's roofline for a type; measured once.
-
-        Raises:
-          MemoryError: too little memory is free.
-        """
-        if dtype not in self._rooflines:
-            self._rooflines[dtype] = Roofline.measured(self._cached, device, dtype)
-        return self._rooflines[dtype]
+        """The machine's roofline for a type; see `Roofline.measured`."""
+        return Roofline.measured(self._cached, device, dtype)
 
     def alternatives(
         self, problems: Iterable[Problem], found: Mapping[str, Schedule]

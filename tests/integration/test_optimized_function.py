@@ -242,10 +242,12 @@ def test_foreign_signatures(name, tmp_path):
 def test_without_convolutions():
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
     same = ios_tf.optimize(model)
-    assert same.report.table() == (
-        f"{model.name} is left to TensorFlow\n"
-        "the model has no convolution\nthe original function is run"
-    )
+    codes = [decision.code for decision in same.report.decisions]
+    assert codes == ["IOS101", "IOS110"]
+    lines = same.report.table().splitlines()
+    assert lines[0] == f"{model.name} is left to TensorFlow"
+    assert lines[1:3] == same.report.notes
+    assert same._repr_html_().startswith("<iframe")
     assert repr(same).startswith("<not optimized function ")
     images = gh.random_array(3, 4)
     assert_same(same(images), model(images))
