@@ -210,7 +210,8 @@ class Library:
         named = [f for f in flags if not f.startswith("-isystem")]
         # Messages of headers contain their paths: a build in another directory must
         # give the same library.
-        self._flags = [*flags, *(_path_map(f) for f in flags if f not in named)]
+        included = [f for f in flags if f.startswith("-isystem/")]
+        self._flags = [*flags, *map(_path_map, included)]
         own = [*compiler.command, *FLAGS, *named, *compiler.flags, *compiler.link_flags]
         text = shlex.join([*own, *versions])
         if not self._stamp.exists() or self._stamp.read_text() != text:
