@@ -75,9 +75,9 @@ class LanePool {
   }
 
   // The number of cores that lanes are made for: IOS_TF_NUM_THREADS, or the
-  // largest number that AllowedCores() has returned so far. It never shrinks, and it changes
-  // only between sessions, so that tasks compiled for fewer cores keep their
-  // threads.
+  // largest number that AllowedCores() has returned so far. It never shrinks,
+  // and it changes only between sessions, so that tasks compiled for fewer
+  // cores keep their threads.
   int cores() const { return cores_.load(std::memory_order_relaxed); }
 
   // The upper limit of cores().
