@@ -22,10 +22,9 @@ BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
     None,
 )
-pytestmark = [
-    pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on the PATH"),
-    pytest.mark.xdist_group("browser"),
-]
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason="there is no Chromium on the PATH"
+)
 PHONE, DESKTOP = (390, 844), (1280, 900)
 
 Open = Callable[..., "playwright.Page"]
