@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from benchmarks.standalone import exit_code
 
 _MODULES = {
+    "callers_simulation": "simulate many callers on machines with many cores",
     "checks": "compare operators and networks with float64",
     "complexity": "count the schedules of all blocks of a model",
     "contention": "measure latencies beside other processes",

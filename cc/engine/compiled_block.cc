@@ -85,6 +85,7 @@ StatusOr<Task*> CompiledBlock::TaskFor(int op, int lanes) {
     }
     spec.parameters = parameters_[op];
     spec.lanes = lanes;
+    spec.flops = Describe(op).operations;
     IOS_RETURN_IF_ERROR(CheckReads(spec));
     IOS_ASSIGN_OR_RETURN(task, backend_->Compile(spec));
   }

@@ -102,7 +102,7 @@ def test_lanes(flag, tmp_path):
         for step in ([*command, tmp_path / "probe"], [tmp_path / "probe"])
     ):
         pytest.skip(f"programs compiled with {flag} do not run here")
-    threads = ("cores", "lanes", "team", "waiting")
+    threads = ("cores", "lanes", "system", "team", "waiting")
     sources = [f"cc/engine/cpu/threads/{name}.cc" for name in threads]
     sources.append("cc/engine/host/control_groups.cc")
     flags = ["-DIOS_TF_TEST_DELAYS", flag, "-pthread"]

@@ -100,6 +100,7 @@ struct TaskSpec {
   // For a concat: whether each input already lies in its slice of the output.
   std::vector<bool> in_place;
   int lanes = 1;  // number of lanes that share the device while the task runs
+  int64_t flops = 0;  // of the operator and of the operators that it absorbs
 
   // Returns whether an input tensor has no elements. CompiledBlock compiles a
   // task with an empty input only if the operator still has a result: a

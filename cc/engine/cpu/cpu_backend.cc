@@ -16,6 +16,7 @@
 #include "cc/engine/cpu/tasks/rows.h"
 #include "cc/engine/cpu/tasks/tasks.h"
 #include "cc/engine/cpu/threads/lanes.h"
+#include "cc/engine/cpu/useful_threads.h"
 #include "cc/engine/cpu/work_sampler.h"
 #include "cc/engine/host/float_memory.h"
 #include "cc/engine/host/fork_guard.h"
@@ -25,7 +26,7 @@ namespace ios::cpu {
 namespace {
 
 // The revision that is part of Backend::Fingerprint.
-constexpr int kRevision = 11;
+constexpr int kRevision = 12;
 
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");
@@ -122,7 +123,7 @@ class Cpu : public Backend {
     ThreadState& thread = CurrentThread();
     const ThreadState saved = thread;
     Lane lane;
-    lane.size = std::max(1, Cores() / spec.lanes);
+    lane.size = UsefulThreads(spec, std::max(1, Cores() / spec.lanes));
     lane.planning = true;
     thread = ThreadState{};
     thread.lane = &lane;
@@ -311,10 +312,10 @@ class CpuExecution : public Execution {
                                                      BoundSchedule schedule,
                                                      ScheduleBinding bind) {
     std::unique_ptr<CpuExecution> execution(
-        new CpuExecution(backend, schedule.arena_bytes, std::move(bind)));
+        new CpuExecution(backend, schedule, std::move(bind)));
     IOS_ASSIGN_OR_RETURN(std::unique_ptr<Copy> first,
                          execution->MakeCopy(std::move(schedule)));
-    execution->copies_.Give(std::move(first));
+    execution->copies_.Add(std::move(first));
     return std::unique_ptr<Execution>(std::move(execution));
   }
 
@@ -323,18 +324,15 @@ class CpuExecution : public Execution {
     const OneDnnCall call;
     IOS_RETURN_IF_ERROR(call.status());
     const TraceObservers observers;
-    const LanePool::Session session;
+    if (copies_.most() < LanePool::Get().cores()) {
+      // Calls that wait for a copy must not keep other calls from the cores.
+      IOS_ASSIGN_OR_RETURN(const Lease<Copy> copy, TakeCopy());
+      const LanePool::Session session(most_threads_);
+      return RunCopy(*copy, inputs, outputs, observers);
+    }
+    const LanePool::Session session(most_threads_);
     IOS_ASSIGN_OR_RETURN(const Lease<Copy> copy, TakeCopy());
-    std::vector<void*> tensors;
-    tensors.reserve(copy->schedule.tensors.size());
-    for (const TensorLocation& location : copy->schedule.tensors) {
-      tensors.push_back(location.In(inputs, outputs, copy->arena.get()));
-    }
-    if (!observers.any()) {
-      return backend_->Run(copy->schedule.stages, tensors, nullptr);
-    }
-    CallTrace trace(observers, copy->schedule.info);
-    return backend_->Run(copy->schedule.stages, tensors, &trace);
+    return RunCopy(*copy, inputs, outputs, observers);
   }
 
  private:
@@ -343,16 +341,35 @@ class CpuExecution : public Execution {
     std::shared_ptr<void> arena;
   };
 
-  // The limit for the arenas of all copies together. One copy may exceed it.
-  static constexpr int64_t kArenaBytes = int64_t{256} << 20;
+  // The limit for the arenas of all copies together: this for each core, but
+  // not less than for 16 cores. One copy may exceed it.
+  static constexpr int64_t kArenaBytesPerCore = int64_t{16} << 20;
 
-  CpuExecution(Cpu* backend, int64_t arena_bytes, ScheduleBinding bind)
+  CpuExecution(Cpu* backend, const BoundSchedule& schedule,
+               ScheduleBinding bind)
       : backend_(backend),
         bind_(std::move(bind)),
-        most_(
-            std::clamp<int64_t>(kArenaBytes / std::max<int64_t>(arena_bytes, 1),
-                                1, LanePool::Get().most_cores())),
-        copies_(most_) {}
+        most_threads_(
+            MostThreads(schedule.stages, LanePool::Get().most_cores())),
+        copies_(std::clamp<int64_t>(
+            kArenaBytesPerCore * std::max(16, LanePool::Get().most_cores()) /
+                std::max<int64_t>(schedule.arena_bytes, 1),
+            1, LanePool::Get().most_cores())) {}
+
+  Status RunCopy(const Copy& copy, const std::vector<const void*>& inputs,
+                 const std::vector<void*>& outputs,
+                 const TraceObservers& observers) {
+    std::vector<void*> tensors;
+    tensors.reserve(copy.schedule.tensors.size());
+    for (const TensorLocation& location : copy.schedule.tensors) {
+      tensors.push_back(location.In(inputs, outputs, copy.arena.get()));
+    }
+    if (!observers.any()) {
+      return backend_->Run(copy.schedule.stages, tensors, nullptr);
+    }
+    CallTrace trace(observers, copy.schedule.info);
+    return backend_->Run(copy.schedule.stages, tensors, &trace);
+  }
 
   StatusOr<std::unique_ptr<Copy>> MakeCopy(BoundSchedule schedule) const {
     IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> arena,
@@ -369,40 +386,22 @@ class CpuExecution : public Execution {
     });
   }
 
-  // Returns a free copy. If none is free, makes another one; if the limit is
-  // reached, waits until a call gives its copy back.
   StatusOr<Lease<Copy>> TakeCopy() {
-    // After fork(), the copies that other threads of the parent process were
-    // using are lost, so the count starts again.
-    const int generation = ForkGeneration();
-    if (generation_.load() != generation &&
-        generation_.exchange(generation) != generation) {
-      made_.store(0);
-    }
-    while (true) {
-      if (std::unique_ptr<Copy> free = copies_.Take()) {
-        return Lease<Copy>(&copies_, std::move(free), &freed_);
-      }
-      int made = made_.load();
-      if (made >= most_) {
-        freed_.Wait([this] { return !copies_.empty(); });
-      } else if (made_.compare_exchange_strong(made, made + 1)) {
-        StatusOr<std::unique_ptr<Copy>> copy = BindCopy();
-        if (copy.ok()) return Lease<Copy>(&copies_, std::move(*copy), &freed_);
-        // There is not enough memory. Wait for one of the copies that exist.
-        made_.fetch_sub(1);
-        if (made == 0) return copy.status();
-        freed_.Wait([this] { return !copies_.empty(); });
-      }
-    }
+    Status failed;
+    Lease<Copy> lease = copies_.Take([&]() -> std::unique_ptr<Copy> {
+      StatusOr<std::unique_ptr<Copy>> copy = BindCopy();
+      if (copy.ok()) return std::move(*copy);
+      failed = copy.status();
+      return nullptr;
+    });
+    if (!lease.get()) return failed;
+    return lease;
   }
 
   Cpu* const backend_;
   const ScheduleBinding bind_;
-  const int most_;
-  std::atomic<int> made_{1}, generation_{ForkGeneration()};
-  FreeList<Copy> copies_;
-  Signal freed_;
+  const int most_threads_;  // that a call can use
+  Copies<Copy> copies_;
 };
 
 StatusOr<std::unique_ptr<Execution>> Cpu::Load(BoundSchedule schedule,

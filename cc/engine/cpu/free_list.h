@@ -3,13 +3,13 @@
 #define IOS_TF_CC_ENGINE_CPU_FREE_LIST_H_
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "cc/engine/cpu/threads/waiting.h"
+#include "cc/engine/host/fork_guard.h"
 
 namespace ios::cpu {
 
@@ -21,15 +21,17 @@ class FreeList {
  public:
   explicit FreeList(size_t most) : slots_(most) {}
   ~FreeList() {
-    for (std::atomic<T*>& slot : slots_) delete slot.load();
+    for (PaddedSlot& slot : slots_) delete slot.object.load();
   }
   FreeList(const FreeList&) = delete;
   FreeList& operator=(const FreeList&) = delete;
 
-  // Returns an object, or null if none is free. Prefers the object that was
-  // used last, because its memory is in the cache.
+  // Returns an object, or null if none is free. Prefers the object that
+  // this core used last, because its memory is in the cache.
   std::unique_ptr<T> Take() {
-    for (std::atomic<T*>& slot : slots_) {
+    const size_t first = FirstSlot();
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      Atomic<T*>& slot = Slot(first + i);
       if (!slot.load(std::memory_order_relaxed)) continue;
       if (T* const object = slot.exchange(nullptr)) {
         return std::unique_ptr<T>(object);
@@ -41,13 +43,16 @@ class FreeList {
   bool empty() const {
     return std::none_of(
         slots_.begin(), slots_.end(),
-        [](const std::atomic<T*>& slot) { return slot.load() != nullptr; });
+        [](const PaddedSlot& slot) { return slot.object.load() != nullptr; });
   }
 
   // Gives an object back. Destroys the object if the list is full.
   void Give(std::unique_ptr<T> object) {
-    for (std::atomic<T*>& slot : slots_) {
+    const size_t first = FirstSlot();
+    for (size_t i = 0; i < slots_.size(); ++i) {
       T* nothing = nullptr;
+      Atomic<T*>& slot = Slot(first + i);
+      if (slot.load(std::memory_order_relaxed)) continue;
       if (slot.compare_exchange_strong(nothing, object.get())) {
         object.release();
         return;
@@ -56,7 +61,16 @@ class FreeList {
   }
 
  private:
-  std::vector<std::atomic<T*>> slots_;
+  struct alignas(kCacheLine) PaddedSlot {
+    Atomic<T*> object{nullptr};
+  };
+
+  // Cores start at different slots, so that their cache lines stay where they
+  // are.
+  static size_t FirstSlot() { return std::max(0, CurrentCore()); }
+  Atomic<T*>& Slot(size_t i) { return slots_[i % slots_.size()].object; }
+
+  std::vector<PaddedSlot> slots_;
 };
 
 // An object taken from a FreeList, which the destructor gives back. The
@@ -81,6 +95,57 @@ class Lease {
   FreeList<T>* const list_;
   std::unique_ptr<T> object_;
   Signal* const given_;
+};
+
+// Up to `most` equal objects, each of which serves one call at a time. They are
+// made when calls need them. Thread-safe.
+template <typename T>
+class Copies {
+ public:
+  explicit Copies(int most) : most_(most), free_(most) {}
+
+  int most() const { return most_; }
+
+  // Adds the first copy.
+  void Add(std::unique_ptr<T> copy) {
+    made_.fetch_add(1);
+    free_.Give(std::move(copy));
+  }
+
+  // Returns a free copy, or makes one by make(), which returns null if there is
+  // not enough memory. If no more copies can be made, waits for one of those
+  // that exist. The lease is empty if there is none.
+  template <typename Make>
+  Lease<T> Take(Make make) {
+    // The copies that other threads of the parent were using are lost.
+    const int generation = ForkGeneration();
+    if (generation_.load() != generation &&
+        generation_.exchange(generation) != generation) {
+      made_.store(0);
+    }
+    while (true) {
+      if (std::unique_ptr<T> free = free_.Take()) {
+        return Lease<T>(&free_, std::move(free), &freed_);
+      }
+      int made = made_.load();
+      if (made < most_) {
+        if (!made_.compare_exchange_strong(made, made + 1)) continue;
+        std::unique_ptr<T> copy = make();
+        if (copy || made == 0) {
+          if (!copy) made_.fetch_sub(1);
+          return Lease<T>(&free_, std::move(copy), &freed_);
+        }
+        made_.fetch_sub(1);
+      }
+      freed_.Wait([this] { return !free_.empty(); });
+    }
+  }
+
+ private:
+  const int most_;
+  Atomic<int> made_{0}, generation_{ForkGeneration()};
+  FreeList<T> free_;
+  Signal freed_;
 };
 
 }  // namespace ios::cpu

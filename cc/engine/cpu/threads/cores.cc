@@ -106,6 +106,33 @@ int WantedThreads() {
   return static_cast<int>(std::min(wanted, machine));
 }
 
+std::vector<int> NodesOfCores(const std::string& root) {
+  constexpr int kMostNodes = 1024;
+  std::vector<int> nodes;
+  int node = 0;
+  for (int number = 0; number < kMostNodes; ++number) {
+    std::ifstream file(root + "/node" + std::to_string(number) + "/cpulist");
+    int first, last;
+    bool any = false;
+    // The file is a list such as "0-15,32-47".
+    for (char separator = ','; separator == ',' && file >> first;) {
+      last = first;
+      separator = 0;
+      if (file >> separator && separator == '-') {
+        separator = 0;
+        if (!(file >> last)) break;
+        file >> separator;
+      }
+      if (first < 0 || last < first || last >= CPU_SETSIZE) break;
+      if (static_cast<int>(nodes.size()) <= last) nodes.resize(last + 1);
+      std::fill(nodes.begin() + first, nodes.begin() + last + 1, node);
+      any = true;
+    }
+    if (any) ++node;
+  }
+  return nodes;
+}
+
 int MachineCores() {
   // A mask may have cores that the system's list lacks.
   const long configured = sysconf(_SC_NPROCESSORS_CONF);

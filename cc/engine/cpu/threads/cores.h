@@ -3,6 +3,7 @@
 #define IOS_TF_CC_ENGINE_CPU_THREADS_CORES_H_
 
 #include <string>
+#include <vector>
 
 namespace ios::cpu {
 
@@ -33,6 +34,11 @@ int MachineCores();
 // process. `groups` is its /proc/PID/cgroup; `root` is /sys/fs/cgroup. 0 means
 // no limit.
 double CoresOfQuota(const std::string& groups, const std::string& root);
+
+// Returns the NUMA node of each core, from the files node*/cpulist of `root`,
+// which is /sys/devices/system/node. Nodes without cores are not counted, and
+// cores that no file names are on node 0.
+std::vector<int> NodesOfCores(const std::string& root);
 
 }  // namespace ios::cpu
 

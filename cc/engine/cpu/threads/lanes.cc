@@ -1,40 +1,35 @@
 #include "cc/engine/cpu/threads/lanes.h"
 
 #include <pthread.h>
-#include <sched.h>
-#include <unistd.h>
 
 #include <memory>
+#include <mutex>
 #include <system_error>
-#include <thread>
 
 namespace ios::cpu {
 namespace {
 
 // Nanoseconds between two counts of the cores that the process may use.
 constexpr int64_t kCountEvery = 100'000'000;
-// Nanoseconds for which the cores of a caller that has left stay free. Callers
-// come again soon, and a worker that has their core would be in the way.
-constexpr int64_t kKeepFree = 1'000'000;
+// Nanoseconds. See ExpectedSessions().
+constexpr int64_t kPeriod = 1'000'000;
 
-std::atomic<LanePool*> the_pool{nullptr};
-std::atomic<int> cores_of_parent{0};
+Atomic<LanePool*> the_pool{nullptr};
+Atomic<int> cores_of_parent{0};
 
 }  // namespace
 
-ThreadState& CurrentThread() {
-  thread_local ThreadState state;
-  return state;
-}
+ThreadState& CurrentThread() { return ThreadLocal<ThreadState>(); }
 
 // A worker thread, its crew, and the team that it was last called to help.
-struct alignas(64) LanePool::Worker {
-  std::atomic<Crew*> crew{nullptr};
-  std::atomic<Team*> team{nullptr};
-  std::atomic<bool> helps{false};  // of spares: was called
+struct alignas(kCacheLine) LanePool::Worker {
+  Atomic<Crew*> crew{nullptr};
+  Atomic<Team*> team{nullptr};
+  Atomic<bool> helps{false};  // of spares: was called
   Signal calls;
   Team own;
-  int number = 0;  // of the thread
+  Atomic<int> node{0};  // where the thread was seen last
+  int number = 0;       // of the thread
 
   void Call(Team* to_help) {
     team.store(to_help);
@@ -71,7 +66,7 @@ LanePool& LanePool::Get() {
 LanePool::Worker* LanePool::StartWorker(int number) {
   auto worker = std::make_unique<Worker>();
   worker->number = number;
-  std::thread([this, w = worker.get()] { WorkerLoop(w); }).detach();
+  StartThread([this, w = worker.get()] { WorkerLoop(w); });
   return worker.release();
 }
 
@@ -112,9 +107,7 @@ void LanePool::WorkerLoop(Worker* worker) {
   // Use the affinity of the process: the thread that started this worker may be
   // pinned.
   cpu_set_t allowed;
-  if (sched_getaffinity(getpid(), sizeof(allowed), &allowed) == 0) {
-    sched_setaffinity(0, sizeof(allowed), &allowed);
-  }
+  if (CoresOfProcess(&allowed)) SetCoresOfThread(allowed);
   uint32_t seen = 0;
   while (true) {
     const bool slept =
@@ -122,8 +115,12 @@ void LanePool::WorkerLoop(Worker* worker) {
                            [&] { return worker->crew.load() != nullptr; });
     if (slept) ClaimCore(*worker);
     seen = worker->calls.value();
+    if (NodeCount() > 1) {
+      const int node = NodeOf(CurrentCore());
+      if (worker->node.load() != node) worker->node.store(node);
+    }
     if (Team* team = worker->team.load()) team->Help();
-    worker->helps.store(false);
+    if (worker->helps.load()) worker->helps.store(false);
   }
 }
 
@@ -139,10 +136,10 @@ void LanePool::ClaimCore(const Worker& worker) {
     return taken == mine || (taken >> 32 != session &&
                              taken_[core].compare_exchange_strong(taken, mine));
   };
-  const int here = sched_getcpu();
+  const int here = CurrentCore();
   cpu_set_t allowed;
   if (here < 0 || here >= CPU_SETSIZE || take(here) ||
-      sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+      !CoresOfThread(&allowed)) {
     return;
   }
   for (int core = 0; core < CPU_SETSIZE; ++core) {
@@ -150,9 +147,8 @@ void LanePool::ClaimCore(const Worker& worker) {
     cpu_set_t only;
     CPU_ZERO(&only);
     CPU_SET(core, &only);
-    sched_setaffinity(0, sizeof(only),
-                      &only);  // moves the thread; the next call unpins it
-    sched_setaffinity(0, sizeof(allowed), &allowed);
+    SetCoresOfThread(only);  // moves the thread; the next call unpins it
+    SetCoresOfThread(allowed);
     return;
   }
 }
@@ -160,7 +156,7 @@ void LanePool::ClaimCore(const Worker& worker) {
 void LanePool::CallSpare(Team* team) {
   while (true) {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      const std::lock_guard<Mutex> lock(mutex_);
       for (Worker* spare : spares_) {
         if (!spare->helps.exchange(true)) return spare->Call(team);
       }
@@ -173,7 +169,7 @@ void LanePool::CallSpare(Team* team) {
         // The system has no more threads now. Wait for a spare thread.
       }
     }
-    std::this_thread::yield();
+    YieldThread();
   }
 }
 
@@ -183,54 +179,83 @@ bool LanePool::MayEnter(Session::Kind kind) const {
 }
 
 Crew* LanePool::Enter(Session::Kind kind) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  std::unique_lock<Mutex> lock(mutex_);
   StartWorkers(cores());
   CountCoresIfDue();
-  if (waiting_.empty() && MayEnter(kind)) {
-    sessions_.fetch_add(1);
-    alone_ = kind == Session::kAlone;
-  } else {
-    Waiter waiter{kind, false, {}};
-    waiting_.push_back(&waiter);
-    waiter.condition.wait(lock, [&] { return waiter.enters; });
-  }
   if (idle_crews_.empty()) idle_crews_.push_back(new Crew(this, most_));
   Crew* const crew = idle_crews_.back();
   idle_crews_.pop_back();
-  crew->number_.store(++entered_);
+  if (waiting_.empty() && MayEnter(kind)) {
+    Begin(crew, kind);
+    return crew;
+  }
+  Waiter waiter{kind, crew, {}};
+  waiting_.push_back(&waiter);
+  lock.unlock();
+  while (waiter.enters.load() == 0) SleepWhile(&waiter.enters, 0);
   return crew;
+}
+
+void LanePool::Begin(Crew* crew, Session::Kind kind) {
+  sessions_.fetch_add(1);
+  alone_ = kind == Session::kAlone;
+  crew->number_.store(++entered_);
+}
+
+void LanePool::RememberSessions() {
+  const int64_t period = Now() / kPeriod;
+  if (period != period_) {
+    most_sessions_before_ = period == period_ + 1 ? most_sessions_ : 0;
+    most_sessions_ = 0;
+    period_ = period;
+  }
+  most_sessions_ = std::max(most_sessions_, sessions());
+  expected_.store(std::max(most_sessions_, most_sessions_before_),
+                  std::memory_order_relaxed);
+  expected_until_.store((period + 2) * kPeriod, std::memory_order_relaxed);
+}
+
+int LanePool::ExpectedSessions() const {
+  const bool valid = Now() < expected_until_.load(std::memory_order_relaxed);
+  return std::max(
+      {1, sessions(), valid ? expected_.load(std::memory_order_relaxed) : 0});
 }
 
 void LanePool::Leave(Crew* crew) {
   crew->ReturnWorkers(0);
-  std::lock_guard<std::mutex> lock(mutex_);
-  idle_crews_.push_back(crew);
-  if (sessions_.fetch_sub(1) > 1) {
-    keep_free_until_.store(Now() + kKeepFree, std::memory_order_relaxed);
+  std::list<Waiter*> entering;
+  {
+    const std::lock_guard<Mutex> lock(mutex_);
+    idle_crews_.push_back(crew);
+    RememberSessions();
+    sessions_.fetch_sub(1);
+    alone_ = false;
+    while (!waiting_.empty() && MayEnter(waiting_.front()->kind)) {
+      Begin(waiting_.front()->crew, waiting_.front()->kind);
+      entering.splice(entering.end(), waiting_, waiting_.begin());
+    }
   }
-  alone_ = false;
-  while (!waiting_.empty() && MayEnter(waiting_.front()->kind)) {
-    Waiter* const next = waiting_.front();
-    waiting_.pop_front();
-    sessions_.fetch_add(1);
-    alone_ = next->kind == Session::kAlone;
-    next->enters = true;
-    next->condition.notify_one();
+  // Waking takes microseconds, so it happens without the lock.
+  for (Waiter* const waiter : entering) {
+    Atomic<uint32_t>* const enters = &waiter->enters;
+    enters->store(1);
+    WakeAll(enters);  // the waiter may be gone, so only its address is used
   }
 }
 
-LanePool::Session::Session(Kind kind, LanePool* pool)
+LanePool::Session::Session(Kind kind, LanePool* pool, int most_threads)
     : pool_(pool), crew_(pool->Enter(kind)), saved_(CurrentThread()) {
   lane_ = {crew_, 0, pool->cores(), false};
   CurrentThread() = ThreadState{};
   CurrentThread().lane = &lane_;
   CurrentThread().own = &crew_->leaders_team_;
   if (!Crowded() && pool->sessions() == 1) {
-    const int here = sched_getcpu();
+    const int here = CurrentCore();
     if (here >= 0 && here < CPU_SETSIZE) {
       pool->taken_[here].store(crew_->number_.load() << 32);
     }
   }
+  crew_->most_threads_ = most_threads;
   crew_->TakeShare();
 }
 
@@ -240,24 +265,40 @@ LanePool::Session::~Session() {
 }
 
 void Crew::TakeShare() {
-  const int sessions = std::max(1, pool_->sessions()), cores = pool_->active();
-  const int most = (cores - 1) / sessions;
-  const int least = std::max(0, cores / sessions - 1);
-  const int all = std::max(0, cores - sessions);  // workers of all crews
+  const int cores = pool_->active();
+  int most, least, all;  // of this crew, and the workers of all crews
+  const auto divide = [&](int sessions) {
+    most = std::min((cores - 1) / sessions, most_threads_ - 1);
+    least = std::min(std::max(0, cores / sessions - 1), most);
+    all = std::max(0, cores - sessions);
+  };
   const auto size = [this] { return static_cast<int>(workers_.size()); };
+  const auto has_enough = [&] {
+    return size() >= most ||
+           pool_->busy_.load(std::memory_order_relaxed) >= all;
+  };
+  divide(std::max(1, pool_->sessions()));
   if (size() > most) ReturnWorkers(most);
   if (size() > least && pool_->busy_.load(std::memory_order_relaxed) > all) {
     ReturnWorkers(least);
   }
-  if (size() >= most || pool_->busy_.load(std::memory_order_relaxed) >= all ||
-      Now() < pool_->keep_free_until_.load(std::memory_order_relaxed)) {
-    return;
-  }
+  if (has_enough()) return;
+  divide(pool_->ExpectedSessions());
+  if (has_enough()) return;
+  const int core = std::max(0, CurrentCore());
+  TakeWorkers(most, all, core, NodeOf(core));
+  if (NodeCount() > 1 && !has_enough()) TakeWorkers(most, all, core, -1);
+}
+
+void Crew::TakeWorkers(int most, int all, int first, int node) {
   const int count = pool_->worker_count_.load(std::memory_order_acquire);
   const bool wakes = !Crowded();
-  for (int i = 0; i < count && size() < most; ++i) {
-    LanePool::Worker* const worker = pool_->workers_[i];
+  for (int i = 0; i < count && threads() <= most; ++i) {
+    LanePool::Worker* const worker = pool_->workers_[(first + i) % count];
     if (worker->crew.load(std::memory_order_relaxed)) continue;
+    if (node >= 0 && worker->node.load(std::memory_order_relaxed) != node) {
+      continue;
+    }
     if (pool_->busy_.fetch_add(1) >= all) {
       pool_->busy_.fetch_sub(1);
       return;

@@ -16,19 +16,17 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "cc/engine/cpu/threads/cores.h"
 #include "cc/engine/cpu/threads/denormals.h"
+#include "cc/engine/cpu/threads/system.h"
 #include "cc/engine/cpu/threads/team.h"
 
 namespace ios::cpu {
@@ -99,12 +97,18 @@ class LanePool {
   class Session {
    public:
     enum Kind { kShared, kAlone };  // kAlone: there is no other session
-    explicit Session(Kind kind = kShared, LanePool* pool = &LanePool::Get());
+    explicit Session(Kind kind = kShared, LanePool* pool = &LanePool::Get(),
+                     int most_threads = kAllThreads);
+    // A session that works with at most `most_threads` threads.
+    explicit Session(int most_threads)
+        : Session(kShared, &LanePool::Get(), most_threads) {}
     ~Session();
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
    private:
+    static constexpr int kAllThreads = CPU_SETSIZE;
+
     LanePool* const pool_;
     Crew* const crew_;
     const DenormalsAreZero denormals_;
@@ -143,8 +147,8 @@ class LanePool {
   struct Worker;
   struct Waiter {
     Session::Kind kind;
-    bool enters = false;
-    std::condition_variable condition;
+    Crew* crew;
+    Atomic<uint32_t> enters{0};  // 1: the session has begun
   };
 
   // Starts the workers that a pool for `cores` threads still lacks. Throws
@@ -164,24 +168,39 @@ class LanePool {
   // Begins and ends a session.
   Crew* Enter(Session::Kind kind);
   void Leave(Crew* crew);
-  bool MayEnter(Session::Kind kind) const;  // needs the mutex
+  void Begin(Crew* crew, Session::Kind kind);  // needs the mutex
+  bool MayEnter(Session::Kind kind) const;     // needs the mutex
+  // Remembers that the sessions which are open were open at the same time.
+  // Needs the mutex.
+  void RememberSessions();
+  // The number of sessions to divide the cores by: those that are open or were
+  // open at the same time within the last one to two milliseconds. Callers come
+  // again soon, and a worker that has their core would be in the way.
+  int ExpectedSessions() const;
 
+  // Members that rarely change, then those that every session changes.
   const int most_;
   int (*const usable_)();
-  std::atomic<int> cores_, active_;
-  std::atomic<int> sessions_{0};  // open now
-  std::atomic<int> busy_{0};      // workers that belong to crews
-  // Nanoseconds; crews take no more workers before.
-  std::atomic<int64_t> keep_free_until_{0};
+  Atomic<int> cores_, active_;
+  std::vector<Worker*> workers_;  // reserved for most_; leaked at exit
+  Atomic<int> worker_count_{0};   // the started ones of workers_
   // For each core: session << 32 | thread, for the thread last seen there.
-  std::array<std::atomic<uint64_t>, CPU_SETSIZE> taken_{};
-  std::vector<Worker*> workers_;      // reserved for most_; leaked at exit
-  std::atomic<int> worker_count_{0};  // the started ones of workers_
+  std::array<Atomic<uint64_t>, CPU_SETSIZE> taken_{};
+  alignas(kCacheLine) Atomic<int> sessions_{0};  // open now
+  Atomic<int> busy_{0};                          // workers that belong to crews
+  // The most sessions that were open at once lately, until a time in
+  // nanoseconds.
+  Atomic<int> expected_{0};
+  Atomic<int64_t> expected_until_{0};
 
-  std::mutex mutex_;  // for the members below
+  alignas(kCacheLine) Mutex mutex_;  // for the members below
   std::list<Waiter*> waiting_;
-  bool alone_ = false;             // the open session is kAlone
-  uint32_t entered_ = 0;           // sessions so far
+  bool alone_ = false;    // the open session is kAlone
+  uint32_t entered_ = 0;  // sessions so far
+  // The number of a period, and the most sessions that were open at once in
+  // this period and in the one before.
+  int64_t period_ = 0;
+  int most_sessions_ = 0, most_sessions_before_ = 0;
   std::vector<Crew*> idle_crews_;  // never freed: helpers may come late
   int64_t counted_at_ = 0;         // nanoseconds
   std::vector<Worker*> spares_;
@@ -189,7 +208,7 @@ class LanePool {
 
 // The threads of one session: thread 0 is its caller, and the others are the
 // workers that it has now.
-class Crew {
+class alignas(kCacheLine) Crew {
  public:
   Crew(LanePool* pool, int most) : pool_(pool) { workers_.reserve(most); }
 
@@ -202,14 +221,20 @@ class Crew {
   // Takes and returns workers until the crew has its share. The leader calls it
   // where none of the workers is needed.
   void TakeShare();
+  // Takes free workers that are on a NUMA node, or on any node if it is -1. It
+  // looks at worker `first` first, so that crews of different cores do not get
+  // in each other's way. The crew will have up to `most` workers, and all crews
+  // together will have up to `all`.
+  void TakeWorkers(int most, int all, int first, int node);
   void ReturnWorkers(int rest);
   void Call(int thread, Team* team);
 
   LanePool* const pool_;
   std::vector<LanePool::Worker*> workers_;
-  bool in_lanes_ = false;            // lanes have parts of the crew now
-  std::atomic<uint64_t> number_{0};  // of the session
-  Team leaders_team_, stage_team_;   // for the session's sections and lanes
+  int most_threads_ = 1;            // of the session
+  bool in_lanes_ = false;           // lanes have parts of the crew now
+  Atomic<uint64_t> number_{0};      // of the session
+  Team leaders_team_, stage_team_;  // for the session's sections and lanes
 };
 
 // Catches exceptions in the pieces of a section. Rethrow() throws the first one
@@ -231,7 +256,7 @@ class ExceptionCollector {
   }
 
  private:
-  std::atomic<bool> any_{false};
+  Atomic<bool> any_{false};
   std::exception_ptr first_;
 };
 

@@ -137,12 +137,9 @@ TEST(BarriersWaitForAllPieces) {
 
 TEST(TheLeaderRunsWhatNobodyBegins) {
   leads = true;
-  LanePool* pool = new LanePool(4);
-  {
-    const LanePool::Session mine(LanePool::Session::kShared, pool);
-    RunsOnce(4);
-  }
+  // The workers of a new pool stop before they take their first piece.
   workers_have_cores = false;
+  LanePool* pool = new LanePool(4);
   {
     const LanePool::Session mine(LanePool::Session::kShared, pool);
     for (int i = 0; i < 100; ++i) EXPECT(RunsOnce(4));
@@ -437,18 +434,39 @@ class Groups {
     root_ = mkdtemp(name);
   }
   ~Groups() { std::system(("rm -r " + root_).c_str()); }
-  void Write(const std::string& name, const std::string& text) {
+  void Write(const std::string& name, const std::string& text) const {
     for (size_t i = name.find('/'); i != std::string::npos;
          i = name.find('/', i + 1)) {
       mkdir((root_ + "/" + name.substr(0, i)).c_str(), 0700);
     }
     std::ofstream(root_ + "/" + name) << text;
   }
+  std::vector<int> NodesOf() const { return NodesOfCores(root_); }
   double Cores() const { return CoresOfQuota(root_ + "/groups", root_); }
 
  private:
   std::string root_;
 };
+
+TEST(NodesOfCoresComeFromTheSystemsLists) {
+  const auto write = [](const Groups& groups, int node,
+                        const std::string& list) {
+    groups.Write("node" + std::to_string(node) + "/cpulist", list + "\n");
+  };
+  Groups none;
+  EXPECT(none.NodesOf().empty());
+  Groups two;
+  write(two, 0, "0-1,4");
+  write(two, 1, "");  // memory alone
+  write(two, 2, "2-3,5");
+  EXPECT(two.NodesOf() == std::vector<int>({0, 0, 1, 1, 0, 1}));
+  Groups broken;
+  write(broken, 0, "1,x");
+  write(broken, 1, "5-2");
+  write(broken, 2, "0-99999999");
+  write(broken, 3, "2");
+  EXPECT(broken.NodesOf() == std::vector<int>({0, 0, 1}));
+}
 
 TEST(QuotasOfControlGroups) {
   {

@@ -10,21 +10,23 @@ void Team::Open(Job job, int pieces) {
   left_.store(pieces, std::memory_order_relaxed);
   arrived_.store(0, std::memory_order_relaxed);
   complete.store(false, std::memory_order_relaxed);
+  sections_done_ = done_.value();
   const uint64_t section = (tickets_.load(std::memory_order_relaxed) >> 32) + 1;
   tickets_.store(section << 32 | static_cast<uint64_t>(pieces) << 16 | 1,
                  std::memory_order_release);
 }
 
+// Threads that come too late only read the tickets. A loop with
+// compare_exchange would fail, and move the cache line, once for each thread
+// that takes a piece at the same time.
 bool Team::Take(int* piece) {
-  uint64_t tickets = tickets_.load(std::memory_order_acquire);
-  do {
-    MayDelay();
+  const auto take = [piece](uint64_t tickets) {
     *piece = static_cast<int>(tickets & 0xffff);
-    if (*piece >= static_cast<int>(tickets >> 16 & 0xffff)) return false;
-  } while (!tickets_.compare_exchange_weak(tickets, tickets + 1,
-                                           std::memory_order_acq_rel,
-                                           std::memory_order_acquire));
-  return true;
+    return *piece < static_cast<int>(tickets >> 16 & 0xffff);
+  };
+  if (!take(tickets_.load(std::memory_order_acquire))) return false;
+  MayDelay();
+  return take(tickets_.fetch_add(1, std::memory_order_acq_rel));
 }
 
 void Team::Run(int piece) {
@@ -48,7 +50,8 @@ void Team::Close() {
   int mine = 1;
   for (int piece; Take(&piece); ++mine) Run(piece);
   if (left_.fetch_sub(mine) == mine) return;
-  done_.Wait([this] { return left_.load(std::memory_order_acquire) == 0; });
+  // Waits for a word that only the last helper changes.
+  done_.Wait([this] { return done_.value() != sections_done_; });
 }
 
 void Team::Barrier() {

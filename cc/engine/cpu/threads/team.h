@@ -2,7 +2,6 @@
 #ifndef IOS_TF_CC_ENGINE_CPU_THREADS_TEAM_H_
 #define IOS_TF_CC_ENGINE_CPU_THREADS_TEAM_H_
 
-#include <atomic>
 #include <cstdint>
 
 #include "cc/engine/cpu/threads/waiting.h"
@@ -33,7 +32,7 @@ struct Job {
 // thread that lost its core delays only the piece that it has started. The
 // leader runs any piece that no thread has started. A helper may come after the
 // section has ended, because a team is never freed.
-class Team {
+class alignas(kCacheLine) Team {
  public:
   // Opens a section. Called by the leader, which must then run piece 0 and call
   // Close().
@@ -56,7 +55,7 @@ class Team {
   Lane lane;
   int called = 0;
   // Whether the missing threads were called to a barrier.
-  std::atomic<bool> complete{false};
+  Atomic<bool> complete{false};
 
  private:
   // Takes the next piece that no thread has started. Returns false if none is
@@ -66,12 +65,15 @@ class Team {
 
   Job job_;
   int pieces_ = 1;
+  uint32_t sections_done_ = 0;  // value of done_ before the section
   // Section number << 32 | number of pieces << 16 | next piece. A helper that
-  // comes late for an earlier section finds another number or no piece left.
-  std::atomic<uint64_t> tickets_{0};
-  std::atomic<int> left_{0};  // pieces that are not done
-  Signal done_;               // when the last piece is done
-  std::atomic<int> arrived_{0};
+  // comes late for an earlier section finds another section or no piece left.
+  // The next piece may exceed the number of pieces by the number of threads.
+  alignas(kCacheLine) Atomic<uint64_t> tickets_{0};
+  alignas(kCacheLine) Atomic<int> left_{0};  // pieces that are not done
+  // Counts sections whose last piece was done by a helper.
+  alignas(kCacheLine) Signal done_;
+  alignas(kCacheLine) Atomic<int> arrived_{0};
   Signal passed_;  // counts barriers
 };
 

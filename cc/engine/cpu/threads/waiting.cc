@@ -1,12 +1,5 @@
 #include "cc/engine/cpu/threads/waiting.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <climits>
-
 namespace ios::cpu {
 namespace {
 
@@ -19,25 +12,13 @@ constexpr int64_t kSpinCrowded = 5'000;
 constexpr int64_t kLost = 300'000;
 constexpr int64_t kCrowdedFor = 50'000'000;
 
-std::atomic<int64_t> crowded_until{0};
+Atomic<int64_t> crowded_until{0};
 
 bool CrowdedAt(int64_t now) {
   return now < crowded_until.load(std::memory_order_relaxed);
 }
 
-long Futex(std::atomic<uint32_t>* word, int operation, uint32_t value) {
-  static_assert(sizeof(*word) == sizeof(uint32_t));
-  return syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), operation, value,
-                 nullptr, nullptr, 0);
-}
-
 }  // namespace
-
-int64_t Now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 bool Crowded() { return CrowdedAt(Now()); }
 
@@ -57,9 +38,5 @@ bool Signal::Spinning::Continues() {
   last_ = now;
   return now - start_ < (CrowdedAt(now) ? kSpinCrowded : kSpin);
 }
-
-void Signal::Sleep(uint32_t seen) { Futex(&value_, FUTEX_WAIT_PRIVATE, seen); }
-
-void Signal::Wake() { Futex(&value_, FUTEX_WAKE_PRIVATE, INT_MAX); }
 
 }  // namespace ios::cpu

@@ -2,8 +2,9 @@
 #ifndef IOS_TF_CC_ENGINE_CPU_THREADS_WAITING_H_
 #define IOS_TF_CC_ENGINE_CPU_THREADS_WAITING_H_
 
-#include <atomic>
 #include <cstdint>
+
+#include "cc/engine/cpu/threads/system.h"
 
 namespace ios::cpu {
 
@@ -14,15 +15,6 @@ void MayDelay();
 #else
 inline void MayDelay() {}
 #endif
-
-inline void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
-// Returns the time of a monotonic clock in nanoseconds.
-int64_t Now();
 
 // Returns true if other processes seem to want our cores: one of our threads
 // recently lost its core while it was spinning.
@@ -40,7 +32,7 @@ class Signal {
   void Advance() {
     value_.fetch_add(1);
     MayDelay();
-    if (anyone_sleeps()) Wake();
+    if (anyone_sleeps()) WakeAll(&value_);
   }
 
   // Waits until done() is true; an Advance() must follow the change that makes
@@ -49,20 +41,17 @@ class Signal {
   template <typename Done, typename MaySpin>
   bool Wait(Done done, MaySpin may_spin) {
     for (Spinning spinning; may_spin() && spinning.Continues();) {
-      for (int i = 0; i < kLooks; ++i) {
-        if (done()) return false;
-        Pause();
-      }
+      if (LookFor(done)) return false;
     }
     for (bool slept = false;; slept = true) {
       const uint32_t seen = value_.load();
       if (done()) return slept;
       // A thread that calls Advance() after this line sees a sleeper. If it
-      // called Advance() before, value_ differs from `seen` and Sleep()
-      // returns.
+      // called Advance() before, value_ differs from `seen` and
+      // SleepWhile() returns.
       sleepers_.fetch_add(1);
       MayDelay();
-      Sleep(seen);
+      SleepWhile(&value_, seen);
       sleepers_.fetch_sub(1);
     }
   }
@@ -72,8 +61,6 @@ class Signal {
   }
 
  private:
-  static constexpr int kLooks = 16;  // checks between looks at the clock
-
   // Limits the time that one wait spins.
   class Spinning {
    public:
@@ -83,11 +70,8 @@ class Signal {
     int64_t start_ = 0, last_ = 0;  // nanoseconds
   };
 
-  void Sleep(uint32_t seen);  // while value() is `seen`
-  void Wake();
-
-  std::atomic<uint32_t> value_{0};
-  std::atomic<uint32_t> sleepers_{0};
+  Atomic<uint32_t> value_{0};
+  Atomic<uint32_t> sleepers_{0};
 };
 
 }  // namespace ios::cpu
