@@ -156,7 +156,7 @@ TEST(SumsAreLeftInTermsForOneReader) {
   twice.operators.push_back(sepconv);
   twice.outputs = {2, 3};
   EXPECT(!Place(twice, device).absorbed[1]);
-  // A sum with an activation still has work.
+  // No reader absorbs a sum that has an activation.
   Block activated = block;
   activated.operators[1].activation = Activation::kRelu;
   EXPECT(!Place(activated, device).absorbed[1]);

@@ -282,8 +282,8 @@ class ProfilerImpl : public Profiler {
     for (const Stage& stage : schedule.stages) {
       if (stage.strategy == Strategy::kSplit) {
         return InvalidArgument(
-            "a split stage can be measured only in a schedule of the whole "
-            "block");
+            "a stage that splits the batch can be measured only in a schedule "
+            "of the whole block");
       }
       std::vector<BoundStage> part;
       if (stage.strategy == Strategy::kMerge) {

@@ -32,8 +32,7 @@ def add_commands(commands: Any) -> None:
     parser.add_argument(
         "--json",
         action="store_true",
-        help="print one JSON document with the verdict, times, ratios, differences, "
-        "notes and load, instead of the table",
+        help="print the report as one JSON document, instead of the table",
     )
     parser.add_argument(
         "--exit_code",

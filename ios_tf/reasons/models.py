@@ -140,8 +140,9 @@ DIRECT_CONVOLUTIONS = Reason(
     116,
     "direct-convolutions",
     "Convolutions are computed directly, without Winograd's minimal filtering",
-    "Winograd's minimal filtering rounds differently. In this network, a tensor would "
-    "differ by more than rounding the inputs explains, so the algorithm is not used.",
+    "Winograd's minimal filtering has other rounding errors than a direct convolution. "
+    "In this network, they change a tensor more than rounding the network's inputs "
+    "does, so the algorithm is not used.",
     "Nothing. --winograd=off skips the attempt.",
 )
 SEQUENTIAL = Reason(

@@ -23,8 +23,9 @@ UNKNOWN_SHAPE = Reason(
     "The shape of a tensor is not known well enough",
     "The engine plans memory before it runs, so it needs the rank, the channels and, "
     "for some operators, the relation between the sizes of the tensors. TensorFlow's "
-    "inference of shapes does not give them here. The tensor may also have another "
-    "rank than 2 or 4, another type than the node's result, or no elements.",
+    "inference of shapes does not give them for a tensor that the node reads or "
+    "writes. Such a tensor is also refused if its rank is not 2 or 4, if it has no "
+    "elements, or if an input and the result differ in type.",
     "Export the model with an input signature that gives the rank and the channels, "
     "for example [None, None, None, 3]. Avoid sizes that are computed from values of "
     "tensors.",

@@ -50,8 +50,8 @@ def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:
         for op in operators_of(mask):
             if op in unit_of:
                 raise ValueError(
-                    f"block {problem.name!r}: operator {problem.names[op]!r} would be "
-                    "in two units"
+                    f"block {problem.name!r}: operator {problem.names[op]!r} is in two "
+                    "sets of operators, each of which is to be scheduled as one"
                 )
             unit_of[op] = mask
     masks += [1 << op for op in range(len(problem)) if op not in unit_of]

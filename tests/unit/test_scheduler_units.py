@@ -119,7 +119,7 @@ def test_refuses_units_that_cannot_run():
     with pytest.raises(ValueError, match="depend on each other in a cycle") as error:
         make_units(problem, [0b101])
     assert "\n" not in str(error.value)
-    with pytest.raises(ValueError, match="operator '1' would be in two units"):
+    with pytest.raises(ValueError, match="operator '1' is in two sets"):
         make_units(problem, [0b011, 0b110])
 
 

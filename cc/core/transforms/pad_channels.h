@@ -16,9 +16,9 @@ namespace ios {
 
 struct PaddedBlock {
   Block block;
-  // operators[i] has the operators of `block` that replace operator i of the
-  // original block: the slices that it reads, if any, and then the operator
-  // itself.
+  // operators[i] lists the operators of `block` that do the work of operator i
+  // of the original block. The last one is the padded operator. Slices that
+  // remove added channels of its inputs come first, if it needs them.
   std::vector<std::vector<int>> operators;
   // weights[i] has the padding of the weights of operator i of `block`, in the
   // order of WeightShapes().

@@ -29,7 +29,9 @@ char* ios_tf_graph_blocks(ios_tf_graph* graph, int64_t batch_size,
 // Returns the graph with schedules, as a serialized GraphDef of `*bytes` bytes.
 // The regions in "left" get no schedules. `request` is JSON: {"batch_sizes":
 // [int], "device": string, "left": [int], "materialise_merges": bool,
-// "schedules": {block signature: JSON as text}}
+// "schedules": {block signature: JSON as text}}. If "materialise_merges" is
+// true, convolutions that all schedules merge become one convolution in the
+// graph.
 char* ios_tf_rewritten_graph(ios_tf_graph* graph, const char* request,
                              int64_t* bytes, char** error);
 

@@ -55,7 +55,8 @@ std::vector<T> Selected(const ImportedOperator& op, const Rows<T>& values) {
   return result;
 }
 
-// Returns the composition's values if its input has the values `samples`.
+// Returns the values of a composition (operators that together compute one
+// function of a tensor) if its input has the values `samples`.
 // weight_of(op, k) returns weight k of an operator, with one number for each
 // sample.
 template <typename T, typename WeightOf>

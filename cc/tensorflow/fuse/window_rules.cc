@@ -170,8 +170,8 @@ bool ComposePads(OperatorGraph& ops, int i) {
 }
 
 bool FoldSubsampling(OperatorGraph& ops, int i) {
-  // Only average pools: a max pool changes NaN and negative infinity to the
-  // lowest float.
+  // An average pool of single pixels only skips pixels. A max pool also changes
+  // NaN and negative infinity to the lowest float, so it stays.
   if (!ops.Is(i, OperatorType::kPool) || ops[i].op.pool != PoolKind::kAvg ||
       ops[i].op.kernel != kOne ||
       ops[i].op.padding.type == PaddingType::kExplicit) {

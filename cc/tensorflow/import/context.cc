@@ -16,7 +16,8 @@ using ::tensorflow::Tensor;
 
 namespace {
 
-// The payload of a refusal: its reason's number.
+// The key of the payload that every refusal to import a node has. The payload
+// is the number of the reason.
 constexpr char kReason[] = "ios_tf/reason";
 
 }  // namespace
@@ -114,9 +115,9 @@ const Shape* ImportContext::InputShape(
   if (!shape || std::count(ranks.begin(), ranks.end(), shape->size()) == 0) {
     return nullptr;
   }
-  // A tensor that is empty for some required sample is refused, because a
-  // region cannot be measured with it. An example is a slice with all images
-  // except the first.
+  // Samples are input sizes for which shapes are inferred. A tensor that is
+  // empty for a required one is refused, because a region cannot be measured
+  // with it. At batch size 1, this is a slice of all images but the first.
   for (int sample = 0; sample < shapes_.required_samples(); ++sample) {
     if (NumElements(*shapes_.shape(t, sample)) == 0) return nullptr;
   }
