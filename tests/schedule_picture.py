@@ -1,7 +1,7 @@
 """Draws the stages of a converted model, for the README:
 
     ios_tf convert keras:InceptionV3 OUTPUT
-    python -m tests.schedule_picture OUTPUT > docs/img/schedule.svg
+    python -m tests.schedule_picture OUTPUT > docs/pictures/schedule.svg
 
 The picture has the stages around the concurrent ones, which are rare on few cores.
 """
