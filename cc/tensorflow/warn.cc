@@ -1,5 +1,9 @@
 #include "cc/tensorflow/warn.h"
 
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
 #include <string>
 
 #include "absl/strings/ascii.h"
@@ -7,6 +11,13 @@
 #include "tensorflow/core/platform/logging.h"
 
 namespace ios::tf {
+namespace {
+
+std::atomic<bool> shows_warnings = false;
+
+}  // namespace
+
+void ShowWarnings() { shows_warnings = true; }
 
 void Warn(Reason reason, absl::string_view text) {
   std::string printable;
@@ -18,7 +29,15 @@ void Warn(Reason reason, absl::string_view text) {
       absl::StrAppend(&printable, "\\x", absl::Hex(c & 0xff, absl::kZeroPad2));
     }
   }
-  LOG(WARNING) << "ios_tf: " << printable << " [" << ReasonCode(reason) << "]";
+  const std::string line =
+      absl::StrCat("ios_tf: ", printable, " [", ReasonCode(reason), "]");
+  if (!shows_warnings) {
+    LOG(WARNING) << line;
+    return;
+  }
+  // A progress bar may be in the current line of the terminal.
+  const char* const clear = isatty(STDERR_FILENO) ? "\r\x1b[K" : "";
+  fputs(absl::StrCat(clear, line, "\n").c_str(), stderr);
 }
 
 }  // namespace ios::tf

@@ -12,6 +12,9 @@ namespace ios::tf {
 // not printable ASCII is escaped.
 void Warn(Reason reason, absl::string_view text);
 
+// Writes later warnings to standard error, whatever TensorFlow's log level is.
+void ShowWarnings();
+
 }  // namespace ios::tf
 
 #endif  // IOS_TF_CC_TENSORFLOW_WARN_H_

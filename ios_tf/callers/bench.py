@@ -149,21 +149,21 @@ def _measure(
         (callers, key): [] for callers in options.caller_counts for key in workers
     }
     rounds = options.rounds
-    bar = Progress("measuring:") if options.progress else None
-    for number in range(rounds):
-        for (callers, key), found in measurements.items():
-            if key in failures:
-                continue
-            try:
-                found.append(
-                    workers[key].measure(callers, options.seconds, options.rate, number)
-                )
-            except ChildError as error:
-                _note_failure(key, str(error), failures)
-        if bar:
-            bar.update((number + 1) / rounds, f"{number + 1}/{rounds} rounds")
-    if bar:
-        bar.close(f"{rounds} rounds of {len(measurements)} rows")
+    shown = Progress(options.progress)
+    with shown.phase("measure", measures=True):
+        for number in range(rounds):
+            for (callers, key), found in measurements.items():
+                if key in failures:
+                    continue
+                try:
+                    found.append(
+                        workers[key].measure(
+                            callers, options.seconds, options.rate, number
+                        )
+                    )
+                except ChildError as error:
+                    _note_failure(key, str(error), failures)
+            shown.update((number + 1) / rounds, f"{number + 1} of {rounds} rounds")
     return [
         Row.of(key, callers, batch_size, found)
         for (callers, key), found in measurements.items()

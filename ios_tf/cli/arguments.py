@@ -70,6 +70,30 @@ def command(
     return parser
 
 
+def add_quiet(parser: Parser) -> None:
+    """Adds the flag that switches the progress and other messages off."""
+    parser.add_argument(
+        "--quiet",
+        action="store_true",
+        help="show no progress and no messages, only results and errors",
+    )
+
+
+def messages(options: argparse.Namespace, aside: bool = False) -> dict[str, Any]:
+    """The keyword arguments `progress` and `log` for the flag of `add_quiet`.
+
+    With `aside`, messages go to standard error.
+    """
+    if options.quiet:
+        return {"progress": False, "log": lambda line: None}
+    return {"progress": True, "log": say_aside if aside else say}
+
+
+def say_aside(line: str) -> None:
+    """Prints a line of information on standard error."""
+    print(printable(line), file=sys.stderr)
+
+
 def add_options(parser: Parser, options: Any, *names: str, **defaults: Any) -> None:
     """Adds flags for the options of a class of ios_tf/options.py.
 

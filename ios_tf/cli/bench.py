@@ -25,13 +25,13 @@ def add_commands(commands: Any) -> None:
     arguments.add_model_path(parser)
     parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
     arguments.add_options(parser, BenchOptions)
+    arguments.add_quiet(parser)
 
 
 def _bench(flags: argparse.Namespace) -> None:
     options = BenchOptions(
         **arguments.chosen_options(BenchOptions, flags),
-        progress=True,
-        log=arguments.say,
+        **arguments.messages(flags),
     )
     if flags.json:
         check_writable(flags.json)  # fails before the measurements, not after them

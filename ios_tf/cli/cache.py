@@ -28,6 +28,7 @@ def add_commands(commands: Any) -> None:
     )
     arguments.add_options(parser, TuneOptions)
     arguments.add_json(parser)
+    arguments.add_quiet(parser)
 
     parser = commands.add_parser(
         "cache",
@@ -91,7 +92,8 @@ def _directory(options: argparse.Namespace) -> str:
 def _tune(options: argparse.Namespace) -> None:
     from ios_tf.tuning.pending import tune
 
-    tuned = tune(**arguments.chosen_options(TuneOptions, options), progress=True)
+    chosen = arguments.chosen_options(TuneOptions, options)
+    tuned = tune(**chosen, progress=not options.quiet)
     arguments.print_result(options, tuned.to_json(), tuned.table())
     if tuned.kept:
         raise UserError(

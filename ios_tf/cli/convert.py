@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import Any
 
 from ios_tf.cli import arguments
 from ios_tf.cli.report import check_page, write_page
 from ios_tf.options import ConvertOptions
-from ios_tf.printable import printable
 
 # The exit code for each verdict of a report. Other exit codes are 1 (failure) and 2
 # (wrong usage).
@@ -49,6 +47,7 @@ def add_commands(commands: Any) -> None:
         help="also write the report as an HTML page (see ios_tf report)",
     )
     arguments.add_options(parser, ConvertOptions)
+    arguments.add_quiet(parser)
 
 
 def _convert(options: argparse.Namespace) -> int:
@@ -60,15 +59,9 @@ def _convert(options: argparse.Namespace) -> int:
         options.model,
         options.output,
         **arguments.chosen_options(ConvertOptions, options),
-        progress=True,
-        log=_say_aside if options.json else arguments.say,
+        **arguments.messages(options, aside=options.json),
     )
     if options.report:
         write_page(options.report, report.to_json())
     print(json.dumps(report.to_json()) if options.json else report.table())
     return EXIT_CODES[report.verdict] if options.exit_code else 0
-
-
-def _say_aside(line: str) -> None:
-    """Prints a line on standard error."""
-    print(printable(line), file=sys.stderr)

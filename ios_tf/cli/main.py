@@ -30,7 +30,7 @@ from ios_tf.cli import (
 )
 from ios_tf.cli.endings import ended_by_exception, handled
 from ios_tf.cli.parser import Parser
-from ios_tf.cli.quiet import quiet_standard_error
+from ios_tf.cli.quiet import quiet_standard_error, shows_tensorflow
 from ios_tf.errors import NativeLibraryError, UserError, plain
 from ios_tf.model import temp_dirs
 from ios_tf.native import engine, malloc, plugin
@@ -170,8 +170,9 @@ def command_parser() -> Parser:
         prog="ios_tf",
         description=(
             "Converts TensorFlow CNNs to models that run faster on this machine. All "
-            "commands accept --verbosity=1, which logs each step and its duration, "
-            "and the other flags of absl (--helpfull lists them)."
+            "commands accept --verbosity=0, which logs each step and its duration, "
+            "--verbosity=1, which also shows TensorFlow's own messages, and the other "
+            "flags of absl (--helpfull lists them)."
         ),
     )
     parser.add_argument(
@@ -190,10 +191,13 @@ def command_parser() -> Parser:
 def _import_tensorflow() -> None:
     # Sets the variable before the import, because TensorFlow reads it when it is
     # loaded.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    level = "0" if shows_tensorflow() else "3"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
     import tensorflow as tf
 
-    tf.get_logger().setLevel(logging.ERROR)
+    if not shows_tensorflow():
+        tf.get_logger().setLevel(logging.ERROR)
+    plugin.show_warnings()
     tf.config.list_logical_devices()  # prints messages about this machine's GPUs
     plugin.ops()  # fails before the model is loaded if the plugin does not fit
 
@@ -232,7 +236,9 @@ def _explained_aborts(traceback: bool) -> Iterator[None]:
     standard_error = os.dup(2)  # descriptor 2 may be redirected later
     message = f"native code aborted the process, {_EXHAUSTED}{_limits()}"
     message += "; --traceback shows its message"
-    engine.exit_on_abort(f"ios_tf: error: {message}\n", standard_error)
+    # The progress may have left the cursor behind its bar.
+    clear = "\r\x1b[K" if os.isatty(standard_error) else ""
+    engine.exit_on_abort(f"{clear}ios_tf: error: {message}\n", standard_error)
     try:
         yield
     finally:

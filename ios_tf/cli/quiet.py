@@ -9,18 +9,30 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+from absl import logging
+
 from ios_tf.errors import NativeLibraryError
 
 # Matches TensorFlow's log lines that are not errors.
 _HARMLESS = re.compile(rb"[IW]\d{4} |WARNING: All log messages before absl")
 
 
+def shows_tensorflow() -> bool:
+    """Whether the flag --verbosity asks for TensorFlow's own messages."""
+    return bool(logging.get_verbosity() >= logging.DEBUG)
+
+
 @contextlib.contextmanager
 def quiet_standard_error() -> Iterator[None]:
     """Hides the output of native code from the terminal unless the block fails.
 
+    With --verbosity=1, nothing is hidden.
+
     TensorFlow logs several lines before any of its own switches takes effect.
     """
+    if shows_tensorflow():
+        yield
+        return
     sys.stderr.flush()
     with tempfile.TemporaryFile() as noise:
         standard_error = os.dup(2)

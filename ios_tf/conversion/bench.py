@@ -178,7 +178,10 @@ def bench(model: Any, options: BenchOptions) -> Result:
         shared,
     )
     for strategy in options.strategies or SLOWEST_FIRST:
-        with searcher_for(dataclasses.replace(search, strategy=strategy)) as searcher:
+        with (
+            searcher_for(dataclasses.replace(search, strategy=strategy)) as searcher,
+            searcher.progress.phase(f"search ({strategy})", measures=True),
+        ):
             graph_def = _scheduled(function, searcher)
         functions[strategy] = frozen_graphs.rebuild(
             function.frozen, *shared.take(function.frozen, graph_def)
@@ -211,18 +214,16 @@ def measure(
     """Measures the functions in turn, and compares each with the one named `STOCK`."""
     outputs = {name: function(**inputs) for name, function in functions.items()}
     latencies: dict[str, list[float]] = {name: [] for name in functions}
-    bar = Progress("measuring:") if progress else None
-    for i in range(rounds):
-        for name, function in functions.items():
-            for call in range(_CALLS + 1):
-                start = time.perf_counter()
-                function(**inputs)
-                if call:
-                    latencies[name].append((time.perf_counter() - start) * 1e3)
-        if bar:
-            bar.update((i + 1) / rounds, f"{i + 1}/{rounds} rounds")
-    if bar:
-        bar.close(f"{rounds} rounds of {len(functions)} variants")
+    shown = Progress(progress)
+    with shown.phase("measure", measures=True):
+        for i in range(rounds):
+            for name, function in functions.items():
+                for call in range(_CALLS + 1):
+                    start = time.perf_counter()
+                    function(**inputs)
+                    if call:
+                        latencies[name].append((time.perf_counter() - start) * 1e3)
+            shown.update((i + 1) / rounds, f"{i + 1} of {rounds} rounds")
     return [
         Row(
             name,

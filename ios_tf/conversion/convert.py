@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Collection, Mapping
@@ -10,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from ios_tf import validation
-from ios_tf.conversion import notes
+from ios_tf.conversion import notes, phases
 from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.measuring import empty_report, keeps_all, searcher_for
 from ios_tf.conversion.networks import with_networks
@@ -21,9 +22,14 @@ from ios_tf.conversion.planning import (
     drop_extra_batch_sizes,
     of_signature,
 )
-from ios_tf.conversion.report import Report, step
+from ios_tf.conversion.report import Report
 from ios_tf.conversion.report_document import name_of
-from ios_tf.conversion.samples import Samples, samples_of, warmup_samples
+from ios_tf.conversion.samples import (
+    Samples,
+    samples_of,
+    use_samples,
+    warmup_samples,
+)
 from ios_tf.cost.samples import RECORDER
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import (
@@ -93,8 +99,11 @@ def convert(
     with (
         searcher_for(options) as searcher,
         written_directory(output, options.overwrite or options.again) as directory,
-        saved_model(model, options.weights, options.log) as source,
+        contextlib.ExitStack() as stack,
     ):
+        with searcher.progress.phase(phases.READ):
+            exported = saved_model(model, options.weights, options.log)
+            source = stack.enter_context(exported)
         with RECORDER.watched() as load:
             conversion = _Conversion(source, samples, searcher, options)
             report = empty_report(options, searcher, output, name_of(model))
@@ -131,7 +140,8 @@ class _Conversion:
         self._source = source
         self._searcher = searcher
         self._device = searcher.cost_model.device.kind
-        with step("load"):
+        self._progress = searcher.progress
+        with self._progress.phase(phases.LOAD):
             self._loaded = saved_models.load(source, tags)
         self._interface = saved_models.interface(source, tags)
         keys = list(self._loaded.signatures)
@@ -155,7 +165,7 @@ class _Conversion:
           The completed report.
         """
         try:
-            with step("freeze, fold, collect"):
+            with self._progress.phase(phases.FIND_BLOCKS):
                 self._freeze()
             others = [one for one in self._function_of if one not in self._wanted]
             report = notes.not_requested(report, others)
@@ -171,9 +181,9 @@ class _Conversion:
         problems = {s: p for f in functions for s, p in f.problems.items()}
         if not problems:
             return self._copied(directory, report)
-        with step("trial"):
+        with self._progress.phase(phases.TRY):
             self._try()
-        with step("search"):
+        with self._progress.phase(phases.SEARCH, measures=True):
             schedules, stats = self._searcher.schedule_all(problems.values())
         report = notes.search(report, stats)
         try:
@@ -201,15 +211,15 @@ class _Conversion:
 
         If no function gets faster, the returned report has no comparisons.
         """
-        with step("network check, region check"):
+        with self._progress.phase(phases.CHECK, measures=True):
             plans = {
                 number: Plan.find(function, schedules, self._searcher, self._keeps_all)
                 for number, function in self._functions.items()
                 if function.problems
             }
-        with step("rewrite, save, compare"):
+        with self._progress.phase(phases.COMPARE, measures=True):
             kept, lost = self._save_faster(plans, directory)
-        with step("measure operators for the report"):
+        with self._progress.phase(phases.MEASURE, measures=True):
             report = with_networks(report, list(plans.values()), self._searcher)
         for number, comparison in (kept | lost).items():
             if not self._keeps_all:
@@ -243,6 +253,10 @@ class _Conversion:
             changed = False
             for number, comparison in comparisons.items():
                 plan = plans[number]
+                if comparison.converted_ratios:
+                    ratios = comparison.converted_ratios.values()
+                    best = max(ratio.estimate for ratio in ratios)
+                    self._progress.best(best, "TensorFlow")
                 if self._keeps_all:
                     continue
                 if not plan.is_faster(comparison):
@@ -296,27 +310,8 @@ class _Conversion:
         by_name = {n: self._functions[k].frozen for n, k in self._function_of.items()}
         assigned_variables.check_others(self._loaded.signatures, by_name)
         self._functions = drop_extra_batch_sizes(self._functions)
-        self._use_samples()
-
-    def _use_samples(self) -> None:
-        """Makes the comparisons use real samples, if the user or the model has some.
-
-        Raises:
-          UserError: the user's samples do not fit any of the functions.
-        """
-        samples = self._samples or self._warmup
-        if samples is None:
-            return
-        errors, converted = [], self._with_blocks()
-        for function in converted:
-            try:
-                function.reference.use_samples(samples)
-            except UserError as error:
-                errors.append(error)
-        # Errors of warmup requests in the model are ignored, because the requests may
-        # be outdated.
-        if self._samples and errors and len(errors) == len(converted):
-            raise errors[0]
+        used = [function.reference.use_samples for function in self._with_blocks()]
+        use_samples(used, self._samples, self._warmup)
 
     def _try(self) -> None:
         """Writes, loads and runs the model with sequential schedules.
@@ -347,7 +342,9 @@ class _Conversion:
             size = sum(graph_def.ByteSize() for graph_def in graph_defs.values())
             size += self._weights.nbytes + self._table_bytes()
             malloc.release_unused(size)
+            self._progress.update(0.2, "save")
             written = tf.saved_model.load(directory)
+            self._progress.update(0.4, "compare")
         # TensorFlow raises many kinds of errors for models that it cannot save or load.
         except UserError:
             raise

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from ios_tf.conversion import phases
 from ios_tf.conversion.report import Report, SizeReport
 from ios_tf.conversion.report_document import options_json
 from ios_tf.cost.cost_model import Measurement
@@ -21,6 +22,7 @@ from ios_tf.scheduler import Pruning
 from ios_tf.tuning.algorithms import allowed
 from ios_tf.tuning.cache import ScheduleCache, directory_of, latency_database
 from ios_tf.tuning.parts import Patterns
+from ios_tf.tuning.progress import Progress
 from ios_tf.tuning.searcher import NetworkSearcher, Searcher
 from ios_tf.tuning.settings import BASELINES, SearchSettings
 
@@ -72,7 +74,7 @@ def searcher_for(options: ModelOptions) -> Iterator[NetworkSearcher]:
                 ScheduleCache(cache_dir, name, options.fresh),
                 database,
                 options.time_limit,
-                options.progress,
+                Progress(options.progress, phases.WEIGHTS),
             )
 
 

@@ -91,7 +91,8 @@ def check(
         return graphs[key]
 
     sizes = {}
-    for batch_size, network in collected.items():
+    for number, (batch_size, network) in enumerate(collected.items()):
+        searcher.progress.update(number / len(collected), f"batch size {batch_size}")
         choices: dict[_Choice, Mapping[str, Schedule]] = {}
         for choice in (sequential, found, *others):
             choices.setdefault(_key(choice, network.problems), choice)
@@ -115,6 +116,8 @@ def check(
             best, best_ms = measured[-1]
         else:
             best, best_ms = min(measured, key=lambda one: one[1])
+        if best_ms:
+            searcher.progress.best(latencies[0] / best_ms, "sequential")
         sizes[batch_size] = CheckedSize(
             {signature: best[signature] for signature in network.problems},
             latencies[0],

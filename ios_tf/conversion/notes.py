@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ios_tf.conversion.comparison import Comparison, DifferenceError, counted
 from ios_tf.conversion.left_nodes import decisions_about
 from ios_tf.conversion.planning import Function, Plan
-from ios_tf.conversion.report import Report, peak_bytes
+from ios_tf.conversion.report import Report
 from ios_tf.cost.samples import MachineLoad
 from ios_tf.cost.verdict import Verdict
 from ios_tf.model.function_library import (
@@ -20,6 +20,7 @@ from ios_tf.model.function_library import (
     hidden_convolutions,
     other_convolutions,
 )
+from ios_tf.native import malloc
 from ios_tf.reasons import Decision
 from ios_tf.reasons.measurements import (
     BUSY,
@@ -176,7 +177,7 @@ def load(report: Report, found: MachineLoad, command: str) -> Report:
     if found.busy:
         text = f"the machine was busy ({found}): latencies are estimates"
         decisions.append(Decision(BUSY, text))
-    report = dataclasses.replace(report, load=found, peak_bytes=peak_bytes())
+    report = dataclasses.replace(report, load=found, peak_bytes=malloc.peak_bytes())
     return report.with_decisions(*decisions)
 
 

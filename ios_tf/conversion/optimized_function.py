@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ios_tf.conversion import notes
+from ios_tf.conversion import notes, phases
 from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.measuring import empty_report, keeps_all, searcher_for
 from ios_tf.conversion.networks import with_networks
@@ -128,7 +128,8 @@ def _faster(
       NotConvertedError: the original cannot be converted.
     """
     device = searcher.cost_model.device.kind
-    equivalents = _Equivalents(original, samples, options, device)
+    with searcher.progress.phase(phases.FIND_BLOCKS):
+        equivalents = _Equivalents(original, samples, options, device)
     try:
         return _searched(equivalents, searcher, report, options)
     finally:  # the comparisons called the function, which may assign variables
@@ -147,18 +148,23 @@ def _searched(
     report = notes.unsupported_nodes(report, [function])
     if not function.problems:
         return None, report
+    progress = searcher.progress
     # If the graph cannot be rebuilt, this fails before the search instead of after it.
-    equivalents.compared(function.rewrite_sequential(device), timed=False)
-    schedules, stats = searcher.schedule_all(function.problems.values())
+    with progress.phase(phases.TRY):
+        equivalents.compared(function.rewrite_sequential(device), timed=False)
+    with progress.phase(phases.SEARCH, measures=True):
+        schedules, stats = searcher.schedule_all(function.problems.values())
     report = notes.search(report, stats)
 
     def find(
         schedules: Mapping[str, Schedule],
     ) -> tuple[Plan, _Compute | None, Comparison | None]:
-        plan = Plan.find(function, schedules, searcher, keep)
+        with progress.phase(phases.CHECK, measures=True):
+            plan = Plan.find(function, schedules, searcher, keep)
         if not plan.gains:
             return plan, None, None
-        return plan, *equivalents.compared(plan.rewrite(device), timed=True)
+        with progress.phase(phases.COMPARE, measures=True):
+            return plan, *equivalents.compared(plan.rewrite(device), timed=True)
 
     try:
         plan, compute, comparison = find(schedules)
@@ -167,7 +173,8 @@ def _searched(
             raise
         report = notes.rejected_algorithms(report, error)
         plan, compute, comparison = find(computed_directly(schedules))
-    report = with_networks(report, [plan], searcher)
+    with progress.phase(phases.MEASURE, measures=True):
+        report = with_networks(report, [plan], searcher)
     if not keep:
         report = notes.undecided(report, plan, comparison)
     if not comparison or not (keep or plan.is_faster(comparison)):

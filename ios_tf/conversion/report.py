@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
-import logging
-import resource
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ios_tf.conversion.report_document import document_of
@@ -23,25 +19,6 @@ from ios_tf.tuning.roofline import Roofline
 if TYPE_CHECKING:  # these import TensorFlow, which a report works without
     from ios_tf.conversion.comparison import Comparison
     from ios_tf.conversion.region_check import RegionLatency
-
-
-_logger = logging.getLogger("ios_tf")
-
-
-@contextlib.contextmanager
-def step(name: str) -> Iterator[None]:
-    """Logs at level INFO the duration of a step, and the peak memory so far."""
-    start = time.monotonic()
-    yield
-    seconds = time.monotonic() - start
-    _logger.info(
-        "%s: %.1f s, peak memory so far %d MiB", name, seconds, peak_bytes() >> 20
-    )
-
-
-def peak_bytes() -> int:
-    """The largest resident memory of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -235,6 +235,28 @@ def warmup_samples(directory: str) -> Samples | None:
         if os.path.isfile(path):
             return _read(path)
     return None
+
+
+def use_samples(
+    users: Sequence[Callable[[Samples], None]],
+    given: Samples | None,
+    warmup: Samples | None,
+) -> None:
+    """Passes real samples, if the user or the model has some, to functions.
+
+    Raises:
+      UserError: the samples that the user has given do not fit any of the functions.
+    """
+    samples, errors = given or warmup, []
+    for use in users if samples else ():
+        try:
+            use(samples)
+        except UserError as error:
+            errors.append(error)
+    # Errors of warmup requests in the model are ignored, because the requests may be
+    # outdated.
+    if given and errors and len(errors) == len(users):
+        raise errors[0]
 
 
 def _group(given: Any) -> _Arrays:

@@ -1,14 +1,23 @@
-"""Returns memory to the system: a conversion copies a network's graph many times."""
+"""The memory of this process: its peak, and how to return memory to the system.
+
+A conversion copies a network's graph many times.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import gc
+import resource
 
 # Less than this many bytes is not worth running Python's garbage collection, which
 # takes half a second.
 _WORTHWHILE = 16 << 20
+
+
+def peak_bytes() -> int:
+    """The largest resident memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
 def release_unused(size: int = _WORTHWHILE) -> None:

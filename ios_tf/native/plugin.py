@@ -26,6 +26,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ios_tf_enable": (_POINTER, [_TEXT, _TEXT, ctypes.c_int64]),
     "ios_tf_disable": (None, []),
     "ios_tf_status": (_POINTER, []),
+    "ios_tf_show_warnings": (None, []),
     "ios_tf_packings": (ctypes.c_int64, []),
     "ios_tf_names": (_POINTER, []),
     "ios_tf_open_search": (None, [_POINTER, _POINTER, _POINTER, ctypes.c_int]),
@@ -81,6 +82,12 @@ def load_with_tensorflow() -> None:
             _logger.warning("ios_tf: %s", Decision(NO_LIBRARY, str(error)))
 
     wrapt.register_post_import_hook(load, "tensorflow")
+
+
+def show_warnings() -> None:
+    """Shows the plugin's warnings even if TensorFlow's log level hides them."""
+    if _ops is not None:
+        runtime().ios_tf_show_warnings()
 
 
 def ops() -> ModuleType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ios_tf.cost.cached import CachedCostModel
 from ios_tf.cost.cost_model import BlockCostModel, compare_within_memory
@@ -20,8 +20,6 @@ from ios_tf.scheduler import (
     sequential_schedule,
     split_schedules,
 )
-from ios_tf.scheduler import Progress as SearchProgress
-from ios_tf.tuning.progress import Progress
 from ios_tf.tuning.settings import BASELINES, SearchSettings
 
 # A schedule must take less than this fraction of the sequential schedule's latency. The
@@ -48,7 +46,7 @@ class BlockSearch:
         settings: SearchSettings,
         problem: Problem,
         deadline: float,
-        bar: Progress | None = None,
+        progress: Callable[[float], None] = lambda done: None,
     ) -> None:
         """`cost_model` measures whole blocks, and `cached` measures stages."""
         self.gap: float | None = None
@@ -61,7 +59,7 @@ class BlockSearch:
         self._settings = settings
         self._problem = problem
         self._deadline = deadline
-        self._bar = bar
+        self._progress = progress
 
     def run(self) -> Schedule:
         """The block's schedule, with its latencies in its metadata."""
@@ -95,11 +93,6 @@ class BlockSearch:
         greedy_ms = latencies.get(greedy_schedule(problem).stages)
         if greedy_ms is not None:
             metadata["greedy_ms"] = greedy_ms
-        if self._bar:
-            self._bar.close(
-                f"{len(problem)} operators, {len(best.stages)} stages, "
-                f"{metadata['sequential_ms']:.2f} -> {metadata['latency_ms']:.2f} ms"
-            )
         return dataclasses.replace(best, metadata=metadata)
 
     def _choices(self) -> list[Schedule]:
@@ -130,15 +123,6 @@ class BlockSearch:
     def _optima(self) -> list[Schedule]:
         """Returns the schedule of the lowest cost, and its near ties."""
         problem, settings = self._problem, self._settings
-
-        def update(done: SearchProgress) -> None:
-            if self._bar:
-                self._bar.update(
-                    done.done,
-                    f"{len(problem)} operators, {done.stages_asked} of "
-                    f"{done.stages_total} stages measured",
-                )
-
         result = search(
             problem,
             self._cached,
@@ -153,7 +137,7 @@ class BlockSearch:
                 1 - _WORTHWHILE,
                 lambda: time.monotonic() > self._deadline,
             ),
-            progress=update,
+            progress=lambda state: self._progress(state.done),
         )
         self.bounded = result.stats.stages_total - result.stats.stages_asked
         self.states = result.stats.states

@@ -37,6 +37,7 @@ from ios_tf.tuning.cache import (
     latency_database,
     pending_directory,
 )
+from ios_tf.tuning.progress import Progress
 from ios_tf.tuning.searcher import Searcher
 from ios_tf.tuning.settings import DEFAULT_STRATEGY, SearchSettings
 
@@ -70,12 +71,14 @@ class BlockTuner:
             SearchSettings(pruning=pruning, algorithms=allowed(device, winograd)),
             self._cache,
             open_database(latency_database(cache_dir), fingerprint),
-            show_progress=progress,
+            progress=Progress(progress),
         )
 
     def tune(self, problem: Problem) -> Schedule:
         """Returns a block's schedule: from the cache, or searched and then stored."""
-        schedules, _ = self._searcher.schedule_all([problem])
+        phase = f"search {problem.name or 'a block'}"
+        with self._searcher.progress.phase(phase, measures=True):
+            schedules, _ = self._searcher.schedule_all([problem])
         return schedules[problem.signature]
 
     def knows(self, problem: Problem) -> bool:

@@ -1,52 +1,254 @@
-"""Progress on standard error: counts, elapsed time, estimated time left."""
+"""Progress on standard error: the phase, the time left and the best ratio so far.
+
+On a terminal this is one bar of the library rich, which TensorFlow installs for Keras.
+Elsewhere each phase is one line. Measurements must not be disturbed, so nothing is
+drawn while they run, except by the caller of `update`.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import sys
+import threading
 import time
-from typing import TextIO
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, TextIO
 
+from ios_tf.native import malloc
 from ios_tf.printable import printable
+
+_logger = logging.getLogger("ios_tf")
+# The bar is drawn at most once in this time, and in phases without measurements at
+# least once in _BEAT_SECONDS.
+_INTERVAL_SECONDS = 0.2
+_BEAT_SECONDS = 1.0
+# The time left is estimated after this part of the work, and this time.
+_LEAST_DONE = 0.03
+_LEAST_SECONDS = 2.0
+# Narrower terminals get shorter texts.
+_NARROW = 80
+
+
+class _Display(Protocol):
+    def begin(self, line: str) -> None: ...
+    def show(self, state: _State) -> None: ...
+    def end(self) -> None: ...
+
+
+class _State:
+    """What there is to show.
+
+    Attributes:
+      phase: the phase's name.
+      counts: describes the work done in the phase.
+      done: the completed fraction of the whole work.
+      seconds: the elapsed time.
+      best: the best ratio so far, as text; empty if it is not known.
+    """
+
+    def __init__(self) -> None:
+        self.phase = self.counts = ""
+        self.done = self.seconds = 0.0
+        self.best: tuple[str, str] = "", ""
+
+    def time(self) -> str:
+        """The estimated time left or, if it is not known, the elapsed time."""
+        if self.done < _LEAST_DONE or self.seconds < _LEAST_SECONDS:
+            return _clock(self.seconds)
+        return f"{_clock(self.seconds * (1 - self.done) / self.done)} left"
 
 
 class Progress:
-    """Rewrites one line on a terminal. Elsewhere, writes a line now and then."""
+    """Shows how far a command is. Not thread-safe."""
 
-    def __init__(self, label: str, stream: TextIO | None = None) -> None:
-        self._label = label
-        self._stream = stream or sys.stderr
-        self._terminal = self._stream.isatty()
-        self._interval = 0.2 if self._terminal else 10.0
-        self._start = self._shown = time.monotonic()
-
-    def update(self, done: float, counts: str) -> None:
-        """Shows counts and the time left, but not more often than the interval allows.
+    def __init__(
+        self,
+        shown: bool,
+        weights: Mapping[str, float] | None = None,
+        stream: TextIO | None = None,
+    ) -> None:
+        """Shows nothing yet.
 
         Args:
-          done: the completed fraction, 0 to 1.
-          counts: text that describes the work done so far.
+          shown: whether to show anything.
+          weights: the phases in their order, with their usual shares of the time. A
+            phase that is not named here is the whole work.
+          stream: the stream to write to; by default standard error.
         """
-        now = time.monotonic()
-        if now - self._shown < self._interval:
+        self._weights = dict(weights or {})
+        self._display = _display(stream or sys.stderr) if shown else None
+        self._start = self._drawn = time.monotonic()
+        self._state = _State()
+
+    @contextlib.contextmanager
+    def phase(self, name: str, measures: bool = False) -> Iterator[None]:
+        """Shows a phase until the block ends, and logs its duration at level INFO.
+
+        With `measures`, latencies are measured in the phase, so it is drawn only by
+        `update`.
+        """
+        begin = time.monotonic()
+        self._state.phase, self._state.counts = name, ""
+        self._set(0.0)
+        if self._display:
+            self._display.begin(self._line())
+        try:
+            with self._beats(measures):
+                self._draw()
+                yield
+        finally:
+            if self._display:
+                self._display.end()
+        seconds = time.monotonic() - begin
+        peak = malloc.peak_bytes() >> 20
+        _logger.info("%s: %.1f s, peak memory so far %d MiB", name, seconds, peak)
+
+    def update(self, done: float, counts: str = "") -> None:
+        """Shows that a fraction of the phase is done, unless it was drawn just now.
+
+        Args:
+          done: the completed fraction of the phase, 0 to 1.
+          counts: text that describes the work done in the phase.
+        """
+        self._set(done)
+        self._state.counts = counts
+        if time.monotonic() - self._drawn >= _INTERVAL_SECONDS:
+            self._draw()
+
+    def best(self, ratio: float, of: str) -> None:
+        """Shows from now on that the best form is `ratio` times as fast as `of`."""
+        self._state.best = f"{ratio:.2f}x", f" of {of}"
+
+    def _set(self, done: float) -> None:
+        """Sets the completed fraction of the whole work."""
+        name, weights = self._state.phase, self._weights
+        if name in weights:
+            before = sum(list(weights.values())[: list(weights).index(name)])
+            done = (before + done * weights[name]) / sum(weights.values())
+        self._state.done = done
+
+    def _line(self) -> str:
+        ratio, of = self._state.best
+        best = f" ({ratio}{of})" if ratio else ""
+        elapsed = _clock(time.monotonic() - self._start)
+        return printable(f"ios_tf: {elapsed} {self._state.phase}{best}")
+
+    def _draw(self) -> None:
+        self._drawn = time.monotonic()
+        self._state.seconds = self._drawn - self._start
+        if self._display:
+            self._display.show(self._state)
+
+    @contextlib.contextmanager
+    def _beats(self, measures: bool) -> Iterator[None]:
+        """Draws regularly inside the block, so that people see that it is alive."""
+        if measures or not isinstance(self._display, _Bar):
+            yield
             return
-        self._shown = now
-        elapsed = now - self._start
-        left = f", {_time(elapsed * (1 - done) / done)} left" if done else ""
-        self._write(f"{self._label} {counts}, {_time(elapsed)}{left}")
+        ended = threading.Event()
 
-    def close(self, line: str) -> None:
-        """Shows a last line in place of the progress."""
-        self._write(f"{self._label} {line}, {_time(time.monotonic() - self._start)}")
-        if self._terminal:
-            self._stream.write("\n")
-            self._stream.flush()
+        def beat() -> None:
+            while not ended.wait(_BEAT_SECONDS):
+                self._draw()
 
-    def _write(self, line: str) -> None:
-        line = printable(line)
-        self._stream.write(f"\r\x1b[K{line}" if self._terminal else line + "\n")
+        thread = threading.Thread(target=beat, name="ios_tf_progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+def _display(stream: TextIO) -> _Display:
+    if not stream.isatty():
+        return _Lines(stream)
+    bar = _Bar(stream)
+    return _Lines(stream) if bar.is_dumb else bar
+
+
+class _Lines:
+    """Writes a line when a phase begins."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def begin(self, line: str) -> None:
+        self._stream.write(line + "\n")
         self._stream.flush()
 
+    def show(self, state: _State) -> None:
+        """Shows nothing, because lines in a log file cannot be replaced."""
 
-def _time(seconds: float) -> str:
+    def end(self) -> None:
+        """Shows nothing."""
+
+
+class _Bar:
+    """Draws one bar, which disappears when a phase ends."""
+
+    def __init__(self, stream: TextIO) -> None:
+        # Imported here, because only commands on a terminal need it.
+        from rich.console import Console
+
+        class _Console(Console):
+            def show_cursor(self, show: bool = True) -> bool:
+                """Never hides the cursor, which a killed process could not restore."""
+                return False
+
+        self._console = _Console(file=stream, force_terminal=True)
+        self._bar: Any = None
+        self._task: Any = None
+
+    @property
+    def is_dumb(self) -> bool:
+        """Whether the terminal cannot move its cursor."""
+        return self._console.is_dumb_terminal
+
+    def begin(self, line: str) -> None:
+        from rich import progress, table
+
+        fixed = table.Column(no_wrap=True)
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}", table_column=fixed),
+            progress.BarColumn(None, table_column=table.Column(ratio=1, min_width=4)),
+            progress.TextColumn("{task.percentage:3.0f}%", table_column=fixed.copy()),
+            progress.TextColumn("{task.fields[rest]}", table_column=fixed.copy()),
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            expand=True,
+            # Output to a pipe must not appear on the terminal.
+            redirect_stdout=sys.stdout.isatty(),
+        )
+        self._task = self._bar.add_task("", total=1.0, rest="")
+        self._bar.start()
+
+    def show(self, state: _State) -> None:
+        narrow = self._console.width < _NARROW
+        ratio, of = state.best
+        phase = [state.phase, "" if narrow else state.counts]
+        rest = [state.time(), ratio if narrow else f"{ratio}{of}"]
+        self._bar.update(
+            self._task,
+            completed=state.done,
+            description=_plain("  ".join(filter(None, phase))),
+            rest=_plain("  ".join(filter(None, rest))),
+            refresh=True,
+        )
+
+    def end(self) -> None:
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            bar.stop()
+
+
+def _plain(text: str) -> str:
+    """The text without anything that a terminal or rich would obey."""
+    return printable(text).replace("[", "\\[")
+
+
+def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}:{rest:02d}"

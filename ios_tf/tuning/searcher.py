@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ios_tf.cost.cached import CachedCostModel
@@ -19,6 +20,7 @@ from ios_tf.tuning.block_search import BlockSearch, splits
 from ios_tf.tuning.parts import Part, joined, parts_of
 from ios_tf.tuning.progress import Progress
 from ios_tf.tuning.roofline import Roofline
+from ios_tf.tuning.search_progress import SearchProgress, search_weight
 from ios_tf.tuning.settings import SearchSettings
 
 if TYPE_CHECKING:  # imports TensorFlow, which not every search needs
@@ -71,6 +73,7 @@ class Searcher(Generic[_Model]):
       cost_model: measures the latencies.
       searches: true if the strategy is not a baseline. The schedules of a baseline,
         which the user has asked for, are not replaced by better ones.
+      progress: shows how far the searches are.
       time_limit: seconds for the searches of all blocks of a call together.
     """
 
@@ -81,7 +84,7 @@ class Searcher(Generic[_Model]):
         cache: ScheduleCache | None = None,
         database: LatencyDatabase | None = None,
         time_limit: float = 0.0,
-        show_progress: bool = False,
+        progress: Progress | None = None,
     ) -> None:
         """If `time_limit` is 0, there is no limit.
 
@@ -93,7 +96,7 @@ class Searcher(Generic[_Model]):
         self._cached = CachedCostModel(cost_model, database)
         self.time_limit = time_limit or math.inf
         self._cache = cache
-        self._show_progress = show_progress
+        self.progress = progress or Progress(shown=False)
         self._parts: dict[str, tuple[Sequence[Part], int]] = {}
 
     def schedule_all(
@@ -126,26 +129,31 @@ class Searcher(Generic[_Model]):
                 schedules[signature] = schedule
         stats.cached = len(schedules)
         waiting = [p for s, p in unique.items() if s not in schedules]
-        left = sum(map(_weight, waiting))
+        left = sum(map(search_weight, waiting))
         end = start + self.time_limit
         # The algorithms of all blocks are chosen before the first search, because on a
         # CPU they gain the most.
+        shown = SearchProgress(self.progress, waiting)
         with RECORDER.watched() as load_of_algorithms:
-            chosen = [self._algorithms(problem, end, stats) for problem in waiting]
-        for i, (problem, algorithms) in enumerate(zip(waiting, chosen, strict=True)):
+            chosen = []
+            for problem in waiting:
+                chosen.append(self._algorithms(problem, end, stats))
+                shown.chosen(problem)
+        for problem, algorithms in zip(waiting, chosen, strict=True):
             # Each search gets a share of the remaining time, so that later searches get
             # the time that earlier ones did not use.
             now = time.monotonic()
-            share = (end - now) * _weight(problem) / left
-            left -= _weight(problem)
+            share = (end - now) * search_weight(problem) / left
+            left -= search_weight(problem)
             with RECORDER.watched() as load:
                 schedule = self._search(
                     problem,
                     algorithms,
-                    f"block {i + 1}/{len(waiting)}:",
                     now + share,
                     stats,
+                    functools.partial(shown.searching, problem),
                 )
+            shown.searched(problem, schedule)
             if any(found.busy for found in (*load_of_algorithms, *load)):
                 schedule = _disturbed(schedule)
             self.cost_model.release()
@@ -294,9 +302,9 @@ class Searcher(Generic[_Model]):
         self,
         problem: Problem,
         algorithms: Mapping[int, str],
-        label: str,
         deadline: float,
         stats: SearchStats,
+        progress: Callable[[float], None],
     ) -> Schedule:
         """Searches the schedule of a block with these algorithms."""
         search = BlockSearch(
@@ -305,7 +313,7 @@ class Searcher(Generic[_Model]):
             self._settings,
             with_algorithms(problem, algorithms),
             deadline,
-            Progress(label) if self._show_progress else None,
+            progress,
         )
         schedule = search.run()
         stats.bounded += search.bounded
@@ -335,16 +343,6 @@ def _disturbed(schedule: Schedule) -> Schedule:
     return dataclasses.replace(
         schedule, metadata={**schedule.metadata, "disturbed": True}
     )
-
-
-def _weight(problem: Problem) -> int:
-    """Returns the weight of a block, by which searches share the time.
-
-    It is quadratic in the number of operators, because the number of stages grows
-    faster than that of operators. For a chain, it is linear, because only a few
-    schedules are compared.
-    """
-    return len(problem) if problem.is_chain else len(problem) ** 2
 
 
 def _without(

@@ -15,6 +15,7 @@
 #include "cc/tensorflow/plugin/runtime.h"
 #include "cc/tensorflow/plugin/schedule_cache.h"
 #include "cc/tensorflow/plugin/search_queue.h"
+#include "cc/tensorflow/warn.h"
 
 using ::ios::tf::SearchQueue;
 
@@ -120,6 +121,8 @@ void ios_tf_disable(void) {
 }
 
 char* ios_tf_status(void) { return NoThrow(StatusJson, Null); }
+
+void ios_tf_show_warnings(void) { ios::tf::ShowWarnings(); }
 
 int64_t ios_tf_packings(void) { return ios::tf::RegionPackings(); }
 

@@ -24,6 +24,9 @@ void ios_tf_disable(void);
 // Returns the options, and counts of the work done so far (runtime.h), as JSON.
 char* ios_tf_status(void);
 
+// Writes later warnings to standard error, whatever TensorFlow's log level is.
+void ios_tf_show_warnings(void);
+
 // Returns how often regions have packed their weights; see
 // ios::tf::RegionPackings.
 int64_t ios_tf_packings(void);

@@ -1,0 +1,112 @@
+"""Commands on terminals and in pipes: progress, interrupts, foreign messages."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import shared
+from tensorflow.core.protobuf import saved_model_pb2
+from terminals import Terminal
+
+from ios_tf.conversion import phases
+from ios_tf.reasons.loading import INVALID_SCHEDULE
+
+IOS_TF = [sys.executable, "-m", "ios_tf"]
+FAST = ["--strategy=parallel", "--max_groups=2", "--max_group_size=2", "--runs=1"]
+FAST += ["--warmup_runs=0", "--sample_count=1", "--keep_slower", "--device=cpu"]
+# TensorFlow's own messages, as its libraries begin them.
+NOISE = re.compile(r"oneDNN custom|cuda|[IWE]\d{4} |All log messages|TensorRT", re.I)
+
+
+@pytest.fixture(autouse=True)
+def as_users_have_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+
+
+def convert(tmp_path, *more: str) -> list[str]:
+    return [*IOS_TF, "convert", shared.branches(), str(tmp_path / "out"), *FAST, *more]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_a_conversion_on_a_terminal(columns, tmp_path):
+    with Terminal(convert(tmp_path), columns) as terminal:
+        bars = []
+        while terminal.read_more(120):
+            lines = terminal.screen()
+            shown = [line for line in lines if re.search(r" \d+%", line)]
+            assert len(shown) <= 1, lines  # a bar that wraps would be two
+            bars += [line for line in shown if line not in bars]
+        assert terminal.process.wait() == 0
+        text = "\n".join(terminal.screen())
+    assert not NOISE.search(text)
+    assert "written" in text and not re.search(r" \d+% ", text)
+    drawn = [name for name in phases.WEIGHTS if any(b.startswith(name) for b in bars)]
+    assert phases.SEARCH in drawn and len(drawn) >= 4
+    assert any(re.search(r"\d\.\d\dx", bar) for bar in bars)
+    assert all(len(bar) <= columns for bar in bars)
+
+
+def test_a_conversion_in_a_pipe(tmp_path):
+    done = subprocess.run(convert(tmp_path), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    names = [re.sub(r"^ios_tf: \d+:\d\d ", "", s) for s in done.stderr.splitlines()]
+    assert [re.sub(r" \(.*", "", name) for name in names] == list(phases.WEIGHTS)
+    assert re.search(r"\(\d+\.\d\dx of (sequential|TensorFlow)\)$", names[-1])
+    assert "written" in done.stdout and "\x1b" not in done.stdout + done.stderr
+
+
+def test_a_quiet_conversion(tmp_path):
+    done = subprocess.run(convert(tmp_path, "--quiet"), capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+    assert "written" in done.stdout and "device:" not in done.stdout
+
+
+def test_an_interrupt_leaves_a_clean_terminal(tmp_path):
+    # A model that takes minutes to search.
+    command = [*IOS_TF, "convert", "models:nasnet_a_large", str(tmp_path / "out")]
+    with Terminal(command, 80, echoes=True) as terminal:
+        assert terminal.read_until(lambda text: phases.READ.encode() in text, 120)
+        terminal.type(b"\x03")
+        assert terminal.wait() == 130
+        lines = [line for line in terminal.screen() if line]
+    assert lines[-1] == "ios_tf: interrupted"
+    assert not any("%" in line or phases.READ in line for line in lines)
+    assert len(lines) <= 3  # a message about the device, ^C, and this sentence
+    assert not os.path.exists(tmp_path / "out")
+
+
+def test_tensorflows_messages_appear_on_request(tmp_path):
+    command = [*IOS_TF, "cache", "list"]
+    quiet = subprocess.run(command, capture_output=True, text=True)
+    assert quiet.returncode == 0 and quiet.stderr == ""
+    loud = subprocess.run([*command, "--verbosity=1"], capture_output=True, text=True)
+    assert loud.returncode == 0 and NOISE.search(loud.stderr)
+    assert loud.stdout == quiet.stdout
+
+
+def test_our_own_warnings_are_not_hidden(tmp_path):
+    """They come from native code, whose other messages are hidden."""
+    done = subprocess.run(convert(tmp_path, "--quiet"), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    path = str(tmp_path / "out" / "saved_model.pb")
+    model = saved_model_pb2.SavedModel()
+    with open(path, "rb") as file:
+        model.ParseFromString(file.read())
+    for function in model.meta_graphs[0].graph_def.library.function:
+        for node in function.node_def:
+            if "_ios_stage" in node.attr:
+                stages = node.attr["_ios_stage"].list.i
+                stages[:] = [1000 - stage for stage in stages]
+    with open(path, "wb") as file:
+        file.write(model.SerializeToString())
+    shown = subprocess.run(
+        [*IOS_TF, "show", str(tmp_path / "out")], capture_output=True, text=True
+    )
+    lines = {*shown.stderr.splitlines()}
+    assert lines and all(line.startswith("ios_tf: ") for line in lines)
+    assert any(line.endswith(f"[{INVALID_SCHEDULE.code}]") for line in lines)
