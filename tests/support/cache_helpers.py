@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator
 
 import ios_tf
@@ -37,11 +38,15 @@ def add_pending(cache: str, found: Problem, device: str = DEVICE) -> str:
 
 
 def run(capfd, *arguments: str) -> tuple[int, str, str]:
-    """Runs a command; gives its exit code, standard output and standard error."""
+    """Runs a command; gives its exit code, standard output and standard error.
+
+    The lines of the progress are left out.
+    """
     capfd.readouterr()
     try:
         code = main.main(arguments)
     except SystemExit as exit:
         code = exit.code
     captured = capfd.readouterr()
-    return code, captured.out, captured.err
+    error = re.sub(r"^ios_tf: \d+:\d\d .*\n", "", captured.err, flags=re.M)
+    return code, captured.out, error
