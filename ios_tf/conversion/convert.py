@@ -371,9 +371,11 @@ class _Conversion:
 
     def _table_bytes(self) -> int:
         """The bytes of the original's large variables, which the result shares."""
-        captures: dict[str, Any] = {}
-        for function in self._functions.values():
-            captures |= {str(id(t)): t for t in function.frozen.captures.values()}
+        captures = {
+            str(id(tensor)): tensor
+            for function in self._functions.values()
+            for tensor in function.frozen.captures.values()
+        }
         return large_bytes(captures)
 
     def _check_folding(self) -> None:

@@ -248,7 +248,9 @@ def use_samples(
       UserError: the samples that the user has given do not fit any of the functions.
     """
     samples, errors = given or warmup, []
-    for use in users if samples else ():
+    if samples is None:
+        return
+    for use in users:
         try:
             use(samples)
         except UserError as error:

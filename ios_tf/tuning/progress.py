@@ -207,15 +207,23 @@ class _Bar:
         return self._console.is_dumb_terminal
 
     def begin(self, line: str) -> None:
-        from rich import progress, table
+        from rich import constrain, progress, table
+
+        console = self._console
+
+        class _OneBar(progress.Progress):
+            def get_renderable(self) -> constrain.Constrain:
+                """Leaves space for the ^C of an interrupt in the line of the bar."""
+                bar = super().get_renderable()
+                return constrain.Constrain(bar, console.width - len("^C"))
 
         fixed = table.Column(no_wrap=True)
-        self._bar = progress.Progress(
+        self._bar = _OneBar(
             progress.TextColumn("{task.description}", table_column=fixed),
             progress.BarColumn(None, table_column=table.Column(ratio=1, min_width=4)),
             progress.TextColumn("{task.percentage:3.0f}%", table_column=fixed.copy()),
             progress.TextColumn("{task.fields[rest]}", table_column=fixed.copy()),
-            console=self._console,
+            console=console,
             auto_refresh=False,
             transient=True,
             expand=True,
@@ -223,7 +231,6 @@ class _Bar:
             redirect_stdout=sys.stdout.isatty(),
         )
         self._task = self._bar.add_task("", total=1.0, rest="")
-        self._bar.start()
 
     def show(self, state: _State) -> None:
         narrow = self._console.width < _NARROW
@@ -235,8 +242,9 @@ class _Bar:
             completed=state.done,
             description=_plain("  ".join(filter(None, phase))),
             rest=_plain("  ".join(filter(None, rest))),
-            refresh=True,
         )
+        self._bar.start()  # does nothing if it has begun
+        self._bar.refresh()
 
     def end(self) -> None:
         bar, self._bar = self._bar, None

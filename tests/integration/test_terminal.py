@@ -82,6 +82,7 @@ def test_an_interrupt_leaves_a_clean_terminal(tmp_path):
 
 def test_tensorflows_messages_appear_on_request(tmp_path):
     command = [*IOS_TF, "cache", "list"]
+    (tmp_path / "cache").mkdir()
     quiet = subprocess.run(command, capture_output=True, text=True)
     assert quiet.returncode == 0 and quiet.stderr == ""
     loud = subprocess.run([*command, "--verbosity=1"], capture_output=True, text=True)
