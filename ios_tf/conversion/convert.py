@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -44,7 +43,6 @@ from ios_tf.model.not_converted import NotConvertedError
 from ios_tf.model.outputs import (
     check_apart,
     copy_directory,
-    size_of,
     written_directory,
 )
 from ios_tf.model.temp_dirs import step_directory
@@ -53,7 +51,6 @@ from ios_tf.native import malloc
 from ios_tf.options import ConvertOptions, with_options
 from ios_tf.reasons import Decision
 from ios_tf.reasons.models import COPIED
-from ios_tf.report.document import PATH
 from ios_tf.report.document import write as write_report
 from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import NetworkSearcher
@@ -111,11 +108,7 @@ def convert(
         named = model if isinstance(model, (str, os.PathLike)) else "MODEL"
         command = f"ios_tf convert {named} {output} --again"
         report = notes.load(report, load[0], command)
-        report = dataclasses.replace(
-            report,
-            model_bytes=size_of(source, PATH),
-            output_bytes=size_of(directory, PATH),
-        )
+        report = notes.sizes(report, source, directory)
         write_report(report.to_json(), directory)
         return report
 

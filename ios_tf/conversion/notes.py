@@ -20,6 +20,7 @@ from ios_tf.model.function_library import (
     hidden_convolutions,
     other_convolutions,
 )
+from ios_tf.model.outputs import size_of
 from ios_tf.native import malloc
 from ios_tf.reasons import Decision
 from ios_tf.reasons.measurements import (
@@ -48,6 +49,7 @@ from ios_tf.reasons.models import (
     SLOW_SIGNATURE,
     SLOW_WITHOUT_PACKAGE,
 )
+from ios_tf.report.document import PATH
 from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import SearchStats
 
@@ -179,6 +181,15 @@ def load(report: Report, found: MachineLoad, command: str) -> Report:
         decisions.append(Decision(BUSY, text))
     report = dataclasses.replace(report, load=found, peak_bytes=malloc.peak_bytes())
     return report.with_decisions(*decisions)
+
+
+def sizes(report: Report, source: str, directory: str) -> Report:
+    """Adds the sizes of the original and the written model, without reports."""
+    return dataclasses.replace(
+        report,
+        model_bytes=size_of(source, PATH),
+        output_bytes=size_of(directory, PATH),
+    )
 
 
 def search(report: Report, stats: SearchStats) -> Report:

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TextIO
 
 from ios_tf.native import malloc
@@ -186,7 +187,11 @@ class _Lines:
 
 
 class _Bar:
-    """Draws one bar, which disappears when a phase ends."""
+    """Draws one bar, which disappears when a phase ends.
+
+    Another thread draws, because Ctrl-C interrupts the main thread anywhere: half of a
+    bar could not be removed from the terminal.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         # Imported here, because only commands on a terminal need it.
@@ -200,6 +205,7 @@ class _Bar:
         self._console = _Console(file=stream, force_terminal=True)
         self._bar: Any = None
         self._task: Any = None
+        self._pen: ThreadPoolExecutor
 
     @property
     def is_dumb(self) -> bool:
@@ -231,8 +237,12 @@ class _Bar:
             redirect_stdout=sys.stdout.isatty(),
         )
         self._task = self._bar.add_task("", total=1.0, rest="")
+        self._pen = ThreadPoolExecutor(1, "ios_tf_progress")
 
     def show(self, state: _State) -> None:
+        self._pen.submit(self._draw, state).result()
+
+    def _draw(self, state: _State) -> None:
         narrow = self._console.width < _NARROW
         ratio, of = state.best
         phase = [state.phase, "" if narrow else state.counts]
@@ -247,9 +257,8 @@ class _Bar:
         self._bar.refresh()
 
     def end(self) -> None:
-        bar, self._bar = self._bar, None
-        if bar is not None:
-            bar.stop()
+        self._pen.submit(self._bar.stop)
+        self._pen.shutdown()
 
 
 def _plain(text: str) -> str:
