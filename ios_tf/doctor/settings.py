@@ -6,7 +6,7 @@ import difflib
 import os
 from collections.abc import Iterator
 
-from ios_tf.doctor.finding import NOTE, WARNING, Finding
+from ios_tf.doctor.finding import OK, WARNING, Finding
 
 # All variables of this package, with their effects.
 OWN = {
@@ -41,7 +41,7 @@ def environment_findings() -> Iterator[Finding]:
             continue
         found = True
         advice = _problem_of(name, value)
-        status = WARNING if advice else NOTE
+        status = WARNING if advice else OK
         yield Finding(topic, name, f"{value} ({effect})", status, advice)
     for name, value in sorted(os.environ.items()):
         if not name.startswith(_PREFIX) or name in OWN:

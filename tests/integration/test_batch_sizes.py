@@ -427,7 +427,7 @@ def test_bad_batch_sizes(bad, saved, tmp_path):
 
 def test_a_graph_runs_with_one_batch_size_in_place_of_unknown_ones():
     graph = gh.sequential(layers.Conv2D(5, 3), shape=(9, 9, 4))
-    with pytest.raises(tf.errors.OpError, match="batch_size must be one number"):
+    with pytest.raises(tf.errors.OpError, match="batch_size must be a single number"):
         gh.lower(graph, batch_size=[1, 8])
 
 

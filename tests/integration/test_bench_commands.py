@@ -134,7 +134,7 @@ def test_experiment_of_one_of_several_meta_graphs(capfd, tmp_path):
     words += ["--time_limit=1", f"--output={tmp_path}"]
     code, _, error = _run(capfd, *words)
     assert code == 1
-    assert "choose one with --tags=serve or --tags=gpu,serve" in error
+    assert "select one with --tags=serve or --tags=gpu,serve" in error
     code, _, _ = _run(capfd, *words, "--tags=gpu,serve")
     assert code == 0
     record = json.loads((tmp_path / "specialization.json").read_text())

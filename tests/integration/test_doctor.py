@@ -31,6 +31,12 @@ sys.exit(main.main(["doctor", *sys.argv[2:]]))
 """
 
 
+@pytest.fixture(autouse=True)
+def no_threads(monkeypatch):
+    """The benchmarks that other tests run set the variable."""
+    monkeypatch.delenv("IOS_TF_NUM_THREADS", raising=False)
+
+
 def doctor(*arguments, libraries="", **environment) -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, "-c", CHILD, str(libraries), *arguments],
@@ -50,8 +56,7 @@ def statuses(found: dict) -> dict[tuple[str, str], str]:
     return {key: one["status"] for key, one in found.items()}
 
 
-def test_this_machine_has_no_error(capfd, tmp_path, monkeypatch):
-    monkeypatch.delenv("IOS_TF_NUM_THREADS", raising=False)
+def test_this_machine_has_no_error(capfd, tmp_path):
     code, out, err = run(capfd, "doctor", f"--cache_dir={tmp_path}", "--json")
     assert (code, err) == (0, "")
     found = findings(out)

@@ -196,7 +196,7 @@ def test_inputs_of_strings_are_one_line(tmp_path):
     with pytest.raises(ios_tf.UserError) as error:
         export_onnx(str(tmp_path / "model"), tmp_path / "model.onnx")
     text = str(error.value)
-    assert "its input 'name' has strings" in text
+    assert "input 'name' has strings" in text
     assert "\n" not in text and "<function" not in text
 
 
