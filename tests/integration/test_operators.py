@@ -476,7 +476,5 @@ def test_bad_inputs_are_errors():
         lambda x: tf.nn.conv2d(x, filters, 1, "VALID"), (None, None, None, 4)
     )
     lowered = gh.lower(gh.rewrite(graph))
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match="larger than the padded"
-    ):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="larger than the padded"):
         gh.run(lowered, np.zeros([1, 1, 2, 4], np.float32))
