@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -16,6 +17,15 @@ from typing import Any
 import pyte
 
 _ROWS = 24
+
+
+def _take_terminal() -> None:
+    """Makes the terminal send Ctrl-C to this process, and lets it have an effect.
+
+    Programs that a shell starts in the background, such as CI, ignore the signal.
+    """
+    fcntl.ioctl(2, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminal:
@@ -61,9 +71,8 @@ class Terminal:
             stdout=slave if stdout is None else stdout,
             stderr=slave,
             start_new_session=True,
-            # The terminal sends Ctrl-C to the processes that it controls.
             env=environment,
-            preexec_fn=lambda: fcntl.ioctl(2, termios.TIOCSCTTY, 0),
+            preexec_fn=_take_terminal,
             **options,
         )
         os.close(slave)
