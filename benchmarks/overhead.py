@@ -6,20 +6,17 @@ An empty function, with the same inputs, is called in turn with the model.
 from __future__ import annotations
 
 import argparse
-import statistics
+import contextlib
 import tempfile
-import time
 from typing import Any
 
 import numpy as np
 
 from benchmarks.standalone import add_whole
+from benchmarks.tracing import UNMEASURED, times_ms
 from ios_tf.cli import arguments
 from ios_tf.errors import UserError
 from ios_tf.options import BenchOptions
-
-# Unmeasured calls before each measurement, so that the threads have come to rest.
-_UNMEASURED = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,14 +45,11 @@ def run(options: argparse.Namespace) -> int:
     empty = _empty(function)
 
     def call(called: Any) -> float:
-        latencies = []
-        for number in range(_UNMEASURED + options.calls):
-            start = time.perf_counter()
+        def wait() -> None:
             for output in called(**inputs).values():
                 output.numpy()
-            if number >= _UNMEASURED:
-                latencies.append((time.perf_counter() - start) * 1e3)
-        return statistics.median(latencies)
+
+        return times_ms(wait, contextlib.nullcontext, options.calls)[0]
 
     rounds = []
     for _ in range(options.rounds):
@@ -66,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         if not spans:
             raise UserError(f"{options.model}: nothing of it runs on the engine")
         # Each call of the model has run the same regions.
-        of_calls = np.reshape(spans, [options.calls + _UNMEASURED, -1]).sum(axis=1)
+        of_calls = np.reshape(spans, [options.calls + UNMEASURED, -1]).sum(axis=1)
         rounds.append((call(function), np.median(of_calls) / 1e3, call(empty)))
     whole, engine, nothing = np.array(rounds).T
     print(f"a call of the model        {np.median(whole):.3f} ms")
@@ -82,7 +76,6 @@ def _empty(function: Any) -> Any:
     import tensorflow as tf
 
     specs = function.structured_input_signature[1]
-
     module = tf.Module()
     module.identity = tf.function(
         lambda **tensors: {"output": tf.identity(next(iter(tensors.values())))}

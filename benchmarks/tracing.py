@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.standalone import add_whole
 
 # Unmeasured calls before each measurement, so that the threads have come to rest.
-_UNMEASURED = 3
+UNMEASURED = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     rounds = np.array(
         [
             [
-                _times_ms(call, context, options.calls)
+                times_ms(call, context, options.calls)
                 for context in (contextlib.nullcontext, tracing.record) * 2
             ]
             for _ in range(options.rounds)
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _times_ms(
+def times_ms(
     call: Callable[[], None],
     context: Callable[[], contextlib.AbstractContextManager[Any]],
     calls: int,
@@ -72,10 +72,10 @@ def _times_ms(
     """The medians of the calls' latencies and of the processor times of all threads."""
     latencies, processor_times = [], []
     with context():
-        for number in range(_UNMEASURED + calls):
+        for number in range(UNMEASURED + calls):
             start, cpu = time.perf_counter(), time.process_time()
             call()
-            if number >= _UNMEASURED:
+            if number >= UNMEASURED:
                 latencies.append((time.perf_counter() - start) * 1e3)
                 processor_times.append((time.process_time() - cpu) * 1e3)
     return statistics.median(latencies), statistics.median(processor_times)

@@ -120,7 +120,7 @@ def parts_of(
 
 
 def joined(problem: Problem, parts: Sequence[tuple[Part, Schedule]]) -> Schedule:
-    """Returns a block's schedule: those of its parts, one after the other."""
+    """Returns a block's schedule: the schedules of its parts, one after the other."""
     return Schedule.of_parts(
         ((part.operators, schedule) for part, schedule in parts), problem.signature
     )

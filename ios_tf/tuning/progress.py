@@ -38,7 +38,7 @@ class _Display(Protocol):
 
 
 class _State:
-    """What there is to show.
+    """The state that the progress bar shows.
 
     Attributes:
       phase: the phase's name.

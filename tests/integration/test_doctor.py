@@ -37,9 +37,11 @@ def no_threads(monkeypatch):
     monkeypatch.delenv("IOS_TF_NUM_THREADS", raising=False)
 
 
-def doctor(*arguments, libraries="", **environment) -> subprocess.CompletedProcess:
+def doctor(
+    *arguments, libraries="", before="", **environment
+) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-c", CHILD, str(libraries), *arguments],
+        [sys.executable, "-c", before + CHILD, str(libraries), *arguments],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -112,11 +114,7 @@ def test_a_missing_library_is_an_error_and_the_text_says_so(tmp_path):
 def test_a_quota_is_found():
     with quota_of_one_core() as processes:
         code = f"open({str(processes)!r}, 'w').write('0')\n"
-        done = subprocess.run(
-            [sys.executable, "-c", code + CHILD, "", "--json"],
-            capture_output=True,
-            text=True,
-        )
+        done = doctor("--json", before=code)
     found = findings(done.stdout)["processor", "cores"]
     assert found["value"].startswith("1 of ")
     assert "quota" in found["value"]
@@ -149,11 +147,7 @@ def test_affinity_is_found():
         pytest.skip("the process has one core only")
     first = min(os.sched_getaffinity(0))
     code = f"import os; os.sched_setaffinity(0, [{first}])\n"
-    done = subprocess.run(
-        [sys.executable, "-c", code + CHILD, "", "--json"],
-        capture_output=True,
-        text=True,
-    )
+    done = doctor("--json", before=code)
     found = findings(done.stdout)["processor", "cores"]
     assert found["value"].endswith("limited by the affinity of the process")
     assert found["status"] == "note"

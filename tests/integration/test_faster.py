@@ -180,22 +180,6 @@ def test_functions_that_stay_are_judged_beside_one_that_does_not(tmp_path, monke
 # Models that cannot be called with made-up inputs: their strings must be records.
 
 
-def records(path: str) -> None:
-    """Saves a SavedModel with two regions and records that decode to images."""
-    network = fm.Network()
-
-    def function(record):
-        x = tf.map_fn(
-            lambda one: tf.ensure_shape(tf.io.parse_tensor(one, tf.float32), [9, 9, 3]),
-            record,
-            tf.TensorSpec([9, 9, 3]),
-        )
-        x = tf.math.cumsum(network.features(x), 3)[..., :3]
-        return {"y": network(x)}
-
-    fm.save(network, path, function, tf.TensorSpec([None], tf.string, "record"))
-
-
 @pytest.mark.parametrize(
     ("latencies", "regions"),
     [([[2.0, 1.0], [2.0, 2.1]], 1), ([[2.0, 1.0]] * 2, 2), ([[2.0, 2.0]] * 2, 0)],
@@ -204,7 +188,7 @@ def test_regions_of_models_that_cannot_be_called_are_timed(
     latencies, regions, tmp_path, monkeypatch
 ):
     source, output = str(tmp_path / "model"), str(tmp_path / "converted")
-    records(source)
+    fm.records(source)
     made_up(monkeypatch, *latencies)
     report = ios_tf.convert(source, output, **FAST)
     assert len(regions_of(output, "serving_default")) == regions
@@ -225,7 +209,7 @@ def test_regions_of_models_that_cannot_be_called_are_timed(
 
 def test_both_sides_of_a_region_get_the_same_made_up_tensors(tmp_path, monkeypatch):
     source = str(tmp_path / "model")
-    records(source)
+    fm.records(source)
     results = []
 
     def run(turns):
@@ -253,7 +237,7 @@ def test_both_sides_of_a_region_get_the_same_made_up_tensors(tmp_path, monkeypat
 
 def test_what_cannot_be_timed_at_all_stays_tensorflows(tmp_path, monkeypatch):
     source, output = str(tmp_path / "model"), str(tmp_path / "converted")
-    records(source)
+    fm.records(source)
     monkeypatch.setattr(region_check, "measure_made_up", lambda *args: [])
     report = ios_tf.convert(source, output, **FAST)
     assert shared.reasons(report) == [STRINGS, NOTHING_TIMED, COPIED]

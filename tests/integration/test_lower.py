@@ -3,9 +3,6 @@ passes, and by the plugin in functions and SavedModels."""
 
 import functools
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 
 import graph_helpers as gh
@@ -191,19 +188,7 @@ assert test_lower.gh.lower(graph).ops()["IosRegion"] == 0
 
 def test_gpu_without_libraries_is_left_to_tensorflow(tmp_path):
     # This runs in its own process because this one may have loaded CUDA's libraries.
-    done = subprocess.run(
-        [sys.executable, "-c", LOWER_FOR_GPU],
-        env={
-            **os.environ,
-            "IOS_TF_CUDA_LIBRARIES": str(tmp_path),
-            "TF_CPP_MIN_LOG_LEVEL": "1",
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        },
-        stderr=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    (warning,) = (line for line in done.stderr.splitlines() if "ios_tf: " in line)
+    (warning,) = gh.warnings_of(LOWER_FOR_GPU, IOS_TF_CUDA_LIBRARIES=str(tmp_path))
     assert "libcuda.so.1" in warning
     assert warning.endswith(f"[{loading.UNUSABLE_GPU.code}]")
 
@@ -224,18 +209,7 @@ for damage in ("backwards", "unknown"):
 
 
 def test_damaged_graphs_are_one_line_each():
-    done = subprocess.run(
-        [sys.executable, "-c", LOWER_DAMAGED],
-        env={
-            **os.environ,
-            "TF_CPP_MIN_LOG_LEVEL": "1",
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        },
-        stderr=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    warnings = [line for line in done.stderr.splitlines() if "ios_tf: " in line]
+    warnings = gh.warnings_of(LOWER_DAMAGED)
     codes = [loading.INVALID_SCHEDULE.code, loading.GRAPH_NOT_LOWERED.code]
     for warning, code in zip(warnings, codes, strict=True):
         assert warning.endswith(f"[{code}]")

@@ -1,9 +1,6 @@
 """Rewritten graphs in stock TensorFlow: merges, attributes, and unchanged parts."""
 
 import json
-import os
-import subprocess
-import sys
 
 import graph_helpers as gh
 import keras
@@ -258,18 +255,7 @@ gh.opened(graph).rewritten([1], "cpu", {})
 
 
 def test_one_warning_names_the_missing_schedule():
-    done = subprocess.run(
-        [sys.executable, "-c", REWRITE_WITHOUT_SCHEDULES],
-        env={
-            **os.environ,
-            "TF_CPP_MIN_LOG_LEVEL": "1",
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        },
-        stderr=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    (warning,) = (line for line in done.stderr.splitlines() if "ios_tf: " in line)
+    (warning,) = gh.warnings_of(REWRITE_WITHOUT_SCHEDULES)
     assert "the first: block " in warning
     assert warning.endswith(f"[{MISSING_SCHEDULE.code}]")
 

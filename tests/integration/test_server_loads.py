@@ -1,4 +1,4 @@
-"""What servers do: batching, several models, and new versions under load."""
+"""Loads of servers: batching, several models, and new versions under load."""
 
 import gc
 import threading

@@ -47,7 +47,7 @@ def read(path: str | Path) -> list[Event]:
 
 
 def facts(path: str | Path) -> dict[str, Any]:
-    """What the file says about itself."""
+    """The metadata of the file."""
     return json.loads(Path(path).read_text())["otherData"]
 
 

@@ -154,6 +154,22 @@ def mapped_decoding(path: str) -> Sequence[Call]:
 
 
 @foreign_model
+def records(path: str) -> None:
+    """Saves a SavedModel with two regions and records that decode to images."""
+    network = Network()
+
+    def function(record):
+        x = tf.map_fn(
+            lambda one: tf.ensure_shape(tf.io.parse_tensor(one, tf.float32), [9, 9, 3]),
+            record,
+            tf.TensorSpec([9, 9, 3]),
+        )
+        x = tf.math.cumsum(network.features(x), 3)[..., :3]
+        return {"y": network(x)}
+
+    save(network, path, function, tf.TensorSpec([None], tf.string, "record"))
+
+
 def ragged_preprocessing(path: str) -> Sequence[Call]:
     network = Network()
 

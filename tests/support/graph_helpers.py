@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -311,3 +314,20 @@ def anchored(function, channels: int):
 def convolutions(ops: Counter[str]) -> list[str]:
     """The types of executed convolutions, oneDNN's or TensorFlow's own."""
     return [op for op in ops if "Conv2" in op]
+
+
+def warnings_of(code: str, **environment: str) -> list[str]:
+    """Runs Python code in a process of its own, and returns the plugin's warnings."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={
+            **os.environ,
+            "TF_CPP_MIN_LOG_LEVEL": "1",
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            **environment,
+        },
+        stderr=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return [line for line in done.stderr.splitlines() if "ios_tf: " in line]

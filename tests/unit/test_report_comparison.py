@@ -1,4 +1,4 @@
-"""What changed between two reports."""
+"""The comparison of two reports."""
 
 import copy
 
