@@ -153,7 +153,6 @@ def mapped_decoding(path: str) -> Sequence[Call]:
     return batches("content", encoded)
 
 
-@foreign_model
 def records(path: str) -> None:
     """Saves a SavedModel with two regions and records that decode to images."""
     network = Network()
@@ -170,6 +169,7 @@ def records(path: str) -> None:
     save(network, path, function, tf.TensorSpec([None], tf.string, "record"))
 
 
+@foreign_model
 def ragged_preprocessing(path: str) -> Sequence[Call]:
     network = Network()
 
