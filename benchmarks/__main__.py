@@ -22,7 +22,7 @@ _MODULES = {
     "explore": "compare strategies on a device that is not present",
     "export_blocks": "write a model's blocks for machines without TensorFlow",
     "gpu_day": "run all GPU measurements, the most important first",
-    "page": "make docs/benchmarks.md from the results",
+    "page": "make docs/benchmarks/paper.md from the results",
     "streams": "call one program from many threads, each on a CUDA stream",
     "table1": "count the schedules of the paper's largest blocks (its Table 1)",
     "tracing": "measure what a trace costs",

@@ -1,4 +1,4 @@
-"""Makes the results page, docs/benchmarks.md, from the JSON files of the results.
+"""Makes docs/benchmarks/paper.md from the JSON files of the results.
 
 python -m benchmarks page [--results=DIR] [--output=FILE] [--paper=FILE]
 """
@@ -119,7 +119,7 @@ def _section(path: Path, record: Record, paper: Mapping[str, Any]) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", metavar="DIR", default=RESULTS)
-    parser.add_argument("--output", metavar="FILE", default="docs/benchmarks.md")
+    parser.add_argument("--output", metavar="FILE", default="docs/benchmarks/paper.md")
     parser.add_argument(
         "--paper", metavar="FILE", help="numbers to show instead of the paper's"
     )

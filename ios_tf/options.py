@@ -2,8 +2,8 @@
 
 Each option is a field of one of the dataclasses below. The keyword arguments of the
 functions (`with_options`), the flags of the commands (ios_tf/cli/arguments.py) and
-docs/options.md are derived from these fields. This module imports neither TensorFlow
-nor numpy, because `ios_tf --help` must be quick.
+docs/reference/options.md are derived from these fields. This module imports neither
+TensorFlow nor numpy, because `ios_tf --help` must be quick.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Writes docs/options.md from ios_tf/options.py: python -m tests.options_page"""
+"""Writes docs/reference/options.md: python -m tests.options_page"""
 
 from pathlib import Path
 
 from ios_tf import options
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/options.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs/reference/options.md"
 
 # The functions with options, and the commands that call them.
 _FUNCTIONS = {

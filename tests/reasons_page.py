@@ -1,11 +1,12 @@
-"""Writes docs/reasons.md from ios_tf/reasons: python -m tests.reasons_page"""
+"""Writes docs/reference/reasons.md: python -m tests.reasons_page"""
 
+import re
 import textwrap
 from pathlib import Path
 
 from ios_tf import reasons
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/reasons.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs/reference/reasons.md"
 
 _INTRODUCTION = """\
 # Reasons
@@ -37,7 +38,8 @@ def page() -> str:
                 _wrapped(f"{reason.meaning}\n"),
                 _wrapped(f"*What you can do:* {reason.remedy}\n"),
             ]
-    return "\n".join(lines)
+    # Texts name documents by their paths in the repository.
+    return re.sub(r"docs/(\S+\.md)", r"[docs/\1](../\1)", "\n".join(lines))
 
 
 def _wrapped(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Makes the pictures in docs/report.md, in Chromium.
+"""Makes the pictures in docs/reference/report.md, in Chromium.
 
 python -m tests.report_pictures CONVERTED PICTURE.png ...
 """

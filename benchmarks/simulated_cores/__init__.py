@@ -1,8 +1,8 @@
 """Machines with many cores, simulated: callers that share the engine's threads.
 
 The engine's pool of threads is compiled against a virtual machine. Its decisions are
-real; cores, clock, sleep and cache lines are simulated. docs/callers_simulation.md
-names the assumptions and shows the results.
+real; cores, clock, sleep and cache lines are simulated.
+docs/benchmarks/callers_simulation.md names the assumptions and shows the results.
 """
 
 from benchmarks.simulated_cores.callers import (

@@ -23,7 +23,8 @@ namespace ios::simulated {
 constexpr int kMostCores = 256;
 
 // Times of the machine in nanoseconds. Times marked "measured" are those of the
-// virtual machine with two cores that docs/callers_simulation.md names.
+// virtual machine with two cores that docs/benchmarks/callers_simulation.md
+// names.
 struct Costs {
   int64_t load = 1;        // of a word in the core's cache
   int64_t update = 5;      // of a word that only this core has; measured

@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--retry", action="store_true", help="measure anew what has failed"
     )
-    parser.add_argument("--json", metavar="FILE", default="docs/models.json")
-    parser.add_argument("--page", metavar="FILE", default="docs/models.md")
+    parser.add_argument("--json", metavar="FILE", default="docs/benchmarks/models.json")
+    parser.add_argument("--page", metavar="FILE", default="docs/benchmarks/models.md")
     add_batch_sizes(parser, "1,8", [1, 8])
     parser.add_argument("--strategy", default="auto")
     parser.add_argument(

@@ -47,7 +47,7 @@ _COLUMNS = (
 
 
 def page(record: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Returns the text of docs/models.md: a table for each machine.
+    """Returns the text of docs/benchmarks/models.md: a table for each machine.
 
     Args:
       record: the results.

@@ -1,8 +1,8 @@
 """Reasons with stable codes, such as IOS012, for everything that a report decides.
 
 The modules `nodes`, `models`, `comparisons`, `measurements` and `loading` define the
-reasons. docs/reasons.md is generated from them, and `ios_tf explain` prints them.
-cc/core/reasons.def lists the reasons that C++ gives; a test compares the two.
+reasons. docs/reference/reasons.md is generated from them, and `ios_tf explain` prints
+them. cc/core/reasons.def lists the reasons that C++ gives; a test compares the two.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ UNUSABLE_GPU = Reason(
     "unusable-gpu",
     "Nodes on a GPU run as plain TensorFlow",
     "The engine cannot use the GPU: the driver, cuDNN or NVRTC is missing or too old.",
-    "Install what the message names. docs/gpu.md lists the libraries.",
+    "Install what the message names. docs/guides/gpu.md lists the libraries.",
 )
 INVALID_REGION = Reason(
     404,

@@ -15,7 +15,8 @@ TYPE = Reason(
     "suppression. The result is the same.",
     "Nothing, if the node is at the beginning or the end of the network. A node of "
     "this kind between two convolutions splits a region in two. If such a node takes "
-    "much time, replace it by a layer that the engine has: docs/guide.md lists them.",
+    "much time, replace it by a layer that the engine has: docs/reference/operators.md "
+    "lists them.",
 )
 UNKNOWN_SHAPE = Reason(
     2,

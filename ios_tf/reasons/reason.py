@@ -36,7 +36,7 @@ class Decision:
     """Something that was decided, and why.
 
     Attributes:
-      reason: the reason, which has a page in docs/reasons.md.
+      reason: the reason, which has a page in docs/reference/reasons.md.
       sentence: what was decided, with names and values, without a full stop.
       nodes: names of the nodes or operators that the decision is about, if there are
         any.

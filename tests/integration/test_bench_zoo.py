@@ -191,8 +191,11 @@ def test_rows_of_other_machines_are_kept(zoo, tmp_path):
 
 def test_the_page_is_that_of_the_record():
     root = pathlib.Path(__file__).parents[2]
-    record = json.loads((root / "docs/models.json").read_text())
-    assert page(record, list(networks())) == (root / "docs/models.md").read_text()
+    record = json.loads((root / "docs/benchmarks/models.json").read_text())
+    assert (
+        page(record, list(networks()))
+        == (root / "docs/benchmarks/models.md").read_text()
+    )
 
 
 def test_errors_are_one_line(zoo, tmp_path, capsys):

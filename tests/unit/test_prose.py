@@ -1,5 +1,5 @@
-"""Comments, messages and documents follow the rules of docs/style.md that a regular
-expression can check."""
+"""Comments, messages and documents follow the rules of docs/internals/style.md that a
+regular expression can check."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PATTERNS = {
     "subject first": r"(//|(?<!#)#|\"\"\") ?What (is|are|was|were|nobody)\b[^?]*$",
 }
 # Tables and results that commands generate.
-_GENERATED = ("docs/benchmarks.md", "docs/models.md")
+_GENERATED = ("docs/benchmarks/paper.md", "docs/benchmarks/models.md")
 
 
 def _files() -> list[Path]:
@@ -26,7 +26,7 @@ def _files() -> list[Path]:
         *ROOT.glob("ios_tf/**/*.py"),
     ]
     sources = [*ROOT.glob("cc/**/*.h"), *ROOT.glob("cc/**/*.cc")]
-    excluded = (*_GENERATED, "docs/style.md")
+    excluded = (*_GENERATED, "docs/internals/style.md")
     return [
         path
         for path in (*texts, *sources)

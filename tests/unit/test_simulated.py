@@ -285,7 +285,7 @@ def _full_size(name, divisor, image):
     return SearchParts(Network.of(Problem.from_json(engine.problem(block))))
 
 
-# The errors are those in docs/simulated.md, rounded up.
+# The errors are those in docs/benchmarks/simulated.md, rounded up.
 @pytest.mark.parametrize(
     "name, small, divisor, image, largest_error",
     [

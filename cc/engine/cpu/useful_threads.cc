@@ -11,7 +11,7 @@ namespace {
 
 // Work w on n threads takes w / n + n * s, where s is the time to call a thread
 // and to learn that it is done. This is least for n = sqrt(w / s). Here, s is
-// the work of about 0.4 microseconds (docs/callers_simulation.md).
+// the work of about 0.4 microseconds (docs/benchmarks/callers_simulation.md).
 constexpr double kWorkOfCall = 54'000;
 // Operations that take as long as reading or writing one element.
 constexpr int64_t kWorkOfElement = 8;

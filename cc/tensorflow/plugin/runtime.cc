@@ -54,7 +54,7 @@ std::string EngineDevice(const std::string& device) {
 // engine. This is so for small blocks: TensorFlow computes a few
 // multiplications in the calling thread, while entering a region takes about 20
 // us. For depthwise convolutions and larger blocks, TensorFlow is slower
-// (docs/guide.md).
+// (docs/guides/enable.md).
 bool TooSmallToOffload(const Block& block) {
   constexpr size_t kFewOperators = 2;
   constexpr int64_t kFewFlops = 300'000;
