@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
+from ios_tf import validation
 from ios_tf.conversion import notes, phases
 from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.measuring import empty_report, keeps_all, searcher_for
@@ -21,6 +23,7 @@ from ios_tf.conversion.planning import (
 )
 from ios_tf.conversion.report import Report
 from ios_tf.conversion.samples import Samples, samples_of
+from ios_tf.conversion.saved_function import save_function
 from ios_tf.cost.samples import RECORDER
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import assigned_variables, frozen_graphs, graph_optimizer
@@ -39,6 +42,8 @@ _Compute = Callable[[list[tf.Tensor]], Sequence[tf.Tensor]]
 class OptimizedFunction:
     """The function that `optimize` returns. Call it like the original.
 
+    Several threads may call it at the same time. `save` writes it as a SavedModel.
+
     Attributes:
       report: what was done. The `repr` of this object shows it, too.
     """
@@ -48,9 +53,12 @@ class OptimizedFunction:
         original: Original,
         compute: _Compute,
         report: Report,
+        variables: Sequence[tf.Variable] = (),
     ) -> None:
+        self._original = original
         self._form = original.call
         self._compute = compute
+        self._variables = variables
         self.__name__ = original.name
         self.__signature__ = original.call.signature
         self.report = report
@@ -58,6 +66,40 @@ class OptimizedFunction:
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._form.result(self._compute(self._form.tensors(args, kwargs)))
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Writes the function as a SavedModel, with the schedules that were found.
+
+        The SavedModel has a signature `serving_default`, contains the report, and also
+        loads into TensorFlow without this package, like a result of `convert`. The
+        function of a Keras model becomes `serve`, as in `model.export`. The object that
+        `tf.saved_model.load` returns for other functions can be called. Nothing is
+        searched or measured again.
+
+        Args:
+          directory: directory to write; any TensorFlow filesystem path.
+          overwrite: replace a SavedModel at this path.
+
+        Raises:
+          UserError: the directory exists or cannot be written, or the function reads a
+            table that belongs to another object.
+        """
+        path = validation.path("directory", directory)
+        save_function(
+            self._original,
+            self._compute,
+            self._variables,
+            self.report,
+            path,
+            overwrite,
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"the optimized function {self.__name__!r} cannot be pickled or copied, "
+            "because it holds TensorFlow's graphs; write it with save(DIRECTORY), and "
+            "load it with tf.saved_model.load(DIRECTORY)"
+        )
 
     def _repr_html_(self) -> str:
         return self.report._repr_html_()
@@ -105,12 +147,12 @@ def optimize(model_or_function: Any, options: OptimizeOptions) -> OptimizedFunct
             except NotConvertedError as error:
                 compute, report = None, report.with_decisions(error.decision)
         report = notes.load(report, load[0], "ios_tf.optimize")
-    if not compute:
-        compute = original.compute
-        report = report.with_decisions(
-            Decision(ORIGINAL_RUNS, "the original function is run")
-        )
-    return OptimizedFunction(original, compute, report)
+    if compute:
+        return OptimizedFunction(original, compute, report, compute.variables)
+    report = report.with_decisions(
+        Decision(ORIGINAL_RUNS, "the original function is run")
+    )
+    return OptimizedFunction(original, original.compute, report)
 
 
 def _faster(
@@ -119,7 +161,7 @@ def _faster(
     searcher: NetworkSearcher,
     report: Report,
     options: OptimizeOptions,
-) -> tuple[_Compute | None, Report]:
+) -> tuple[_Rebuilt | None, Report]:
     """Returns a faster equivalent of the original, and the report.
 
     If no equivalent is faster, the first result is None, and the report says why.
@@ -141,7 +183,7 @@ def _searched(
     searcher: NetworkSearcher,
     report: Report,
     options: OptimizeOptions,
-) -> tuple[_Compute | None, Report]:
+) -> tuple[_Rebuilt | None, Report]:
     """Does the work of `_faster`."""
     device, keep = searcher.cost_model.device.kind, keeps_all(options)
     function = equivalents.function
@@ -158,7 +200,7 @@ def _searched(
 
     def find(
         schedules: Mapping[str, Schedule],
-    ) -> tuple[Plan, _Compute | None, Comparison | None]:
+    ) -> tuple[Plan, _Rebuilt | None, Comparison | None]:
         with progress.phase(phases.CHECK, measures=True):
             plan = Plan.find(function, schedules, searcher, keep)
         if not plan.gains:
@@ -221,7 +263,7 @@ class _Equivalents:
             found.reference.use_samples(samples)
         (self.function,) = drop_extra_batch_sizes({0: found}).values()
 
-    def compared(self, graph_def: Any, timed: bool) -> tuple[_Compute, Comparison]:
+    def compared(self, graph_def: Any, timed: bool) -> tuple[_Rebuilt, Comparison]:
         """Makes a function from a graph, and compares the function with the original.
 
         Raises:
@@ -246,7 +288,7 @@ class _Equivalents:
             )
         )
 
-    def _rebuilt(self, graph_def: Any) -> _Compute:
+    def _rebuilt(self, graph_def: Any) -> _Rebuilt:
         frozen = self.function.frozen
         try:
             rebuilt = frozen_graphs.rebuild(
@@ -261,15 +303,35 @@ class _Equivalents:
                 f"TensorFlow cannot rebuild the function {self._original.name!r}: "
                 f"{first_line(error)}"
             ) from error
-
-        captures = rebuilt.captured_inputs  # makes a list at each use
-
-        def compute(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
-            results = rebuilt._call_flat(tensors, captures)
-            return [results[key] for key in self._frozen.outputs]
-
-        # Keeps references to the owners of variables, tables and other resources, so
-        # that these stay alive.
+        # The owner keeps tables and other resources alive.
         owner = self._original.owner if self._frozen.captures else None
-        compute.owners = self._weights, owner  # type: ignore[attr-defined]
-        return compute
+        return _Rebuilt(rebuilt, list(self._frozen.outputs), self._weights, owner)
+
+
+class _Rebuilt:
+    """Computes the flat outputs of a function from its flat inputs.
+
+    Args:
+      function: the ConcreteFunction that computes.
+      outputs: the names of its outputs.
+      weights: the variables that it reads.
+      owner: an object that this one keeps alive.
+    """
+
+    def __init__(
+        self, function: Any, outputs: Sequence[str], weights: Weights, owner: Any
+    ) -> None:
+        self._function = function
+        self._captures = function.captured_inputs  # makes a list at each use
+        self._outputs = outputs
+        self._weights = weights
+        self._owner = owner
+
+    def __call__(self, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+        results = self._function._call_flat(tensors, self._captures)
+        return [results[key] for key in self._outputs]
+
+    @property
+    def variables(self) -> Sequence[tf.Variable]:
+        """The variables that the function may read."""
+        return self._weights.variables

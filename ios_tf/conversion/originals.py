@@ -18,6 +18,8 @@ from ios_tf.model.endpoints import parameters_of
 from ios_tf.model.loading import traced
 from ios_tf.model.saved_models import without_signatures
 
+# The name of the function in the SavedModels that Keras exports.
+KERAS_ENDPOINT = "serve"
 _KINDS = (
     "a keras.Model, a tf.function with an input_signature, a ConcreteFunction or "
     "tf.saved_model.load(DIRECTORY).signatures[NAME]"
@@ -25,7 +27,12 @@ _KINDS = (
 
 
 class Call:
-    """Converts between a function's Python arguments and results and flat tensors."""
+    """Converts between a function's Python arguments and results and flat tensors.
+
+    Attributes:
+      signature: the parameters of a call.
+      specs: positional and keyword arguments, with a spec in place of each tensor.
+    """
 
     def __init__(
         self,
@@ -35,6 +42,7 @@ class Call:
     ) -> None:
         """`prepare` converts the arguments of a caller to those of the function."""
         self._type = function.function_type
+        self.specs = function.structured_input_signature
         self._defaults = defaults
         self._keywords = function._arg_keywords
         self._positional = function._num_positional_args
@@ -99,7 +107,7 @@ class PrunedCall:
     """Converts the arguments of a pruned function of `wrap_function`.
 
     A caller passes its tensors in order or by name. The function's own type still has
-    the arguments from before pruning.
+    the arguments from before pruning. The attributes are those of `Call`.
     """
 
     def __init__(self, function: Any) -> None:
@@ -109,9 +117,15 @@ class PrunedCall:
         self._keywords = keywords
         self._type = function.function_type
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        # Names of nodes may not be valid Python identifiers.
+        names = [re.sub(r"\W", "_", key) for key in keywords]
         self.signature = inspect.Signature(
-            # Names of nodes may not be valid Python identifiers.
-            [inspect.Parameter(re.sub(r"\W", "_", key), kind) for key in keywords]
+            [inspect.Parameter(name, kind) for name in names]
+        )
+        specs = zip(self.types, names, strict=True)
+        self.specs: tuple[tuple[Any, ...], dict[str, Any]] = (
+            tuple(tf.TensorSpec(of.shape, of.dtype, name) for of, name in specs),
+            {},
         )
 
     def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tf.Tensor]:
@@ -132,13 +146,26 @@ class PrunedCall:
 
 
 class Original:
-    """A user's function with fixed argument types."""
+    """A user's function with fixed argument types.
+
+    Attributes:
+      name: its name.
+      call: how it is called.
+      owner: the object that keeps alive the captures of `function`.
+      function: the ConcreteFunction.
+      endpoint: the name that the function gets at the root of a SavedModel.
+    """
 
     def __init__(
-        self, name: str, owner: Any, function: Any, call: Call | PrunedCall
+        self,
+        name: str,
+        owner: Any,
+        function: Any,
+        call: Call | PrunedCall,
+        endpoint: str = "__call__",
     ) -> None:
-        """`owner`: keeps alive the captures of `function`, a ConcreteFunction."""
         self.name = name
+        self.endpoint = endpoint
         self.call = call
         self.owner = owner
         self.function = function
@@ -237,7 +264,8 @@ class Original:
             ]
         )
         prepare.__signature__ = signature  # type: ignore[attr-defined]
-        return cls(model_name, model, function, Call(function, {}, prepare))
+        call = Call(function, {}, prepare)
+        return cls(model_name, model, function, call, KERAS_ENDPOINT)
 
     def compute(self, tensors: list[tf.Tensor]) -> Sequence[tf.Tensor]:
         """Returns the outputs of the function's graph."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -83,10 +84,22 @@ def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
         raise UserError(f"{directory}: the SavedModel has no signatures; {advice}")
     signatures = dict(loaded.signatures)
     found, lost = endpoints.find(loaded)
-    captured = _captured(signatures.values())
+    resources, unused = resources_of(loaded, signatures.values())
+    del loaded
+    malloc.release_unused(unused)
+    return Signatures(signatures, resources, found, lost)
+
+
+def resources_of(owner: Any, functions: Iterable[Any]) -> tuple[list[Any], int]:
+    """The resources below an object that functions need (see `Signatures`).
+
+    Returns:
+      The resources, and the bytes of the variables that no function reads.
+    """
+    captured = _captured(functions)
     resources = []
     unused = 0
-    for trackable in trackable_view.TrackableView(loaded).descendants():
+    for trackable in trackable_view.TrackableView(owner).descendants():
         if isinstance(trackable, load_v1_in_v2._Initializer):
             resources.append(_without_weights(trackable))
         elif isinstance(trackable, (asset.Asset, resource.CapturableResource)):
@@ -96,9 +109,7 @@ def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
                 resources.append(trackable)
             else:
                 unused += trackable.dtype.size * (trackable.shape.num_elements() or 0)
-    del loaded, trackable
-    malloc.release_unused(unused)
-    return Signatures(signatures, resources, found, lost)
+    return resources, unused
 
 
 def without_signatures(loaded: Any) -> str:
@@ -187,6 +198,7 @@ def save(
     directory: str,
     interface: Interface = Interface(),
     variables: Sequence[tf.Variable] = (),
+    functions: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> None:
     """Writes a SavedModel of `signatures` with the tables and assets of `loaded`.
 
@@ -197,6 +209,7 @@ def save(
       directory: the directory to write to.
       interface: the tags, and the method names and defaults of signatures, to write.
       variables: variables that the functions may read and `loaded` does not have.
+      functions: more functions for the root of the SavedModel, by name.
     """
     captured = _captured(signatures.values())
     weights = [v for v in variables if id(v.handle) in captured]
@@ -213,6 +226,8 @@ def save(
     root._weights, root._resources = weights, resources
     for name, endpoint in loaded.endpoints.items():
         setattr(root, name, endpoint.rebuild(signatures))
+    for name, function in functions.items():
+        setattr(root, name, function)
     # Switches AutoGraph off: it is not needed, and writes temporary files that stay if
     # the process is killed.
     tf.autograph.experimental.do_not_convert(tf.saved_model.save)(

@@ -2,7 +2,9 @@
 
 import collections
 import inspect
+import json
 import os
+import pickle
 import tempfile
 
 import foreign_models as fm
@@ -84,6 +86,8 @@ def test_keras_model(tmp_path, monkeypatch):
     assert faster.report.table() in repr(faster)
     assert "written" not in repr(faster)
     assert_on_engine(faster, [gh.random_array(1, 12, 12, 3), gh.random_array(1, 4)])
+    with pytest.raises(TypeError, match=r"cannot be pickled .* save\(DIRECTORY\)"):
+        pickle.dumps(faster)
     calls = {
         batch: [gh.random_array(batch, 12, 12, 3), gh.random_array(batch, 4)]
         for batch in (1, 3)
@@ -104,6 +108,29 @@ def test_keras_model(tmp_path, monkeypatch):
     for weight in model.weights:
         weight.assign(weight * 2)
     assert_same(faster(calls[3]), expected[3])
+    saved = tmp_path / "saved"
+    faster.save(saved)
+    with pytest.raises(ios_tf.UserError, match="already exists"):
+        faster.save(saved)
+    report = {**faster.report.to_json(), "output": str(saved)}
+    written = json.loads((saved / "assets.extra/ios_tf_report.json").read_text())
+    assert written["memory"].pop("output_bytes") > 1000
+    del report["memory"]["output_bytes"]
+    assert written == report
+    # The interface is that of Keras's own export.
+    model.export(tmp_path / "exported", verbose=False)
+    loaded, exported = map(
+        tf.saved_model.load, (str(saved), str(tmp_path / "exported"))
+    )
+    assert loaded.signatures.keys() == exported.signatures.keys()
+    for name, signature in loaded.signatures.items():
+        of_export = exported.signatures[name]
+        assert (
+            signature.structured_input_signature == of_export.structured_input_signature
+        )
+        assert signature.structured_outputs == of_export.structured_outputs
+    assert_same(loaded.serve(calls[3]), expected[3])
+    assert_on_engine(loaded.serve, calls[1])
     again = ios_tf.optimize(model, batch_size=1, **FAST)
     assert again.report.cached_blocks == again.report.different_blocks > 0
 
@@ -142,10 +169,15 @@ class Nested(tf.Module):
         return Detections(scores, [{"ids": ids + 1, "none": None}, (ids,)])
 
 
-def test_tf_function():
+def test_tf_function(tmp_path):
     nested = Nested()
     detect = nested.detect
     faster = ios_tf.optimize(detect, **FAST)
+    faster.save(tmp_path / "saved")
+    loaded = tf.saved_model.load(str(tmp_path / "saved"))
+    # TensorFlow's own signatures cannot have nested outputs.
+    outputs = loaded.signatures["serving_default"].structured_outputs
+    assert sorted(outputs) == ["output_0", "output_1", "output_2"]
     assert str(inspect.signature(faster)) == "(batch, ids, round_up=False)"
 
     def arguments(batch):
@@ -158,6 +190,9 @@ def test_tf_function():
         expected = detect(one, ids)
         assert_same(faster(one, ids), expected)
         assert_same(faster(one, ids=ids, round_up=False), expected)
+        tensors = tf.nest.map_structure(tf.constant, [one, ids.astype(np.int32)])
+        tensors[0]["images"] = [fm.images(batch)]
+        assert_same(loaded(*tensors), expected)
         # Calls inside a caller's function, with the caller's shapes.
         one["images"] = [fm.images(batch)]
         caller = tf.function(lambda one, ids: faster(one, ids).scores)
@@ -237,9 +272,23 @@ def test_foreign_signatures(name, tmp_path):
         expected = loaded.signatures[call.signature](**call.inputs)
         assert_same(faster[call.signature](**call.inputs), expected)
     assert any(one.report.blocks for one in faster.values())
+    if name != "ragged_and_sparse_outputs":
+        # The tables belong to `loaded`.
+        with pytest.raises(ios_tf.UserError, match="a table that belongs to another"):
+            faster[calls[0].signature].save(tmp_path / "saved")
+        assert not (tmp_path / "saved").exists()
+        if len(loaded.signatures) > 1:
+            return
+        faster = {calls[0].signature: ios_tf.optimize(loaded, **FAST)}
+    for key, function in faster.items():
+        function.save(tmp_path / key)
+        saved = tf.saved_model.load(str(tmp_path / key))
+        for call in (call for call in calls if call.signature == key):
+            expected = loaded.signatures[key](**call.inputs)
+            assert_same(saved.signatures["serving_default"](**call.inputs), expected)
 
 
-def test_without_convolutions():
+def test_without_convolutions(tmp_path):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
     same = ios_tf.optimize(model)
     codes = [decision.code for decision in same.report.decisions]
@@ -251,6 +300,9 @@ def test_without_convolutions():
     assert repr(same).startswith("<not optimized function ")
     images = gh.random_array(3, 4)
     assert_same(same(images), model(images))
+    same.save(tmp_path / "saved")
+    saved = tf.saved_model.load(str(tmp_path / "saved"))
+    assert_same(saved.serve(images), model(images))
 
 
 def test_without_outputs():
