@@ -17,7 +17,7 @@ OWN = {
     "IOS_TF_PLAN_CACHE": "directory of cuDNN plans",
 }
 # Variables of others that change results, speed or devices.
-_OTHERS = {
+OTHERS = {
     "CUDA_VISIBLE_DEVICES": "the GPUs that CUDA uses",
     "LD_LIBRARY_PATH": "directories where the loader looks first",
     "LD_PRELOAD": "libraries that are loaded first",
@@ -35,7 +35,7 @@ def environment_findings() -> Iterator[Finding]:
     """The variables that are set, and those whose names begin with IOS_TF_ in vain."""
     topic = "environment"
     found = False
-    for name, effect in {**OWN, **_OTHERS}.items():
+    for name, effect in {**OWN, **OTHERS}.items():
         value = os.environ.get(name)
         if value is None:
             continue

@@ -1,0 +1,113 @@
+"""The pages of the documentation agree with the code."""
+
+import ast
+import importlib.util
+import inspect
+import re
+from pathlib import Path
+
+from ios_tf import options
+from ios_tf.doctor import settings
+from tests import command_line_page
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+
+
+def test_command_line():
+    assert command_line_page.PAGE.read_text() == command_line_page.page()
+
+
+def _cells(path: str, column: int = 0) -> list[str]:
+    """The code in a column of a page's tables."""
+    rows = re.findall(r"^\| (.+) \|$", (DOCS / path).read_text(), re.M)
+    cells = [re.split(r" \| ", row)[column] for row in rows]
+    return [code for cell in cells for code in re.findall("`([^`]+)`", cell)]
+
+
+def test_environment_variables():
+    documented = _cells("reference/environment.md")
+    assert sorted(documented) == sorted([*settings.OWN, *settings.OTHERS])
+    sources = [
+        *ROOT.glob("ios_tf/**/*.py"),
+        *ROOT.glob("cc/**/*.cc"),
+        *ROOT.glob("cc/**/*.h"),
+    ]
+    # Unlike the names of headers' guards, names of variables are in quotes.
+    read = {
+        name
+        for path in sources
+        for name in re.findall(r'"(IOS_TF_[A-Z_]+[A-Z])"', path.read_text())
+    }
+    assert read == {*settings.OWN}
+
+
+def _text(node: ast.AST) -> str:
+    """A text of the source, with … in place of values."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else "…"
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(_text, node.values))
+    if isinstance(node, ast.BinOp):
+        return _text(node.left) + _text(node.right)
+    return "…"
+
+
+def _messages() -> str:
+    """All texts of the Python and C++ sources, one a line."""
+    texts = [
+        _text(node)
+        for path in ROOT.glob("ios_tf/**/*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp)
+    ]
+    literal = r'"(?:[^"\\\n]|\\.)*"'
+    for path in ROOT.glob("cc/**/*.cc"):
+        for found in re.findall(rf"{literal}(?:\s+{literal})*", path.read_text()):
+            texts.append("".join(part[1:-1] for part in re.findall(literal, found)))
+    return "\n".join(text.replace("\n", " ") for text in texts)
+
+
+def test_error_texts():
+    documented = _cells("troubleshooting/errors.md")
+    assert len(documented) > 30
+    symptoms = (DOCS / "troubleshooting/symptoms.md").read_text()
+    documented += re.findall(r'^\| "(.+?)" \|', symptoms, re.M)
+    messages = _messages()
+    assert [text for text in documented if text not in messages] == []
+
+
+def test_arguments_of_tf_trt():
+    # Without importing the module, which needs TensorRT.
+    package = importlib.util.find_spec("tensorflow")
+    converter = Path(package.origin).parent / "python/compiler/tensorrt/trt_convert.py"
+    (cls,) = [
+        node
+        for node in ast.parse(converter.read_text()).body
+        if isinstance(node, ast.ClassDef) and node.name == "TrtGraphConverterV2"
+    ]
+    arguments = {
+        f.name: [argument.arg for argument in f.args.args[1:]]
+        for f in cls.body
+        if isinstance(f, ast.FunctionDef) and (f.name == "__init__" or f.name[0] != "_")
+    }
+    documented = _cells("coming_from/tf_trt.md")
+    methods: dict[str, list[str]] = {"__init__": []}
+    for code in documented:
+        name, _, rest = code.partition("(")
+        if rest:
+            methods.setdefault(name, []).extend(rest.rstrip(")").split(", "))
+        else:
+            methods["__init__"].append(code)
+    assert methods == arguments
+
+
+def test_names_of_options():
+    # Pages about other packages name our options.
+    known = {
+        name
+        for cls in (options.ConvertOptions, options.OptimizeOptions)
+        for name in inspect.signature(cls).parameters
+    }
+    used = re.findall(r"`(\w+)=", (DOCS / "coming_from/tf_trt.md").read_text())
+    assert {*used} <= known
