@@ -11,7 +11,7 @@ import numpy as np
 from ios_tf.callers.frameworks import FRAMEWORKS
 from ios_tf.callers.loops import PERCENTILES, Measurement
 from ios_tf.conversion.bench import Measured
-from ios_tf.tables import table
+from ios_tf.tables import rounded, table
 
 # The result mentions a difference of outputs above this value, relative to the largest
 # output.
@@ -96,9 +96,9 @@ class Result(Measured):
                 (
                     FRAMEWORKS[row.framework].name,
                     str(row.callers),
-                    _shown(images["median"]),
+                    rounded(images["median"]),
                     f"{spread * 100:.0f} %",
-                    *(_shown(medians[figure]["median"]) for figure in figures),
+                    *(rounded(medians[figure]["median"]) for figure in figures),
                 )
             )
         percentiles = (f"p{percent} ms" for percent in PERCENTILES)
@@ -157,11 +157,6 @@ class Result(Measured):
             "missing": {FRAMEWORKS[k].name: list(v) for k, v in self.missing.items()},
             "failures": {FRAMEWORKS[k].name: v for k, v in self.failures.items()},
         }
-
-
-def _shown(value: float) -> str:
-    """A number with about three significant digits."""
-    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from ios_tf import models
 from ios_tf.cli.parser import Parser
 from ios_tf.options import ConvertOptions, Option, default_text, options_of
 from ios_tf.printable import printable
+from ios_tf.tables import fitted
 from ios_tf.validation import as_argument
 
 MODEL = (
@@ -163,7 +164,7 @@ def add_json(parser: Parser, what: str = "print one JSON document") -> None:
 
 def print_result(options: argparse.Namespace, document: Any, text: str) -> None:
     """Prints the result of a command, as JSON if the command line says so."""
-    print(json.dumps(document) if options.json else text)
+    print(json.dumps(document) if options.json else fitted(text))
 
 
 def add_model(parser: Parser, text: str = MODEL) -> None:

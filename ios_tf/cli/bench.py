@@ -6,8 +6,8 @@ import argparse
 from typing import Any
 
 from ios_tf.cli import arguments
-from ios_tf.files import check_writable, write_json
 from ios_tf.options import BenchOptions
+from ios_tf.printable import printable
 
 
 def add_commands(commands: Any) -> None:
@@ -23,26 +23,22 @@ def add_commands(commands: Any) -> None:
         "framework computes if many threads call the model at once.",
     )
     arguments.add_model_path(parser)
-    parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
     arguments.add_options(parser, BenchOptions)
+    arguments.add_json(parser)
     arguments.add_quiet(parser)
 
 
 def _bench(flags: argparse.Namespace) -> None:
     options = BenchOptions(
         **arguments.chosen_options(BenchOptions, flags),
-        **arguments.messages(flags),
+        **arguments.messages(flags, aside=flags.json),
     )
-    if flags.json:
-        check_writable(flags.json)  # fails before the measurements, not after them
     if options.callers is None:
         from ios_tf.conversion.bench import bench
     else:
         from ios_tf.callers.bench import bench
     result = bench(flags.model, options)
-    arguments.say(f"{flags.model}, batch size {result.batch_size}, {result.device}")
-    print(result.table())
-    for note in result.notes():
-        arguments.say(note)
-    if flags.json:
-        write_json(flags.json, result.to_json())
+    notes = result.notes()
+    head = f"{flags.model}, batch size {result.batch_size}, {result.device}"
+    text = "\n".join([printable(head), result.table(), *map(printable, notes)])
+    arguments.print_result(flags, {**result.to_json(), "notes": notes}, text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,6 +11,7 @@ from ios_tf.cli import arguments
 from ios_tf.errors import UserError
 from ios_tf.options import TuneOptions
 from ios_tf.printable import printable
+from ios_tf.tables import counted
 
 
 def add_commands(commands: Any) -> None:
@@ -106,10 +106,9 @@ def _list(options: argparse.Namespace) -> None:
     from ios_tf.tuning import cache_admin
 
     directory = _directory(options)
-    if options.json:
-        print(json.dumps(_to_json(cache_admin.entries(directory))))
-    else:
-        print(cache_admin.list_table(directory))
+    found = cache_admin.entries(directory)
+    text = cache_admin.list_table(found) or f"{directory} is empty"
+    arguments.print_result(options, _to_json(found), text)
 
 
 def _to_json(entries: Iterable[Any]) -> list[dict[str, Any]]:
@@ -147,7 +146,7 @@ def _prune(options: argparse.Namespace) -> None:
         device = plugin.device_fingerprint(options.device)
     removed = cache_admin.prune(_directory(options), device)
     lines = [printable(entry.path) for entry in removed]
-    text = "\n".join([*lines, f"{len(removed)} entries removed"])
+    text = "\n".join([*lines, f"{_entries(len(removed))} removed"])
     arguments.print_result(options, _to_json(removed), text)
 
 
@@ -155,7 +154,8 @@ def _clear(options: argparse.Namespace) -> None:
     from ios_tf.tuning import cache_admin
 
     removed, latencies = cache_admin.clear(_directory(options))
-    text = f"{removed} entries and {latencies} latencies removed"
+    text = f"{_entries(removed)} and "
+    text += f"{counted(latencies, 'latency', 'latencies')} removed"
     arguments.print_result(options, {"entries": removed, "latencies": latencies}, text)
 
 
@@ -163,7 +163,7 @@ def _export(options: argparse.Namespace) -> None:
     from ios_tf.tuning import cache_admin
 
     count = cache_admin.export(_directory(options), options.file)
-    text = printable(f"{options.file} contains {count} entries")
+    text = printable(f"{options.file} contains {_entries(count)}")
     arguments.print_result(options, {"file": options.file, "entries": count}, text)
 
 
@@ -171,5 +171,9 @@ def _import(options: argparse.Namespace) -> None:
     from ios_tf.tuning import cache_admin
 
     new, old = cache_admin.import_(_directory(options), options.file, options.overwrite)
-    text = f"{_directory(options)}: {new} entries are new, {old} existed already"
+    text = f"{_directory(options)}: {_entries(new)} new, {old} existed already"
     arguments.print_result(options, {"new": new, "existing": old}, printable(text))
+
+
+def _entries(count: int) -> str:
+    return counted(count, "entry", "entries")

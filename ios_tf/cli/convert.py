@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from ios_tf.cli import arguments
@@ -27,11 +26,7 @@ def add_commands(commands: Any) -> None:
     )
     arguments.add_model_path(parser)
     parser.add_argument("output", metavar="OUTPUT", help="directory to write")
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print the report as one JSON document, instead of the table",
-    )
+    arguments.add_json(parser)
     parser.add_argument(
         "--exit_code",
         action="store_true",
@@ -63,5 +58,5 @@ def _convert(options: argparse.Namespace) -> int:
     )
     if options.report:
         write_page(options.report, report.to_json())
-    print(json.dumps(report.to_json()) if options.json else report.table())
+    arguments.print_result(options, report.to_json(), report.table())
     return EXIT_CODES[report.verdict] if options.exit_code else 0

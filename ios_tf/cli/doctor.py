@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -30,11 +29,7 @@ def add_commands(commands: Any) -> None:
         "run on the engine.",
     )
     arguments.add_options(parser, TuneOptions, "cache_dir")
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print one JSON document, for reports of bugs, instead of text",
-    )
+    arguments.add_json(parser)
     # TensorFlow itself may be broken.
     parser.set_defaults(needs_tensorflow=False)
 
@@ -46,7 +41,7 @@ def _doctor(options: argparse.Namespace) -> int:
     if options.json:
         with quiet_standard_error():
             found = list(findings)
-        print(json.dumps(_to_json(found), indent=2))
+        arguments.print_result(options, _to_json(found), "")
     else:
         found = _print(findings)
     return int(any(finding.status == doctor.ERROR for finding in found))

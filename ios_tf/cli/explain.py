@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from typing import Any
 
 from ios_tf import reasons
@@ -29,9 +28,7 @@ def add_commands(commands: Any) -> None:
         type=_reason,
         help="the code or its short name, such as IOS012 or output-size",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON document instead of text"
-    )
+    arguments.add_json(parser)
     parser.set_defaults(needs_tensorflow=False)
 
 
@@ -44,13 +41,11 @@ def _reason(text: str) -> reasons.Reason:
 
 def _explain(options: argparse.Namespace) -> None:
     reason = options.reason
-    if options.json:
-        listed = [_to_json(one) for one in reasons.REASONS]
-        print(json.dumps(_to_json(reason) if reason else listed))
-    elif reason:
-        print(_page(reason))
+    if reason:
+        arguments.print_result(options, _to_json(reason), _page(reason))
     else:
-        print(_list())
+        listed = [_to_json(one) for one in reasons.REASONS]
+        arguments.print_result(options, listed, _list())
 
 
 def _to_json(reason: reasons.Reason) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from ios_tf import old_names
 
 _CHOICE = re.compile(r"argument (\w+): invalid choice: '(.*)' \(choose from (.*)\)$")
 
+_VALUED = re.compile(r"argument (--\w+): ignored explicit argument (.*)$")
+
 
 class Parser(argparse_flags.ArgumentParser):
     """Accepts --batch-size for --batch_size, and no abbreviations of flags.
@@ -40,6 +42,11 @@ class Parser(argparse_flags.ArgumentParser):
             names = re.findall(r"[\w-]+", wrong[3])
             message = f"unknown {wrong[1].lower()} {wrong[2]!r}"
             message += suggestion(wrong[2], names) or f"; choose {', '.join(names)}"
+        valued = _VALUED.match(message)
+        if valued:
+            message = f"{valued[1]} takes no value, not {valued[2]}"
+            if valued[1] == "--json":
+                message += "; to write the result to a file, use --json > FILE"
         self.exit(2, f"{self.prog}: error: {message} ({self.prog} --help)\n")
 
     def flags(self) -> set[str]:

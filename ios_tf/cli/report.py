@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -40,9 +39,7 @@ def add_commands(commands: Any) -> None:
         help="another converted SavedModel to compare with, and the page to write; "
         "default: print text",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print the JSON document instead of text"
-    )
+    arguments.add_json(parser)
     parser.add_argument(
         "--format",
         choices=("page", "model_explorer"),
@@ -63,7 +60,7 @@ def add_commands(commands: Any) -> None:
 def _report(options: argparse.Namespace) -> None:
     paths = [options.converted, *options.others]
     if options.format == "model_explorer":
-        _write_node_data(paths, options.original)
+        _write_node_data(options, paths)
         return
     file = paths.pop() if _is_page(paths[-1]) else None
     if not 1 <= len(paths) <= 2:
@@ -74,24 +71,24 @@ def _report(options: argparse.Namespace) -> None:
     if file:
         check_page(file)
     if len(paths) == 2:
-        _compare(paths[0], paths[1], file, options.json)
+        _compare(options, paths[0], paths[1], file)
     else:
-        _show(paths[0], file, options.json)
+        _show(options, paths[0], file)
 
 
-def _show(path: str, file: str | None, as_json: bool) -> None:
+def _show(options: argparse.Namespace, path: str, file: str | None) -> None:
     from ios_tf.report import document, text
 
     found = document.read(path)
     if file:
         write_page(file, found)
-    if as_json:
-        print(json.dumps(found))
-    elif not file:
-        print(text.text(found))
+    if options.json or not file:
+        arguments.print_result(options, found, text.text(found))
 
 
-def _compare(before: str, after: str, file: str | None, as_json: bool) -> None:
+def _compare(
+    options: argparse.Namespace, before: str, after: str, file: str | None
+) -> None:
     from ios_tf.report import comparison, document
 
     pair = document.read(before), document.read(after)
@@ -100,20 +97,20 @@ def _compare(before: str, after: str, file: str | None, as_json: bool) -> None:
 
         write_text(file, comparison_page(*pair))
     found = comparison.compare(*pair)
-    if as_json:
-        print(json.dumps(dataclasses.asdict(found)))
-    elif not file:
-        print(comparison.text(found))
+    if options.json or not file:
+        arguments.print_result(
+            options, dataclasses.asdict(found), comparison.text(found)
+        )
 
 
-def _write_node_data(paths: Sequence[str], original: str | None) -> None:
+def _write_node_data(options: argparse.Namespace, paths: Sequence[str]) -> None:
     from ios_tf.report import document
     from ios_tf.report.model_explorer import node_data
 
     if len(paths) != 2:
         raise UserError("give a converted model and the directory for the node data")
     found = document.read(paths[0])
-    original = original or found["model"]
+    original = options.original or found["model"]
     if not original or not os.path.isdir(original):
         raise UserError(
             f"the original, {original}, is not the directory of a SavedModel; give the "
@@ -124,8 +121,10 @@ def _write_node_data(paths: Sequence[str], original: str | None) -> None:
         os.makedirs(paths[1], exist_ok=True)
     except OSError as error:
         raise UserError(f"{paths[1]}: cannot be written: {error.strerror}") from None
-    for name, content in files.items():
-        write_json(os.path.join(paths[1], name), content)
+    written = [os.path.join(paths[1], name) for name in files]
+    for path, content in zip(written, files.values(), strict=True):
+        write_json(path, content)
+    arguments.print_result(options, {"files": written}, "\n".join(written))
 
 
 def _is_page(path: str) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from typing import Any
 
 from ios_tf.cli import arguments
 from ios_tf.options import BenchOptions, number
+from ios_tf.printable import printable
 from ios_tf.validation import as_argument, whole
 
 
@@ -69,20 +69,14 @@ def _export_onnx(options: argparse.Namespace) -> None:
         tags=options.tags,
         opset=options.opset,
     )
-    if options.json:
-        print(json.dumps(dataclasses.asdict(exported)))
-        return
-    arguments.say(
+    lines = [
         f"{options.output} contains signature {exported.signature!r} with "
-        f"{exported.merged} merged convolutions"
-    )
-    if exported.difference is None:
-        print(
-            "the outputs were not compared, because ONNX Runtime is not installed "
-            "(pip install onnxruntime)"
-        )
-    else:
-        print(
-            "ONNX Runtime's outputs differ from TensorFlow's by "
-            f"{exported.difference:.1e} (relative)"
-        )
+        f"{exported.merged} merged convolutions",
+        "the outputs were not compared, because ONNX Runtime is not installed (pip "
+        "install onnxruntime)"
+        if exported.difference is None
+        else "ONNX Runtime's outputs differ from TensorFlow's by "
+        f"{exported.difference:.1e} (relative)",
+    ]
+    text = "\n".join(map(printable, lines))
+    arguments.print_result(options, dataclasses.asdict(exported), text)

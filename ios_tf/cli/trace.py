@@ -8,6 +8,8 @@ from typing import Any
 from ios_tf.cli import arguments
 from ios_tf.files import check_writable
 from ios_tf.options import BenchOptions, number
+from ios_tf.printable import printable
+from ios_tf.tables import counted
 from ios_tf.validation import as_argument, measured_runs
 
 
@@ -31,6 +33,7 @@ def add_commands(commands: Any) -> None:
         help="recorded calls; default: 10",
     )
     arguments.add_options(parser, BenchOptions, "batch_size", "inputs", "signature")
+    arguments.add_json(parser)
 
 
 def _trace(options: argparse.Namespace) -> None:
@@ -49,10 +52,18 @@ def _trace(options: argparse.Namespace) -> None:
     )
     trace_files.write(options.output, recorded)
     lanes = len({piece.lane for piece in recorded.slices()})
-    arguments.say(
-        f"{options.output} has {len(recorded)} runs of operators, in {options.runs} "
-        f"calls on {lanes} lanes; open it in https://ui.perfetto.dev or "
+    notes = list(trace_files.notes(recorded))
+    document = {
+        "file": options.output,
+        "calls": options.runs,
+        "operator_runs": len(recorded),
+        "lanes": lanes,
+        "notes": notes,
+    }
+    text = (
+        f"{options.output} has {len(recorded)} runs of operators, in "
+        f"{counted(options.runs, 'call', 'calls')} on "
+        f"{counted(lanes, 'lane', 'lanes')}; open it in https://ui.perfetto.dev or "
         "chrome://tracing"
     )
-    for note in trace_files.notes(recorded):
-        arguments.say(note)
+    arguments.print_result(options, document, "\n".join(map(printable, [text, *notes])))

@@ -20,6 +20,7 @@ from tensorflow.core.framework import graph_pb2
 from ios_tf.conversion.measuring import searcher_for
 from ios_tf.conversion.output_differences import compare_outputs
 from ios_tf.conversion.planning import Function, Plan
+from ios_tf.cost.verdict import interval_of_median
 from ios_tf.files import utc_now
 from ios_tf.model import frozen_graphs, saved_models
 from ios_tf.model.inputs import accepted_inputs, image_size_of, parse_inputs
@@ -27,10 +28,11 @@ from ios_tf.model.loading import saved_model
 from ios_tf.model.weights import Weights
 from ios_tf.native import devices, plugin
 from ios_tf.options import BenchOptions, ModelOptions, command_flags
-from ios_tf.strategies import SLOWEST_FIRST
+from ios_tf.strategies import SLOWEST_FIRST, STRATEGIES
 from ios_tf.tables import table
 from ios_tf.tuning.progress import Progress
 from ios_tf.tuning.searcher import NetworkSearcher
+from ios_tf.tuning.settings import DEFAULT_STRATEGY
 
 STOCK = "TensorFlow"
 FROZEN = "frozen"  # TensorFlow on the frozen graph: the effect of freezing alone
@@ -117,8 +119,33 @@ class Result(Measured):
                     f"{row.difference:.1e}",
                 )
             )
-        header = ("", "median ms", "10 %", "90 %", "/ stock", "difference")
+        header = ("", "median ms", "10 % ms", "90 % ms", "/ stock", "difference")
         return table(header, rows)
+
+    def notes(self) -> list[str]:
+        rows = {row.name: row for row in self.rows if row.name in STRATEGIES}
+        default = rows.pop(DEFAULT_STRATEGY, None)
+        if default is None or not rows:
+            return []
+        best = min(rows.values(), key=lambda row: row.median_ms)
+        longer = default.median_ms / best.median_ms - 1
+        if longer <= 0:
+            return []
+        pairs = zip(default.latencies_ms, best.latencies_ms, strict=True)
+        low, high = interval_of_median([a / b for a, b in pairs])
+        text = f"{default.name}, the default strategy, took {longer:.1%} longer than "
+        text += best.name
+        if low <= 1:
+            interval = f"{low:.2f} to {high:.2f}" if low else "unknown"
+            return [
+                f"{text}; this is within the noise of the measurement (the interval of "
+                f"the ratio is {interval}; more --rounds make it smaller)"
+            ]
+        return [
+            f"{text} (the interval of the ratio is {low:.2f} to {high:.2f}), because "
+            "stages can take other times in the whole network than alone, as the "
+            f"search measures them; convert with --strategy={best.name}"
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """The result and the conditions of the measurement as a JSON object."""

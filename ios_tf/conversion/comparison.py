@@ -10,6 +10,7 @@ from ios_tf.cost.verdict import Ratio, Verdict, by_estimate, judge, slower_sizes
 from ios_tf.errors import UserError
 from ios_tf.native.tracing import Trace
 from ios_tf.reasons import Decision
+from ios_tf.tables import counted
 
 
 class DifferenceError(UserError):
@@ -99,7 +100,3 @@ class Comparison:
     def slower_in_tensorflow(self) -> list[int]:
         """The batch sizes at which the original is faster in TensorFlow alone."""
         return slower_sizes(self.portable_ratios)
-
-
-def counted(count: int, singular: str, plural: str) -> str:
-    return f"{count} {singular if count == 1 else plural}"

@@ -9,7 +9,7 @@ import collections
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from ios_tf.conversion.comparison import Comparison, DifferenceError, counted
+from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.left_nodes import decisions_about
 from ios_tf.conversion.planning import Function, Plan
 from ios_tf.conversion.report import Report
@@ -51,6 +51,7 @@ from ios_tf.reasons.models import (
 )
 from ios_tf.report.document import PATH
 from ios_tf.scheduler import Schedule
+from ios_tf.tables import counted, rounded
 from ios_tf.tuning.searcher import SearchStats
 
 
@@ -204,8 +205,9 @@ def search(report: Report, stats: SearchStats) -> Report:
         for name, cuts in stats.cut.items()
     ]
     if stats.too_large:
-        text = f"{len(stats.too_large)} blocks could be measured only in part, or not "
-        text += "at all, because too little memory was free; blocks without any "
+        count = len(stats.too_large)
+        text = f"{counted(count, 'block', 'blocks')} could be measured only in part, "
+        text += "or not at all, because too little memory was free; blocks without any "
         text += "measurement run sequentially"
         names = tuple(sorted(stats.too_large))
         decisions.append(Decision(LITTLE_MEMORY, text, names))
@@ -226,13 +228,13 @@ def search(report: Report, stats: SearchStats) -> Report:
 
 def _stopped(stopped: Mapping[str, float]) -> str:
     """Says how much faster other schedules than those found at the limit may be."""
-    text = f"the searches of {len(stopped)} blocks stopped at the time limit"
+    text = f"{counted(len(stopped), 'search', 'searches')} stopped at the time limit"
     gap = max(stopped.values())
     if gap < 1:
         text += ": according to the measurements, schedules that are at most "
         text += f"{gap:.0%} faster may exist"
     else:
-        text += " before they had considered all stages"
+        text += " before all stages were considered"
     return text + "; a larger --time_limit searches longer"
 
 
@@ -373,8 +375,8 @@ def _left_to_tensorflow(
     return (
         f"{name} is left to TensorFlow, because the engine is not clearly faster: "
         + "; ".join(
-            f"TensorFlow took {tensorflow_ms[size]:.2f} ms and the engine took "
-            f"{ms:.2f} ms at batch size {size}"
+            f"TensorFlow took {rounded(tensorflow_ms[size])} ms and the engine took "
+            f"{rounded(ms)} ms at batch size {size}"
             for size, ms in ours_ms.items()
         )
     )

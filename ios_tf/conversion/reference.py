@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from ios_tf.conversion import inner_tensors, timing
-from ios_tf.conversion.comparison import Comparison, DifferenceError, counted
+from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.inner_tensors import InnerTensor
 from ios_tf.conversion.made_up_inputs import CannotCompareError, Inputs, Size
 from ios_tf.conversion.original_calls import (
@@ -46,6 +46,7 @@ from ios_tf.reasons.comparisons import (
     ROUNDING,
 )
 from ios_tf.reasons.models import OPTIMIZERS_CHANGE_OUTPUTS, SHARE_OF_NAN
+from ios_tf.tables import counted
 
 # A difference of an output above this value is never explained by rounding.
 _CLEAR = 0.5

@@ -12,6 +12,7 @@ from ios_tf.model.loading import saved_model
 from ios_tf.native.names import MERGED, common_scope
 from ios_tf.printable import printable
 from ios_tf.scheduler import Schedule
+from ios_tf.tables import counted
 
 
 def converted_regions(
@@ -80,7 +81,7 @@ def _region(
     number: int, block: Mapping[str, Any], schedules: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
     operators = block["operators"]
-    yield f"region {number}: {len(operators)} operators"
+    yield f"region {number}: {counted(len(operators), 'operator', 'operators')}"
     # Leaves out the scope that all names have in common.
     scope = common_scope(op["name"] for op in operators)
     skip = len(scope)
@@ -98,7 +99,8 @@ def _region(
             {**op, "type": f"{op['type']}, {algorithms[i]}"} if i in algorithms else op
             for i, op in enumerate(operators)
         ]
-        yield f"  batch size {', '.join(map(str, batch_sizes))}: {len(stages)} stages"
+        sizes_text = ", ".join(map(str, batch_sizes))
+        yield f"  batch size {sizes_text}: {counted(len(stages), 'stage', 'stages')}"
         for i, stage in enumerate(stages, 1):
             yield from _stage(i, stage, shown, skip)
 

@@ -14,6 +14,7 @@ from ios_tf.doctor.finding import NOTE, OK, WARNING, Finding
 from ios_tf.errors import NativeLibraryError, UserError
 from ios_tf.native import plugin
 from ios_tf.native.names import PENDING
+from ios_tf.tables import counted
 from ios_tf.tuning import cache_admin
 from ios_tf.tuning.cache import directory_of, latency_database
 
@@ -81,7 +82,9 @@ def _entries(
     for device, count in sorted(devices.items()):
         is_here = device == here
         advice = "" if is_here else "ios_tf cache prune --other_devices removes them"
-        value = f"{count} schedules" + (" (this machine's CPU)" if is_here else "")
+        value = counted(count, "schedule", "schedules") + (
+            " (this machine's CPU)" if is_here else ""
+        )
         yield Finding(topic, device, value, OK if is_here else NOTE, advice)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from ios_tf.printable import printable
 from ios_tf.report import gain, view
 from ios_tf.report.document import Document
-from ios_tf.tables import table
+from ios_tf.tables import counted, rounded, table
 
 # Changes below this share of a time are noise, and are not listed.
 _NOTABLE = 0.05
@@ -250,7 +250,7 @@ def _how(
         for block in (before, after)
     ]
     name = shorter.get(before["name"], before["name"])
-    stages = f"{len(before['stages'])} stages"
+    stages = counted(len(before["stages"]), "stage", "stages")
     if counts[0] != counts[1]:
         stages += f" -> {len(after['stages'])}: " + ", ".join(
             f"{counts[0][kind]} -> {counts[1][kind]} {kind}"
@@ -259,7 +259,7 @@ def _how(
         )
     elif before["stages"] and _groups(before) != _groups(after):
         stages += " in other groups"
-    return f"{name} ({len(names)} operators, {stages})"
+    return f"{name} ({counted(len(names), 'operator', 'operators')}, {stages})"
 
 
 def _groups(block: Mapping[str, Any]) -> list[Any]:
@@ -313,14 +313,15 @@ def _network_text(network: NetworkChange) -> list[str]:
         lines += ["", table((title, *header[1:], ""), operators)]
     for word, names in (("A", network.only_before), ("B", network.only_after)):
         if names:
-            text = f"{len(names)} operators are only in {word}, such as {names[0]}"
+            many = counted(len(names), "operator is", "operators are")
+            text = f"{many} only in {word}, such as {names[0]}"
             lines.append(printable(text))
     return lines
 
 
 def _row(change: Change) -> tuple[str, ...]:
     ratio = change.ratio
-    times = ("" if ms is None else f"{ms:.3f}" for ms in (change.before, change.after))
+    times = ("" if ms is None else rounded(ms) for ms in (change.before, change.after))
     return (change.name, *times, f"{ratio:.2f}" if ratio else "")
 
 

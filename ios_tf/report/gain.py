@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ios_tf.report.document import Document
+from ios_tf.tables import counted, rounded
 
 # A part of the gain below this share is not mentioned.
 _LEAST_SHARE = 0.01
@@ -94,8 +95,8 @@ def headline(report: Document) -> str:
         change += f" by processor time at batch {sizes}, on a busy machine"
     else:
         change += ": " + ", ".join(
-            f"{short_ms(one['tensorflow']['ms'])} -> "
-            f"{short_ms(one['converted']['ms'])} ms at batch {size}"
+            f"{rounded(one['tensorflow']['ms'])} -> "
+            f"{rounded(one['converted']['ms'])} ms at batch {size}"
             for size, one in of_best
         )
     line = f"{name} is {upto}{change}{_equality(report)}"
@@ -107,12 +108,6 @@ def headline(report: Document) -> str:
 def _by_processor_time(latencies: Mapping[str, Any]) -> bool:
     speedup = latencies.get("converted_speedup")
     return bool(speedup and speedup["by_processor_time"])
-
-
-def short_ms(ms: float) -> str:
-    """Milliseconds with three significant digits."""
-    digits = 0 if ms >= 100 else 1 if ms >= 10 else 2
-    return f"{ms:.{digits}f}"
 
 
 def _equality(report: Document) -> str:
@@ -201,11 +196,11 @@ def _parts(network: Mapping[str, Any], total: float) -> list[Gain]:
     texts = {
         "algorithms": f"{special} of {choices} convolutions and products use a "
         "faster algorithm",
-        "concurrent": _counted(counts.get("concurrent", 0), "stage runs", "stages run")
+        "concurrent": counted(counts.get("concurrent", 0), "stage runs", "stages run")
         + " operators side by side",
-        "merge": _counted(counts.get("merge", 0), "stage merges", "stages merge")
+        "merge": counted(counts.get("merge", 0), "stage merges", "stages merge")
         + " convolutions into one",
-        "split": _counted(counts.get("split", 0), "stage splits", "stages split")
+        "split": counted(counts.get("split", 0), "stage splits", "stages split")
         + " the batch over the lanes",
     }
     found = {"algorithms": algorithms if special else 0.0}
@@ -248,7 +243,3 @@ def kind_of(stage: Mapping[str, Any]) -> str:
     if len(stage["groups"]) > 1:
         return "concurrent"
     return "group" if len(stage["groups"][0]) > 1 else "sequential"
-
-
-def _counted(count: int, singular: str, plural: str) -> str:
-    return f"{count} {singular if count == 1 else plural}"

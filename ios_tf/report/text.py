@@ -10,7 +10,7 @@ from ios_tf.printable import printable
 from ios_tf.reasons.measurements import BUSY
 from ios_tf.report.document import Document
 from ios_tf.report.gain import gains, headline, speedup_of, timed
-from ios_tf.tables import two_columns
+from ios_tf.tables import rounded, two_columns
 
 # Types of nodes in the row that counts those left to TensorFlow.
 _MOST_TYPES = 8
@@ -98,7 +98,7 @@ def _why(report: Document) -> Iterator[str]:
             continue
         saved = latencies["tensorflow"]["ms"] - latencies["converted"]["ms"]
         of = f" of {signature['name']}" if several else ""
-        yield f"{saved:.2f} ms{of} saved at batch {size}:"
+        yield f"{rounded(saved)} ms{of} saved at batch {size}:"
         for part in parts:
             yield f"  {100 * part.share:3.0f} %  {part.text}"
 
@@ -126,7 +126,7 @@ def _signatures(report: Document) -> Iterator[tuple[str, str]]:
         latencies = one["latencies"]
         if latencies:
             tensorflow = {
-                size: f"{found['tensorflow']['ms']:.2f} ms"
+                size: f"{rounded(found['tensorflow']['ms'])} ms"
                 for size, found in latencies.items()
             }
             yield f"TensorFlow{of}", _row(report, tensorflow)
@@ -185,8 +185,8 @@ def _measured(size: Mapping[str, Any]) -> tuple[str, str]:
         return "not measured", "not measured"
     speedup = size["sequential_ms"] / size["scheduled_ms"]
     return (
-        f"{size['sequential_ms']:.2f} ms",
-        f"{size['scheduled_ms']:.2f} ms ({speedup:.2f}x of sequential)",
+        f"{rounded(size['sequential_ms'])} ms",
+        f"{rounded(size['scheduled_ms'])} ms ({speedup:.2f}x of sequential)",
     )
 
 
@@ -196,7 +196,7 @@ def _speedups(latencies: Mapping[str, Any], name: str) -> dict[str, str]:
         text = f"{speedup_of(found, name):.2f}x of TensorFlow"
         if found[f"{name}_speedup"]["by_processor_time"]:
             text += " by processor time"
-        speedups[size] = f"{found[name]['ms']:.2f} ms ({text})"
+        speedups[size] = f"{rounded(found[name]['ms'])} ms ({text})"
     return speedups
 
 

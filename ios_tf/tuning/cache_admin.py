@@ -11,7 +11,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -22,7 +22,7 @@ from ios_tf.files import is_special
 from ios_tf.native.names import PENDING
 from ios_tf.printable import printable
 from ios_tf.scheduler import STRATEGIES, Schedule, document
-from ios_tf.tables import table
+from ios_tf.tables import counted, rounded, table
 from ios_tf.tuning import cache_files
 from ios_tf.tuning.cache import latency_database
 from ios_tf.tuning.pending import problem_of
@@ -94,15 +94,15 @@ def entries(directory: str) -> list[Entry]:
     return sorted(found, key=lambda entry: (entry.kind == PENDING, entry.path))
 
 
-def list_table(directory: str) -> str:
+def list_table(found: Iterable[Entry]) -> str:
     """The entries, one per line, in a table for each device."""
     tables = []
     by_device: dict[str, list[Entry]] = {}
-    for entry in entries(directory):
+    for entry in found:
         by_device.setdefault(entry.device, []).append(entry)
-    for device, found in by_device.items():
-        tables.append(f"{printable(device)}\n{_table(found)}")
-    return "\n\n".join(tables) or f"{directory} is empty"
+    for device, of_device in by_device.items():
+        tables.append(f"{printable(device)}\n{_table(of_device)}")
+    return "\n\n".join(tables)
 
 
 def _table(found: list[Entry]) -> str:
@@ -113,12 +113,13 @@ def _table(found: list[Entry]) -> str:
             continue
         if entry.kind == PENDING:
             block = entry.data["block"]
-            what = f"pending: {len(block['operators'])} operators"
+            operators = len(block["operators"])
+            what = f"pending: {counted(operators, 'operator', 'operators')}"
             times = ["", ""]
         else:
-            what = f"{len(entry.data['stages'])} stages"
+            what = counted(len(entry.data["stages"]), "stage", "stages")
             times = [
-                f"{entry.data[k]:.3f}" if k in entry.data else ""
+                rounded(entry.data[k]) if k in entry.data else ""
                 for k in ("sequential_ms", "latency_ms")
             ]
         rows.append([entry.signature[:12], entry.strategy, what, *times])

@@ -28,7 +28,7 @@ from ios_tf.reasons.loading import (
     NOT_SEARCHED,
 )
 from ios_tf.scheduler import PAPER_PRUNING, Problem, Pruning, Schedule, document
-from ios_tf.tables import table
+from ios_tf.tables import rounded, table
 from ios_tf.tuning import cache_files
 from ios_tf.tuning.algorithms import allowed
 from ios_tf.tuning.cache import (
@@ -127,8 +127,8 @@ class Tuned:
                 problem.dtype,
                 str(len(problem)),
                 str(len(schedule.stages)),
-                f"{schedule.metadata['sequential_ms']:.3f}",
-                f"{schedule.metadata['latency_ms']:.3f}",
+                rounded(schedule.metadata["sequential_ms"]),
+                rounded(schedule.metadata["latency_ms"]),
             ]
             for problem, schedule in self.schedules
         ]

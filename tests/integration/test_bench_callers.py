@@ -10,6 +10,7 @@ import tensorflow as tf
 from cache_helpers import run
 
 from ios_tf.callers import forms
+from ios_tf.callers.bench import bench
 from ios_tf.callers.frameworks import FRAMEWORKS, IosSession, Model
 from ios_tf.callers.result import Result, Row
 from ios_tf.callers.worker import Worker
@@ -35,6 +36,7 @@ CONDITIONS = {
     "rows",
     "missing",
     "failures",
+    "notes",
 }
 
 
@@ -86,30 +88,28 @@ def check_schema(result: dict, rounds: int) -> None:
             assert row[figure]["median"] <= row[figure]["high"] <= max(values)
 
 
-def test_all_frameworks(capfd, tmp_path):
-    path = tmp_path / "callers.json"
-    flags = "--callers=1,2 --rounds=2 --seconds=0.02 --batching --device=cpu"
-    code, out, err = run(
-        capfd, "bench", shared.branches(), *flags.split(), f"--json={path}"
+def test_all_frameworks():
+    measured = bench(
+        shared.branches(),
+        BenchOptions(
+            callers=(1, 2), rounds=2, seconds=0.02, batching=True, device="cpu"
+        ),
     )
-    assert code == 0, err
-    result = json.loads(path.read_text())
+    result = json.loads(json.dumps({**measured.to_json(), "notes": measured.notes()}))
     check_schema(result, 2)
     names = [(row["callers"], row["name"]) for row in result["rows"]]
     assert names == [(n, name) for n in (1, 2) for name in installed()]
     assert len({*result["missing"], *installed()}) == len(FRAMEWORKS)
     assert result["failures"] == {}
     assert (result["callers"], result["batch_size"]) == ([1, 2], 1)
-    lines = out.splitlines()
-    header = next(i for i, line in enumerate(lines) if "images/s" in line)
-    table = lines[header : header + 1 + len(names)]
+    table = measured.table().splitlines()
     assert max(map(len, table)) <= 80
     for line, (callers, name) in zip(table[1:], names, strict=True):
         assert line.startswith(name)
         assert line.removeprefix(name).split()[0] == str(callers)
 
 
-def test_open_loop_without_peers(capfd, tmp_path, monkeypatch, tiny):
+def test_open_loop_without_peers(capfd, monkeypatch, tiny):
     absent = {"no_such_module": "no-such-package"}
     for key in ("openvino", "litert"):
         changed = dataclasses.replace(FRAMEWORKS[key], packages=absent)
@@ -122,24 +122,21 @@ def test_open_loop_without_peers(capfd, tmp_path, monkeypatch, tiny):
     changed = dataclasses.replace(FRAMEWORKS["onnxruntime"], packages=present)
     monkeypatch.setitem(FRAMEWORKS, "onnxruntime", changed)
     monkeypatch.setattr(forms, "export_onnx", fail)
-    path = tmp_path / "callers.json"
     flags = "--callers=2 --rate=1000 --rounds=2 --seconds=0.02 --batch_size=3"
-    code, out, err = run(
-        capfd, "bench", tiny, "--device=cpu", *flags.split(), f"--json={path}"
-    )
+    words = ["bench", tiny, "--device=cpu", *flags.split()]
+    code, out, err = run(capfd, *words, "--json")
     assert code == 0, err
-    result = json.loads(path.read_text())
+    result = json.loads(out)
     check_schema(result, 2)
     assert [row["name"] for row in result["rows"]] == ["TensorFlow", "IOS-TF"]
     for row in result["rows"]:
         assert row["calls"] + row["unanswered"] == 2 * 20
     assert (result["batch_size"], result["rate"]) == (3, 1000)
-    lines = out.splitlines()
-    assert (
+    assert result["notes"][:2] == [
         "frameworks that are not installed were not measured: OpenVINO and LiteRT "
-        "(pip install no-such-package)" in lines
-    )
-    assert "ONNX Runtime was not measured: this cannot be exported" in lines
+        "(pip install no-such-package)",
+        "ONNX Runtime was not measured: this cannot be exported",
+    ]
     assert result["failures"] == {"ONNX Runtime": "this cannot be exported"}
 
 

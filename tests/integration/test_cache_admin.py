@@ -283,7 +283,7 @@ def test_export_and_import(capfd, filled, tmp_path):
     code, out, _ = run(capfd, "cache", "export", file, f"--cache_dir={filled}")
     assert (code, out) == (0, f"{file} contains 3 entries\n")
     code, out, _ = run(capfd, "cache", "import", file, f"--cache_dir={other}")
-    assert (code, out) == (0, f"{other}: 3 entries are new, 0 existed already\n")
+    assert (code, out) == (0, f"{other}: 3 entries new, 0 existed already\n")
     assert {e.name: e.data for e in cache_admin.entries(other)} == {
         e.name: e.data for e in cache_admin.entries(filled)
     }

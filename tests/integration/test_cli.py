@@ -1,5 +1,6 @@
 """The command line reports bad input in one line with an exit code, writing nothing."""
 
+import json
 import os
 import re
 import shutil
@@ -14,8 +15,9 @@ from cache_helpers import run
 from keras import layers
 
 import ios_tf
-from ios_tf.conversion import phases
+from ios_tf.conversion import bench, phases
 from ios_tf.model import loading
+from ios_tf.options import BenchOptions
 
 FAST = ["--warmup_runs=0", "--runs=1", "--sample_count=1", "--keep_slower"]
 
@@ -47,6 +49,36 @@ def dense(tmp_path_factory) -> str:
     inputs = keras.Input((4,))
     keras.Model(inputs, layers.Dense(3)(inputs)).export(path, verbose=False)
     return path
+
+
+def test_default_strategy_that_loses_is_mentioned():
+    def notes(default, other):
+        rows = [
+            bench.Row(name, milliseconds, 0.0)
+            for name, milliseconds in (
+                ("TensorFlow", [9.0] * 30),
+                ("parallel", other),
+                ("auto", default),
+            )
+        ]
+        options = BenchOptions()
+        return bench.Result(
+            model="m",
+            signature="s",
+            device="d",
+            batch_size=1,
+            options=options,
+            rows=rows,
+        ).notes()
+
+    assert notes([1.0] * 30, [1.1] * 30) == []
+    assert notes([1.0] * 30, [1.0] * 30) == []
+    (note,) = notes([1.2] * 30, [1.0] * 30)
+    assert note.startswith("auto, the default strategy, took 20.0% longer than para")
+    assert note.endswith("--strategy=parallel")
+    noisy = [1.0, 1.3] * 15
+    (note,) = notes(noisy[::-1], [*noisy[:-2], 1.0, 1.0])
+    assert "within the noise" in note and "0.77 to 1.30" in note
 
 
 def assert_fails(
@@ -516,19 +548,31 @@ def test_show_of_a_model_that_is_not_converted(capfd, tmp_path, network):
     assert_fails(result, 1, "not converted", tmp_path)
 
 
-def test_bench(capfd, tmp_path, network):
-    path = str(tmp_path / "bench.json")
-    flags = ["--strategies=greedy,auto", "--rounds=2", "--json", path]
-    flags += ["--device=cpu"]
+def test_bench(capfd, tmp_path, network, monkeypatch):
+    flags = ["--strategies=greedy,auto", "--rounds=2", "--device=cpu"]
     code, out, _ = run(capfd, "bench", network, *flags)
     assert code == 0
-    table = {line.split()[0]: line.split() for line in out.splitlines()[2:]}
+    lines = [line.split() for line in out.splitlines()[2:6]]
+    table = {words[0]: words for words in lines}
     assert list(table) == ["TensorFlow", "frozen", "greedy", "auto"]
     assert float(table["TensorFlow"][4]) == 1.0
     for name in ("frozen", "greedy", "auto"):
         assert float(table[name][5]) < 1e-4
-    with open(path) as file:
-        assert "latencies_ms" in file.read()
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run(capfd, "bench", network, *flags, "--json")
+    assert code == 0
+    result = json.loads(out)
+    assert [one["name"] for one in result["variants"]] == list(table)
+    assert all(len(one["latencies_ms"]) == 6 for one in result["variants"])
+    ratios = {one["name"]: one["ratio"] for one in result["variants"]}
+    assert len(result["notes"]) == (ratios["auto"] > ratios["greedy"])
+    assert os.listdir(tmp_path) == []  # it writes no file unasked
+
+
+def test_json_is_not_a_file_name(capfd, tmp_path):
+    result = run(capfd, "bench", "MODEL", "--json=results.json")
+    assert_fails(result, 2, "--json takes no value", tmp_path)
+    assert "use --json > FILE" in result[2]
 
 
 def test_bench_with_inputs(capfd, tmp_path, network):

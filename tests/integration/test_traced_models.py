@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+import json
 import re
 import threading
 from collections.abc import Iterable
@@ -63,9 +64,11 @@ def assert_are_nodes(names: Iterable[str], nodes: set[str]) -> None:
 
 def test_the_command(model, nodes, tmp_path, capfd):
     path = tmp_path / "trace.json"
-    code, output, error = run(capfd, "trace", model, str(path), f"--runs={RUNS}")
+    flags = [f"--runs={RUNS}", "--json"]
+    code, output, error = run(capfd, "trace", model, str(path), *flags)
     assert (code, error) == (0, "")
-    assert f"runs of operators, in {RUNS} calls on" in output
+    result = json.loads(output)
+    assert (result["file"], result["calls"]) == (str(path), RUNS)
     events = chrome_traces.read(path)
     calls = [e for e in events if e.category == "call"]
     operators = [e for e in events if e.category == "operator"]
@@ -81,6 +84,8 @@ def test_the_command(model, nodes, tmp_path, capfd):
     traced = {(e.name, e.arguments["type"]) for e in operators}
     assert {x for x in traced if x[1] in kinds} == shown
     chrome_traces.assert_no_overlap(operators)
+    assert result["operator_runs"] == len(operators)
+    assert result["lanes"] == len({e.track for e in operators})
     # Operators run inside of their call, and take part of its time on each lane.
     lanes = {e.track for e in operators}
     for number, call in enumerate(calls, 1):

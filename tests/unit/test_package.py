@@ -1,4 +1,4 @@
-"""What importing the package gives, without TensorFlow."""
+"""The names of the package, without TensorFlow."""
 
 import subprocess
 import sys

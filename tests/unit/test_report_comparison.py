@@ -92,7 +92,7 @@ def test_the_text(pair):
     lines = comparison.text(comparison.compare(*pair)).splitlines()
     assert lines[0].startswith("A: InceptionV3 is 2.00x faster")
     assert lines[1].startswith("B: InceptionV3 is 4.00x faster")
-    assert "converted, batch 1                  2.500  1.250   0.50" in lines
+    assert "converted, batch 1                  2.50  1.25   0.50" in lines
 
 
 def test_hostile_texts():
