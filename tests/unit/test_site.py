@@ -15,7 +15,8 @@ DOCS = ROOT / "docs"
 
 
 def test_command_line():
-    assert command_line_page.PAGE.read_text() == command_line_page.page()
+    hint = "run python -m tests.command_line_page"
+    assert command_line_page.PAGE.read_text() == command_line_page.page(), hint
 
 
 def _cells(path: str, column: int = 0) -> list[str]:
