@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from ios_tf.conversion.optimized_function import OptimizedFunction, optimize
     from ios_tf.conversion.report import Report
     from ios_tf.trace_files import trace
-    from ios_tf.tuning.on_the_fly import disable, enable, session_config, status
-    from ios_tf.tuning.pending import tune
+    from ios_tf.tuning.on_the_fly import (
+        Status,
+        disable,
+        enable,
+        session_config,
+        status,
+    )
+    from ios_tf.tuning.pending import Tuned, tune
 
 logging.getLogger("ios_tf").addFilter(only_printable)
 __version__ = "0.1.0"
@@ -29,6 +35,8 @@ __all__ = [
     "NativeLibraryError",
     "OptimizedFunction",
     "Report",
+    "Status",
+    "Tuned",
     "UserError",
     "convert",
     "disable",
@@ -43,6 +51,8 @@ __all__ = [
 _MODULES = {
     "OptimizedFunction": "ios_tf.conversion.optimized_function",
     "Report": "ios_tf.conversion.report",
+    "Status": "ios_tf.tuning.on_the_fly",
+    "Tuned": "ios_tf.tuning.pending",
     "convert": "ios_tf.conversion.convert",
     "disable": "ios_tf.tuning.on_the_fly",
     "enable": "ios_tf.tuning.on_the_fly",
@@ -56,10 +66,13 @@ _MODULES = {
 plugin.load_with_tensorflow()
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+# Type checkers would accept any name if they saw this function.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,15 @@ from ios_tf.printable import printable
 
 
 class UserError(ValueError):
-    """Bad input; the command line prints it as one line and exits with code 1."""
+    """Bad input; the command line prints it as one line and exits with code 1.
+
+    Examples:
+      >>> try:
+      ...     ios_tf.convert("no/model", "converted")
+      ... except ios_tf.UserError as error:
+      ...     print(error)
+      no/model: no such file or directory
+    """
 
 
 class NativeLibraryError(ImportError):

@@ -21,7 +21,13 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 from ios_tf import validation
 from ios_tf.errors import UserError
 from ios_tf.old_names import check_argument_names
-from ios_tf.strategies import ON_MISS, SLOWEST_FIRST, STRATEGIES
+from ios_tf.strategies import (
+    ON_MISS,
+    SLOWEST_FIRST,
+    STRATEGIES,
+    OnMiss,
+    StrategyName,
+)
 
 # The height and width that most networks for images accept, in pixels.
 USUAL_IMAGE_SIZE = (224, 224)
@@ -172,7 +178,7 @@ class SearchOptions(_Checked):
 class EnableOptions(SearchOptions):
     """The options of `enable` and `session_config`."""
 
-    on_miss: str = _option(
+    on_miss: OnMiss = _option(
         "skip",
         'what happens to a block that is not in the cache. "skip": TensorFlow runs the '
         "block's region, and the block is written to `cache_dir`/pending for `ios_tf "
@@ -283,7 +289,7 @@ class ModelOptions(MeasuringOptions):
         check=validation.device_name,
         metavar="DEVICE",
     )
-    strategy: str = _option(
+    strategy: StrategyName = _option(
         "auto",
         "how schedules are found: auto (stages are concurrent or merged, and batches "
         "may be split), parallel (only concurrent stages), merge (only merged "
@@ -451,7 +457,7 @@ class BenchOptions(_Checked):
         repeated=True,
         default_text="random values for a batch of --batch_size",
     )
-    strategies: Sequence[str] | None = _option(
+    strategies: Sequence[StrategyName] | None = _option(
         None,
         "strategies to measure. Not allowed with --callers",
         "Measurements",

@@ -36,6 +36,13 @@ def trace(
     Raises:
       UserError: the file cannot be written, or a trace is being recorded already.
       NativeLibraryError: the engine's library is missing.
+
+    Examples:
+      >>> faster = ios_tf.optimize(model)
+      >>> with ios_tf.trace("trace.json"):
+      ...     scores = faster(images)
+      >>> "traceEvents" in json.load(open("trace.json"))
+      True
     """
     max_operators = whole("max_operators", max_operators)
     check_writable(path)

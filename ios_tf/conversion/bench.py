@@ -123,7 +123,8 @@ class Result(Measured):
         return table(header, rows)
 
     def notes(self) -> list[str]:
-        rows = {row.name: row for row in self.rows if row.name in STRATEGIES}
+        rows: dict[str, Row] = {}
+        rows |= {row.name: row for row in self.rows if row.name in STRATEGIES}
         default = rows.pop(DEFAULT_STRATEGY, None)
         if default is None or not rows:
             return []

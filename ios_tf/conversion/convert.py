@@ -88,6 +88,14 @@ def convert(
     Raises:
       UserError: one line that says what is wrong with the input.
       NativeLibraryError: the native library is missing.
+
+    Examples:
+      >>> report = ios_tf.convert(model, "converted", batch_size=(1, 8))
+      >>> report.verdict in ("converted", "copied", "undecided")
+      True
+      >>> serve = tf.saved_model.load("converted").signatures["serving_default"]
+      >>> serve(images=tf.constant(images))["output_0"].shape
+      TensorShape([8, 5])
     """
     output = validation.path("output", output)
     if isinstance(model, (str, os.PathLike)) and os.path.exists(model):

@@ -83,6 +83,12 @@ class OptimizedFunction:
         Raises:
           UserError: the directory exists or cannot be written, or the function reads a
             table that belongs to another object.
+
+        Examples:
+          >>> faster = ios_tf.optimize(model)
+          >>> faster.save("saved")
+          >>> tf.saved_model.load("saved").serve(images).shape
+          TensorShape([8, 5])
         """
         path = validation.path("directory", directory)
         save_function(
@@ -133,6 +139,13 @@ def optimize(model_or_function: Any, options: OptimizeOptions) -> OptimizedFunct
     Raises:
       UserError: one line that says what is wrong with the input.
       NativeLibraryError: the native library is missing.
+
+    Examples:
+      >>> faster = ios_tf.optimize(model, batch_size=(1, 8))
+      >>> faster(images).shape
+      TensorShape([8, 5])
+      >>> faster.report.speedup > 0
+      True
     """
     if isinstance(model_or_function, OptimizedFunction):
         raise UserError("the function is already optimized; pass the original function")

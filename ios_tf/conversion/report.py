@@ -59,6 +59,15 @@ class SizeReport:
 class Report:
     """The result of a conversion.
 
+    `print(report)` shows it as a table, and notebooks show it as a page.
+
+    Examples:
+      >>> report = ios_tf.optimize(model).report
+      >>> report.to_json()["verdict"] == report.verdict
+      True
+      >>> for decision in report.decisions:
+      ...     assert decision.code.startswith("IOS"), decision.sentence
+
     Attributes:
       output: the directory that was written, if any.
       device: fingerprint of the device of the schedules.

@@ -165,6 +165,14 @@ def enable(options: EnableOptions) -> Status:
 
     Raises:
       UserError: an argument is out of range.
+
+    Examples:
+      >>> status = ios_tf.enable(cache_dir="cache", on_miss="greedy")
+      >>> status.enabled, status.on_miss
+      (True, 'greedy')
+      >>> ios_tf.disable()
+      >>> ios_tf.status().enabled
+      False
     """
     directory = directory_of(options.cache_dir)
     try:
@@ -243,6 +251,12 @@ def session_config(options: EnableOptions) -> config_pb2.ConfigProto:
 
     Raises:
       UserError: an argument is out of range.
+
+    Examples:
+      >>> config = ios_tf.session_config(cache_dir="cache")
+      >>> with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+      ...     print(session.run(tf.constant(1) + 1))
+      2
     """
     directory = directory_of(options.cache_dir)
     config = config_pb2.ConfigProto()

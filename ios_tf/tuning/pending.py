@@ -151,6 +151,11 @@ def tune(options: TuneOptions) -> Tuned:
       UserError: the device or a named directory does not exist, or an argument is out
         of range.
       NativeLibraryError: the native library is missing.
+
+    Examples:
+      >>> tuned = ios_tf.tune()
+      >>> len(tuned.schedules)
+      0
     """
     directory = directory_of(options.cache_dir)
     if options.cache_dir and not tf.io.gfile.isdir(directory):
