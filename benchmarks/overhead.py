@@ -17,6 +17,7 @@ from benchmarks.tracing import UNMEASURED, times_ms
 from ios_tf.cli import arguments
 from ios_tf.errors import UserError
 from ios_tf.options import BenchOptions
+from ios_tf.report import document
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +42,9 @@ def run(options: argparse.Namespace) -> int:
     loaded = saved_models.load(options.model)
     function = loaded.signatures[saved_models.choose_signature(None, loaded)]
     given = parse_inputs(options.inputs or ())
-    inputs, _ = accepted_inputs(function, options.batch_size, given)
+    inputs, _ = accepted_inputs(
+        function, options.batch_size, given, document.image_size(options.model)
+    )
     empty = _empty(function)
 
     def call(called: Any) -> float:

@@ -1,4 +1,4 @@
-"""What several commands share: models, parsers and exit codes."""
+"""Models, parsers and exit codes that several commands share."""
 
 from __future__ import annotations
 

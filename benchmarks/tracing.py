@@ -17,6 +17,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.standalone import add_whole
+from ios_tf.cli import arguments
+from ios_tf.options import BenchOptions
+from ios_tf.report import document
 
 # Unmeasured calls before each measurement, so that the threads have come to rest.
 UNMEASURED = 3
@@ -25,7 +28,7 @@ UNMEASURED = 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.add_argument("model", metavar="CONVERTED", help="a converted SavedModel")
-    add_whole(parser, "batch_size", 1, "default: 1", 1)
+    arguments.add_options(parser, BenchOptions, "batch_size", "inputs")
     add_whole(parser, "rounds", 2, "default: 100", 100)
     add_whole(parser, "calls", 1, "calls of each kind in a round; default: 10", 10)
 
@@ -33,13 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints medians over the rounds and their ratios; returns an exit code."""
     from ios_tf.model import saved_models
-    from ios_tf.model.inputs import accepted_inputs
+    from ios_tf.model.inputs import accepted_inputs, parse_inputs
     from ios_tf.native import plugin, tracing
 
     plugin.ops()
     loaded = saved_models.load(options.model)
     function = loaded.signatures[saved_models.choose_signature(None, loaded)]
-    inputs, _ = accepted_inputs(function, options.batch_size)
+    given = parse_inputs(options.inputs or ())
+    inputs, _ = accepted_inputs(
+        function, options.batch_size, given, document.image_size(options.model)
+    )
 
     def call() -> None:
         for output in function(**inputs).values():

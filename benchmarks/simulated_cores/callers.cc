@@ -54,7 +54,7 @@ struct Results {
 // In the place of a call's memory.
 struct Arena {};
 
-// What all callers use.
+// The state that all callers use.
 struct Shared {
   LanePool pool;
   Copies<Arena> copies;

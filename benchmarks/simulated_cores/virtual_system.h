@@ -1,4 +1,4 @@
-// What replaces cc/engine/cpu/threads/system.h in the simulation: the same
+// Replaces cc/engine/cpu/threads/system.h in the simulation: the same
 // names, on a virtual machine. A word takes as much memory as a real one, so
 // words share cache lines as they do in the engine.
 #ifndef IOS_TF_BENCHMARKS_SIMULATED_CORES_VIRTUAL_SYSTEM_H_

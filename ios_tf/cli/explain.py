@@ -55,7 +55,7 @@ def _to_json(reason: reasons.Reason) -> dict[str, Any]:
 
 
 def _page(reason: reasons.Reason) -> str:
-    """What a reason means and what the user can do."""
+    """The meaning of a reason, and what the user can do."""
     paragraphs = (
         f"{reason.code} ({reason.slug}): {reason.title}",
         reason.meaning,

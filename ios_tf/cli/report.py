@@ -84,6 +84,8 @@ def _show(options: argparse.Namespace, path: str, file: str | None) -> None:
         write_page(file, found)
     if options.json or not file:
         arguments.print_result(options, found, text.text(found))
+    else:
+        _say_written(file)
 
 
 def _compare(
@@ -101,6 +103,12 @@ def _compare(
         arguments.print_result(
             options, dataclasses.asdict(found), comparison.text(found)
         )
+    else:
+        _say_written(file)
+
+
+def _say_written(file: str) -> None:
+    arguments.say(f"{file} is written; open it in a browser")
 
 
 def _write_node_data(options: argparse.Namespace, paths: Sequence[str]) -> None:

@@ -93,7 +93,8 @@ def convert(
       >>> report = ios_tf.convert(model, "converted", batch_size=(1, 8))
       >>> report.verdict in ("converted", "copied", "undecided")
       True
-      >>> serve = tf.saved_model.load("converted").signatures["serving_default"]
+      >>> loaded = tf.saved_model.load("converted")
+      >>> serve = loaded.signatures["serving_default"]
       >>> serve(images=tf.constant(images))["output_0"].shape
       TensorShape([8, 5])
     """

@@ -24,6 +24,7 @@ from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.inputs import Given, accepted_inputs
 from ios_tf.model.loading import saved_model
 from ios_tf.native.names import ANNOTATIONS, MERGED
+from ios_tf.report import document
 
 OPSET = 17
 # The largest allowed difference, relative to the largest value. Adding in another order
@@ -99,7 +100,8 @@ def export_onnx(
             frozen, graph_def=_without_schedules(frozen.graph_def)
         )
         content = _to_onnx(tf2onnx, plain, name, opset)
-        difference = _difference(content, function, batch_size, inputs)
+        image_size = document.image_size(source)
+        difference = _difference(content, function, batch_size, inputs, image_size)
     if difference is not None and not difference <= TOLERANCE:
         raise UserError(
             f"ONNX Runtime's outputs differ from TensorFlow's by {difference:.1e}; "
@@ -206,13 +208,17 @@ def _cannot_export(frozen: FrozenSignature, name: str, reason: str) -> UserError
 
 
 def _difference(
-    content: bytes, function: Any, batch_size: int, given: Mapping[str, Given] | None
+    content: bytes,
+    function: Any,
+    batch_size: int,
+    given: Mapping[str, Given] | None,
+    image_size: tuple[int, int],
 ) -> float | None:
     if importlib.util.find_spec("onnxruntime") is None:
         return None
     import onnxruntime
 
-    inputs, expected = accepted_inputs(function, batch_size, given)
+    inputs, expected = accepted_inputs(function, batch_size, given, image_size)
     try:
         session = onnxruntime.InferenceSession(
             content, providers=["CPUExecutionProvider"]

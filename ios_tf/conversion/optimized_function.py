@@ -87,7 +87,8 @@ class OptimizedFunction:
         Examples:
           >>> faster = ios_tf.optimize(model)
           >>> faster.save("saved")
-          >>> tf.saved_model.load("saved").serve(images).shape
+          >>> loaded = tf.saved_model.load("saved")
+          >>> loaded.serve(images).shape
           TensorShape([8, 5])
         """
         path = validation.path("directory", directory)

@@ -68,7 +68,7 @@ def show(
 
 
 def text_of(graphs: Sequence[Mapping[str, Any]]) -> str:
-    """What `converted_regions` returns, as text: stage by stage."""
+    """The result of `converted_regions` as text, stage by stage."""
     lines = []
     for graph in graphs:
         lines.append(f"signature {', '.join(graph['signatures'])}")

@@ -10,6 +10,7 @@ from ios_tf.model import saved_models
 from ios_tf.model.inputs import Given, accepted_inputs, outputs_of
 from ios_tf.model.loading import saved_model
 from ios_tf.native import plugin, tracing
+from ios_tf.report import document
 
 
 def trace_model(
@@ -44,9 +45,10 @@ def trace_model(
     plugin.ops()
     with saved_model(model) as source:
         loaded = saved_models.load(source, tags)
+        image_size = document.image_size(source)
     signature = saved_models.choose_signature(signature, loaded)
     function = loaded.signatures[signature]
-    arguments, _ = accepted_inputs(function, batch_size, inputs)
+    arguments, _ = accepted_inputs(function, batch_size, inputs, image_size)
     outputs_of(function, arguments)
     with tracing.record(max_operators) as recording:
         for _ in range(runs):

@@ -1,4 +1,4 @@
-"""What `ios_tf doctor` reports about one thing."""
+"""A finding of `ios_tf doctor` about one thing."""
 
 from __future__ import annotations
 

@@ -64,6 +64,7 @@ def example_inputs(
     batch_size: int,
     given: Mapping[str, Given] | None = None,
     limit: int = LIMITS[0],
+    image_size: tuple[int, int] = USUAL_IMAGE_SIZE,
 ) -> dict[str, tf.Tensor]:
     """Arguments for a signature function.
 
@@ -73,6 +74,8 @@ def example_inputs(
       given: maps argument names to arrays, or to shapes of random arrays. Other
         arguments are random.
       limit: exclusive upper bound of random whole numbers.
+      image_size: replaces the heights and widths of images that the signature leaves
+        open.
 
     Raises:
       UserError: an argument does not exist, a given array or shape does not fit, or an
@@ -92,13 +95,20 @@ def example_inputs(
         if isinstance(known, np.ndarray):
             inputs[name] = _given(name, spec, known)
         else:
-            shape = _known_shape(name, spec, batch_size) if known is None else known
+            shape = (
+                _known_shape(name, spec, batch_size, image_size)
+                if known is None
+                else known
+            )
             inputs[name] = _random(name, spec, shape, limit, random)
     return inputs
 
 
 def accepted_inputs(
-    function: Any, batch_size: int, given: Mapping[str, Given] | None = None
+    function: Any,
+    batch_size: int,
+    given: Mapping[str, Given] | None = None,
+    image_size: tuple[int, int] = USUAL_IMAGE_SIZE,
 ) -> tuple[dict[str, tf.Tensor], Mapping[str, tf.Tensor]]:
     """Returns arguments that a signature function accepts, and its outputs.
 
@@ -110,9 +120,9 @@ def accepted_inputs(
     """
     for limit in LIMITS[:-1]:
         with contextlib.suppress(_NotTakenError):
-            inputs = example_inputs(function, batch_size, given, limit)
+            inputs = example_inputs(function, batch_size, given, limit, image_size)
             return inputs, outputs_of(function, inputs)
-    inputs = example_inputs(function, batch_size, given, LIMITS[-1])
+    inputs = example_inputs(function, batch_size, given, LIMITS[-1], image_size)
     return inputs, outputs_of(function, inputs)
 
 
@@ -198,9 +208,14 @@ def _given(name: str, spec: tf.TensorSpec, array: np.ndarray) -> tf.Tensor:
     return tf.constant(array.astype(wanted))
 
 
-def _known_shape(name: str, spec: tf.TensorSpec, batch_size: int) -> tuple[int, ...]:
-    """Returns the shape in the signature, with the given batch size."""
+def _known_shape(
+    name: str, spec: tf.TensorSpec, batch_size: int, image_size: tuple[int, int]
+) -> tuple[int, ...]:
+    """Returns the shape in the signature, with the given batch size and image size."""
     sizes = spec.shape.as_list() if spec.shape.rank is not None else [None, None]
+    if len(sizes) == 4 and sizes[3] is not None:
+        for dimension, i in open_sizes(sizes).items():
+            sizes[dimension] = image_size[i]
     if sizes and sizes[0] is None:
         sizes[0] = batch_size
     if None in sizes:

@@ -71,7 +71,7 @@ class Call:
 
 
 class Trace:
-    """What the engine did while a trace was recorded.
+    """The work of the engine while a trace was recorded.
 
     Attributes:
       calls: the calls of regions, in the order in which they ended.

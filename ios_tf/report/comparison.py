@@ -1,4 +1,4 @@
-"""What changed between two conversions: conditions, times, blocks and operators."""
+"""The changes between two conversions: conditions, times, blocks and operators."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ import fastjsonschema
 
 from ios_tf.errors import UserError
 from ios_tf.files import is_special
+from ios_tf.options import USUAL_IMAGE_SIZE
 from ios_tf.printable import printable
 from ios_tf.scheduler import document
 
@@ -71,6 +72,18 @@ def read(path: str) -> Document:
         return check(document.parse(text, "the file", _MAX_BYTES))
     except ValueError as error:
         raise UserError(f"{path} cannot be shown: {error}") from None
+
+
+def image_size(model: str) -> tuple[int, int]:
+    """The height and width for which a model was converted.
+
+    The usual size if the model has no report, or accepts only one size.
+    """
+    try:
+        height, width = read(model)["image_size"] or USUAL_IMAGE_SIZE
+    except UserError:
+        return USUAL_IMAGE_SIZE
+    return height, width
 
 
 def _text(path: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What a conversion gained: the headline, and the parts of the gain."""
+"""The gain of a conversion: the headline, and the parts of the gain."""
 
 from __future__ import annotations
 

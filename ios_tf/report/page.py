@@ -24,6 +24,7 @@ def page(report: Document) -> str:
         .get_template("page.html")
         .render(
             report=report,
+            version=report["versions"]["ios_tf"],
             name=gain.model_name(report),
             headline=gain.headline(report),
             speedup=gain.speedup(report),

@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def sources() -> list[Path]:
-    """Those of the engine without its GPU's backend, and their tests."""
+    """The files of the engine without its backend for GPUs, and their tests."""
     return sorted(file for pattern in ENGINE_SOURCES for file in ROOT.glob(pattern))
 
 

@@ -167,7 +167,7 @@ class Cudnn:
         self._library = ctypes.CDLL(str(path))
 
     def statuses(self, without: str = "") -> dict[str, int]:
-        """What finalizing each descriptor says, up to the first that fails.
+        """The results of finalizing each descriptor, up to the first that fails.
 
         Args:
           without: the attribute that is left out where it first would be set.

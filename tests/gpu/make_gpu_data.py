@@ -120,7 +120,7 @@ def _view(text: str) -> tuple[list[int], int]:
 
 
 def convolution(text: str) -> dict[str, Any]:
-    """What the engine says of one, as gpu_data.block takes it."""
+    """Parses the engine's text about a convolution into arguments of gpu_data.block."""
     spec = _SPEC.fullmatch(text)
     assert spec, text
     (x, beside_x), (y, rest) = _view(spec["input"]), _view(spec["output"])
@@ -156,7 +156,7 @@ def convolution(text: str) -> dict[str, Any]:
 
 
 def _kind(one: dict[str, Any]) -> str:
-    """What all of it but sizes is."""
+    """A text that is equal for convolutions that differ only in sizes."""
     sizes = ("filters", "padding")
     operator = {k: v for k, v in one["operator"].items() if k not in sizes}
     operator["groups"] = operator.get("groups", 1) > 1

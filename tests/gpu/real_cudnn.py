@@ -181,7 +181,7 @@ def _build(library: Path) -> Path:
 def _run(
     library: Path, script: str, blocks: Sequence[Any], **environment: str
 ) -> dict[str, Any]:
-    """What a script beside this one prints of the library, below the proxy."""
+    """The output of a script in this folder about the library below the proxy."""
     directory = _build(library)
     # A wheel of NVRTC and cuBLAS may be there, for cuDNN itself.
     beside = [str(p) for p in library.parents[2].glob("*/lib")]
@@ -236,7 +236,7 @@ def answers(
 
 
 def statuses(library: Path) -> dict[str, dict[str, int]]:
-    """What finalizing descriptors says, without each attribute (descriptors.py)."""
+    """The results of finalizing descriptors without each attribute (descriptors.py)."""
     return _run(library, "descriptors.py", [])
 
 
@@ -313,7 +313,7 @@ def pads(plan: Plan, x: Sequence[int], w: Sequence[int], y: Sequence[int]) -> bo
 
 
 def networks() -> list[str]:
-    """What takes cuDNN longest is last."""
+    """The names of all networks. The one that takes cuDNN longest is last."""
     return sorted(_convolutions(), key=lambda name: name == gpu_data.IN_CONCATS)
 
 

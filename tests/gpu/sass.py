@@ -44,7 +44,7 @@ def disassembler() -> str:
 
 
 def kernels(compiler: nvrtc.Nvrtc, program: str, variant: str, dtype: str) -> list:
-    """What stands in the code of a variant's kernels."""
+    """The facts about the code of a variant's kernels."""
     source, _, _ = kernel_variants.VARIANTS[variant]
     macros = kernel_variants.macros_of(variant, dtype, kernel_variants.widest(dtype))
     image, log = compiler.compile(

@@ -162,7 +162,7 @@ def test_a_merge_is_measured_as_it_runs(gpu, readers, copies):
     gpu.fake.library.fake_cuda_reset()
     cuda_engine.assert_close(program.run(inputs), expected, 1e-4)
     assert gpu.fake.report()["counts"].get("kernel Copy", 0) == copies
-    # Those of the measurement, in each of its runs.
+    # Each run of a measurement has as many copies.
     profiler = engine.Profiler(block, cuda_engine.DEVICE)
     profiler.measure([{"version": 1, "stages": [merge]}])
     gpu.fake.library.fake_cuda_reset()

@@ -56,7 +56,7 @@ print(json.dumps([test.runs(report), report["counts"], report["violations"]]))
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """What the engine has found for a convolution.
+    """The plans that the engine has found for a convolution.
 
     Attributes:
       key: of its graph.

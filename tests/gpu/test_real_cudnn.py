@@ -28,7 +28,7 @@ from benchmarks import gpu_data
 pytestmark = pytest.mark.one_core
 
 _SAMPLE = 12
-# Those of the engine (plan_search.cc).
+# The values of the engine (plan_search.cc).
 _SMALL_WORKSPACE = 64 << 20
 _WORKSPACE_TENSORS = 2
 

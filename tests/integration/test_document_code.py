@@ -76,7 +76,7 @@ def convert(directory: Path) -> None:
 
 @pytest.fixture
 def code(tmp_path, monkeypatch, capfd) -> Code:
-    """What runs the code of a document, in a directory with the files that it names."""
+    """An object that runs documents, in a directory with the files that they name."""
     originals = shared.made_once("documents", convert)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))

@@ -124,13 +124,21 @@ def test_strings_are_those_of_the_file(values, tmp_path):
         (["picture=1,2"], "no input 'picture'; it has image, ids, flag"),
         (["image=1,8,8,4"], "shape .1, 8, 8, 4. does not fit input .* of shape"),
         (["image=8,8,3"], "does not fit"),
-        ([], "input 'image' has the unknown shape .*--input=image=SHAPE"),
     ],
 )
 def test_bad_inputs_are_one_line(words, message):
     with pytest.raises(UserError, match=message) as error:
         example_inputs(MODEL, 1, parse_inputs(words))
     assert "\n" not in str(error.value)
+
+
+def test_open_image_sizes_are_given():
+    inputs = example_inputs(MODEL, 2, {}, image_size=(6, 8))
+    assert inputs["image"].shape == [2, 6, 8, 3]
+    assert example_inputs(MODEL, 1)["image"].shape == [1, 224, 224, 3]
+    unknown = signature(x=tf.TensorSpec([None, None, None, None]))
+    with pytest.raises(UserError, match=r"unknown shape .*--input=x=SHAPE"):
+        example_inputs(unknown, 1)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ int OutputCount(const tensorflow::NodeDef& node) {
 
 void AddUnpredictableNodes(const GraphView& view,
                            std::set<std::string>* nodes) {
-  // What a node computes: data; sizes that can be predicted from samples; or
+  // Values of nodes: data; sizes that can be predicted from samples; or
   // numbers that depend on sizes and cannot be predicted.
   enum class Of { kData, kSizes, kUnpredictable };
   std::vector<Of> computes(view.size(), Of::kData);

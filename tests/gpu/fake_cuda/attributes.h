@@ -305,7 +305,7 @@ inline const AttributeRule* FindRule(cudnnBackendAttributeName_t name) {
   return nullptr;
 }
 
-// What is wrong with setting an attribute so; empty if nothing is.
+// The reason why an attribute cannot have a value; empty if it can.
 inline std::string WrongAttribute(cudnnBackendDescriptorType_t owner,
                                   cudnnBackendAttributeName_t name,
                                   cudnnBackendAttributeType_t type,

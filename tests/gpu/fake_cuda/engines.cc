@@ -121,7 +121,7 @@ EnginePtr MakeInvented(const OperationGraph& graph, int index) {
   return std::make_shared<const Engine>(std::move(engine));
 }
 
-// What a recording does not say.
+// Values that a recording does not contain.
 EnginePtr Complete(Engine engine, const OperationGraph& graph) {
   for (const auto note : engine.numerical) {
     if (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && IsFloat(graph)) {

@@ -32,7 +32,7 @@ struct Engine {
 };
 using EnginePtr = std::shared_ptr<const Engine>;
 
-// What heuristics propose, in order.
+// The engines that heuristics propose, in order.
 std::vector<EnginePtr> Propose(const OperationGraph& graph,
                                cudnnBackendHeurMode_t mode);
 

@@ -130,7 +130,7 @@ void Machine::Reset() {
 // --- memory
 
 void* Machine::Allocate(int64_t bytes, CUcontext context) {
-  // What TensorFlow leaves of a GPU's memory, in round numbers.
+  // About the memory of a GPU that TensorFlow leaves free.
   constexpr int64_t kBytes = int64_t{1800} << 20;
   if (allocated_ + bytes > Option("memory_limit", kBytes)) return nullptr;
   const auto share = planted_.find("share_memory");

@@ -1,5 +1,5 @@
-// What the real cuDNN proposed for graphs, as record.py wrote it into the file
-// that the environment's FAKE_CUDNN_RECORDINGS names.
+// The engines that the real cuDNN proposed for graphs, as record.py wrote it
+// into the file that the environment's FAKE_CUDNN_RECORDINGS names.
 #ifndef IOS_TF_TESTS_FAKE_CUDA_RECORDINGS_H_
 #define IOS_TF_TESTS_FAKE_CUDA_RECORDINGS_H_
 
