@@ -23,7 +23,12 @@ from ios_tf.conversion.convert import convert
 from ios_tf.conversion.output_differences import compare_outputs
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import saved_models
-from ios_tf.model.inputs import accepted_inputs, image_size_of, parse_inputs
+from ios_tf.model.inputs import (
+    accepted_inputs,
+    image_size_of,
+    parse_inputs,
+    without_open_batch,
+)
 from ios_tf.model.loading import saved_model
 from ios_tf.model.temp_dirs import step_directory
 from ios_tf.native import devices, malloc, plugin
@@ -201,14 +206,8 @@ def _images_per_call(inputs: Mapping[str, tf.Tensor], batch_size: int) -> int:
 
 def _check_open_batch(signature: str, function: Any) -> None:
     """Raises UserError if calls of a signature cannot be combined into batches."""
-    tensors = {
-        "input": function.structured_input_signature[1],
-        "output": function.structured_outputs,
-    }
-    for kind, specs in tensors.items():
-        for name, spec in specs.items():
-            if spec.shape.rank == 0 or (spec.shape.rank and spec.shape[0] is not None):
-                raise UserError(
-                    f"--batching needs an open batch size, but {kind} {name!r} of "
-                    f"signature {signature!r} has the shape {spec.shape}"
-                )
+    if closed := without_open_batch(function):
+        raise UserError(
+            f"--batching needs an open batch size, but {closed} (signature "
+            f"{signature!r})"
+        )

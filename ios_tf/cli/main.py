@@ -30,10 +30,10 @@ from ios_tf.cli import (
 )
 from ios_tf.cli.endings import ended_by_exception, handled
 from ios_tf.cli.parser import Parser
-from ios_tf.cli.quiet import quiet_standard_error, shows_tensorflow
+from ios_tf.cli.quiet import import_tensorflow, quiet_standard_error
 from ios_tf.errors import NativeLibraryError, UserError, plain
 from ios_tf.model import temp_dirs
-from ios_tf.native import engine, malloc, plugin
+from ios_tf.native import engine, malloc
 from ios_tf.printable import printable
 
 # Messages about a lack of memory: the usual reason why native code aborts, and the
@@ -106,7 +106,7 @@ def _run(options: argparse.Namespace) -> int:
             # TensorFlow is imported outside of the temporary directory, because some
             # libraries remove their temporary files only when the process ends.
             with quiet_standard_error(), _interrupted_afterwards(), _limited():
-                _import_tensorflow()
+                import_tensorflow()
             with temp_dirs.temporary_directory():
                 code = options.run(options)
         return _flush_output() or code or 0
@@ -186,20 +186,6 @@ def command_parser() -> Parser:
     for module in _COMMANDS:
         module.add_commands(commands)
     return parser
-
-
-def _import_tensorflow() -> None:
-    # Sets the variable before the import, because TensorFlow reads it when it is
-    # loaded.
-    level = "0" if shows_tensorflow() else "3"
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
-    import tensorflow as tf
-
-    if not shows_tensorflow():
-        tf.get_logger().setLevel(logging.ERROR)
-    plugin.show_warnings()
-    tf.config.list_logical_devices()  # prints messages about this machine's GPUs
-    plugin.ops()  # fails before the model is loaded if the plugin does not fit
 
 
 @contextlib.contextmanager

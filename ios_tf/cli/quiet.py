@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from absl import logging
 
 from ios_tf.errors import NativeLibraryError
+from ios_tf.native import plugin
 
 # Matches TensorFlow's log lines that are not errors.
 _HARMLESS = re.compile(rb"[IW]\d{4} |WARNING: All log messages before absl")
@@ -50,3 +51,22 @@ def quiet_standard_error() -> Iterator[None]:
             sys.stderr.flush()
             os.dup2(standard_error, 2)
             os.close(standard_error)
+
+
+def import_tensorflow() -> None:
+    """Imports TensorFlow, and makes it log errors only.
+
+    Raises:
+      NativeLibraryError: the plugin is missing, or does not fit this TensorFlow.
+    """
+    # Sets the variable before the import, because TensorFlow reads it when it is
+    # loaded.
+    level = "0" if shows_tensorflow() else "3"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
+    import tensorflow as tf
+
+    if not shows_tensorflow():
+        tf.get_logger().setLevel("ERROR")
+    plugin.show_warnings()
+    tf.config.list_logical_devices()  # prints messages about this machine's GPUs
+    plugin.ops()  # fails before the model is loaded if the plugin does not fit

@@ -126,6 +126,24 @@ def accepted_inputs(
     return inputs, outputs_of(function, inputs)
 
 
+def without_open_batch(function: Any) -> str | None:
+    """Names a tensor of a signature function whose first dimension is not open.
+
+    Returns:
+      The tensor and its shape as text, or None if the first dimension of each input and
+      output is open. Several calls can then be joined to one.
+    """
+    tensors = {
+        "input": function.structured_input_signature[1],
+        "output": function.structured_outputs,
+    }
+    for kind, specs in tensors.items():
+        for name, spec in specs.items():
+            if spec.shape.rank == 0 or (spec.shape.rank and spec.shape[0] is not None):
+                return f"{kind} {name!r} has the shape {spec.shape}"
+    return None
+
+
 def open_sizes(shape: Sequence[int | None]) -> dict[int, int]:
     """Maps each open dimension to 0 if it is a height, and to 1 if it is a width.
 

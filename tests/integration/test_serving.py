@@ -1,9 +1,7 @@
-"""examples/serving: a model server accepts the prepared model, and C and C++ programs
-serve it with TensorFlow's own libraries."""
+"""examples/serving: a model server accepts the prepared models, and C and C++ programs
+serve them with TensorFlow's own libraries."""
 
-import concurrent.futures
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,30 +12,20 @@ import numpy as np
 import pytest
 import shared
 import tensorflow as tf
+from serving_examples import EXAMPLES, prepare, prepared_models, run
 
 from ios_tf.native import plugin
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "serving"
 PLUGIN = str(plugin.LIBRARIES / "libios_tf_ops.so")
-BATCH_SIZES = (1, 3, 2)
+BATCH_SIZES = (1, 2, 3)
 THREADS, RUNS = "8", "80"
 
 pytest.importorskip("tensorflow_serving.apis", reason="tensorflow-serving-api")
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory) -> Path:
-    """The files that prepare.py writes for a small network."""
-    directory = tmp_path_factory.mktemp("served")
-    shutil.copytree(shared.cells(), directory / "original")
-    sizes = ",".join(map(str, BATCH_SIZES))
-    subprocess.run(
-        [sys.executable, EXAMPLES / "prepare.py", directory / "original", directory]
-        + ["--name=cells", "--version=7", f"--batch_sizes={sizes}"],
-        env={**os.environ, "IOS_TF_CACHE": str(directory / "cache")},
-        check=True,
-    )
-    return directory
+def served() -> Path:
+    return prepared_models()
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +71,14 @@ def split(content: bytes, like: list[np.ndarray]) -> list[np.ndarray]:
 @pytest.mark.parametrize("plugin", [PLUGIN, ""], ids=["plugin", "stock"])
 @pytest.mark.parametrize("language", ["c", "cc"])
 def test_programs_serve_the_model(language, plugin, served, programs, tmp_path):
-    model = served / "cells" / "7"
+    model = served / "branches" / "7"
     output = tmp_path / "outputs"
     if language == "c":
         command = ["load_model_c", model, plugin, THREADS, RUNS, output]
     else:
         flags = [f"--plugin={plugin}", f"--threads={THREADS}", f"--runs={RUNS}"]
-        config = f"--session_config={served / 'session.config'}"
+        (tmp_path / "session.config").write_text("inter_op_parallelism_threads: 2")
+        config = f"--session_config={tmp_path / 'session.config'}"
         command = ["load_model_cc", model, *flags, config, f"--outputs={output}"]
     command[0] = programs / command[0]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -123,118 +112,151 @@ def test_programs_say_what_is_wrong(language, programs, tmp_path):
 
 
 def test_prepared_model_computes_what_the_original_does(served):
-    expected = tf.saved_model.load(str(served / "original"))
+    expected = tf.saved_model.load(shared.branches())
     images = networks.smooth_images(2, 17, seed=3)
     (truth,) = expected.signatures["serving_default"](images).values()
-    converted = tf.saved_model.load(str(served / "cells" / "7"))
+    converted = tf.saved_model.load(str(served / "branches" / "7"))
     (found,) = converted.signatures["serving_default"](images).values()
     assert networks.relative_difference(found.numpy(), truth.numpy()) < 1e-4
 
 
-def adapter_config_class():
-    """The part of TensorFlow Serving's session_bundle_config.proto that is used."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+def batching_parameters(text: str):
+    """The part of TensorFlow Serving's session_bundle_config.proto that is written."""
+    from google.protobuf import (
+        descriptor_pb2,
+        descriptor_pool,
+        message_factory,
+        text_format,
+        wrappers_pb2,
+    )
 
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
     file = descriptor_pb2.FileDescriptorProto(
-        name="adapter.proto",
+        name="batching.proto",
         package="tensorflow.serving",
         syntax="proto3",
-        dependency=["tensorflow/core/protobuf/config.proto"],
+        dependency=[wrappers_pb2.DESCRIPTOR.name],
     )
-    session = file.message_type.add(name="SessionBundleConfig")
-    session.field.add(
-        name="session_config",
-        number=2,
-        type="TYPE_MESSAGE",
-        type_name=".tensorflow.ConfigProto",
+    message = file.message_type.add(name="BatchingParameters")
+    for name, number in (("max_batch_size", 1), ("batch_timeout_micros", 2)):
+        message.field.add(
+            name=name,
+            number=number,
+            type="TYPE_MESSAGE",
+            type_name=".google.protobuf.Int64Value",
+            label="LABEL_OPTIONAL",
+        )
+    message.field.add(
+        name="allowed_batch_sizes", number=6, type="TYPE_INT64", label="LABEL_REPEATED"
     )
-    session.field.add(name="enable_model_warmup", number=779, type="TYPE_BOOL")
-    adapter = file.message_type.add(name="SavedModelBundleSourceAdapterConfig")
-    adapter.field.add(
-        name="legacy_config",
-        number=1000,
-        type="TYPE_MESSAGE",
-        type_name=".tensorflow.serving.SessionBundleConfig",
-    )
-    for message in file.message_type:
-        for field in message.field:
-            field.label = field.LABEL_OPTIONAL
-    pool = descriptor_pool.Default()
     pool.Add(file)
-    name = "tensorflow.serving.SavedModelBundleSourceAdapterConfig"
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+    name = "tensorflow.serving.BatchingParameters"
+    parameters = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))()
+    text_format.Parse(text, parameters)
+    return parameters
 
 
 def test_configurations_are_what_the_server_reads(served):
+    """Both models are listed; requests to one of them can be joined to batches."""
     from google.protobuf import text_format
-    from tensorflow_serving.config import model_server_config_pb2, platform_config_pb2
+    from tensorflow_serving.config import model_server_config_pb2
 
     models = model_server_config_pb2.ModelServerConfig()
     text_format.Parse((served / "models.config").read_text(), models)
-    (config,) = models.model_config_list.config
-    assert config.name == "cells"
-    assert config.base_path == str(served / "cells")
-    assert os.listdir(config.base_path) == ["7"]
+    first, second = models.model_config_list.config
+    assert (first.name, first.base_path) == ("branches", str(served / "branches"))
+    assert (second.name, second.base_path) == ("one", "/models/one")
+    assert {first.model_platform, second.model_platform} == {"tensorflow"}
+    assert os.listdir(served / "branches") == ["7"]
+    assert os.listdir(served / "one") == ["1"]
 
-    adapter = adapter_config_class()()
-    platform = platform_config_pb2.PlatformConfigMap()
-    text_format.Parse((served / "platform.config").read_text(), platform)
-    source = platform.platform_configs["tensorflow"].source_adapter_config
-    assert source.Unpack(adapter)
-    assert adapter.legacy_config.enable_model_warmup
-    session = tf.compat.v1.ConfigProto()
-    text_format.Parse((served / "session.config").read_text(), session)
-    assert adapter.legacy_config.session_config == session
-    (custom,) = session.graph_options.rewrite_options.custom_optimizers
-    assert custom.name == "IosOptimizer"
+    of_model = served / "branches" / "7" / "batching_params.pbtxt"
+    for path in (of_model, served / "batching.config"):
+        parameters = batching_parameters(path.read_text())
+        assert tuple(parameters.allowed_batch_sizes) == BATCH_SIZES
+        assert parameters.max_batch_size.value == BATCH_SIZES[-1]  # a rule of Serving
+    assert parameters.batch_timeout_micros.value == 1000
+    assert not (served / "one" / "1" / "batching_params.pbtxt").exists()
 
 
-def model_server(model: Path):
-    """A stand-in for the model server that serves a model in this process."""
-    import grpc
-    from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
-
-    loaded = tf.saved_model.load(str(model))
-
-    class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
-        def Predict(self, request, context):  # noqa: N802
-            if request.model_spec.name != "cells":
-                context.abort(grpc.StatusCode.NOT_FOUND, "no such model")
-            function = loaded.signatures[request.model_spec.signature_name]
-            inputs = {k: tf.make_ndarray(v) for k, v in request.inputs.items()}
-            response = predict_pb2.PredictResponse()
-            for key, value in function(**inputs).items():
-                response.outputs[key].CopyFrom(tf.make_tensor_proto(value.numpy()))
-            return response
-
-    server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
-    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-        Service(), server
+def test_preparing_another_model_keeps_settings_of_the_others(tmp_path):
+    """Whatever an administrator has set for a model is kept."""
+    path = tmp_path / "models.config"
+    path.write_text(
+        """
+        model_config_list { config {  # by hand
+            name: "old" base_path: "/old" model_platform: "tensorflow"
+            model_version_policy { specific { versions: 3 versions: 4 } }
+            version_labels { key: "canary" value: 4 }
+        } }
+        """
     )
-    port = server.add_insecure_port("localhost:0")
-    server.start()
-    return server, port
-
-
-def test_client(served):
-    server, port = model_server(served / "cells" / "7")
-    try:
-        command = [sys.executable, EXAMPLES / "client.py", served / "original"]
-        command += [f"--server=localhost:{port}", "--batch_size=2"]
-        done = subprocess.run(
-            [*command, "--name=cells"], capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        assert "largest relative difference" in done.stdout
-        done = subprocess.run([*command, "--name=no"], capture_output=True, text=True)
-        assert done.returncode == 1
-        assert "no such model" in done.stderr
-    finally:
-        server.stop(None)
+    models = prepare._read_models(path)
+    prepare._list_model(models, "new", "/new")
+    prepare._list_model(models, "old", "/moved")
+    old, new = models.model_config_list.config
+    assert (old.base_path, new.base_path) == ("/moved", "/new")
+    assert list(old.model_version_policy.specific.versions) == [3, 4]
+    assert dict(old.version_labels) == {"canary": 4}
 
 
 @pytest.mark.parametrize(
-    "command", [["client.py", "model"], ["prepare.py", "model", "directory"]]
+    ("flags", "code", "message"),
+    [
+        (["--version=7"], 1, "already exists; use --version=8"),
+        (["--version=0"], 2, "version must be a whole number >= 1, not 0"),
+        (["--batch_sizes=8,8"], 2, "lists 8 more than once"),
+        (["--batch_sizes=x"], 2, "must be a whole number >= 1, not 'x'"),
+        (["--name=a/b"], 2, "must consist of letters"),
+        (["--signature=nope"], 1, "there is no signature 'nope'"),
+    ],
+)
+def test_prepare_refuses_before_it_converts(
+    flags, code, message, served, monkeypatch, capsys
+):
+    def files():
+        paths = sorted(path for path in served.rglob("*") if path.is_file())
+        return {path: path.stat().st_mtime_ns for path in paths}
+
+    before = files()
+    arguments = [shared.branches(), served, "--name=branches", *flags]
+    found, _, error = run(prepare, arguments, monkeypatch, capsys)
+    assert found == code
+    assert message in error
+    assert error.count("\n") == 1
+    assert files() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('model_config_list { config { nme: "x" } }', 'has no field named "nme"'),
+        ("custom_model_config {}", "has a custom_model_config"),
+    ],
+)
+def test_prepare_leaves_foreign_configurations_alone(
+    text, message, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "models.config").write_text(text)
+    code, _, error = run(prepare, [shared.branches(), tmp_path], monkeypatch, capsys)
+    assert code == 1
+    assert message in error
+    assert (tmp_path / "models.config").read_text() == text
+    assert os.listdir(tmp_path) == ["models.config"]
+
+
+def test_prepare_names_a_path_that_cannot_be_written(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    arguments = [shared.branches(), tmp_path / "file" / "models"]
+    code, _, error = run(prepare, arguments, monkeypatch, capsys)
+    assert code == 1
+    assert str(tmp_path / "file") in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "command", [["load_test.py", "model"], ["prepare.py", "model", "directory"]]
 )
 def test_missing_serving_api_is_one_line(command, tmp_path):
     (tmp_path / "tensorflow_serving.py").write_text("")  # without `apis`

@@ -24,9 +24,21 @@
 #include "tensorflow/core/framework/tensor.h"
 #include "tsl/profiler/lib/traceme_encode.h"
 #include "xla/stream_executor/stream.h"
+#if __has_include("xla/stream_executor/device_address.h")
+#include "xla/stream_executor/device_address.h"
+#else
+#include "xla/stream_executor/device_memory.h"
+#endif
 
 namespace ios::tf {
 namespace {
+
+// TensorFlow 2.20, which TensorFlow Serving 2.20 contains, has the older name.
+#if __has_include("xla/stream_executor/device_address.h")
+using DeviceAddress = ::stream_executor::DeviceAddressBase;
+#else
+using DeviceAddress = ::stream_executor::DeviceMemoryBase;
+#endif
 
 using ::tensorflow::OpKernel;
 using ::tensorflow::OpKernelConstruction;
@@ -49,9 +61,8 @@ absl::StatusOr<Tensor> AlignedCopy(OpKernelContext* context,
   Tensor copy;
   TF_RETURN_IF_ERROR(
       context->allocate_temp(tensor.dtype(), tensor.shape(), &copy));
-  stream_executor::DeviceAddressBase to(copy.data(), copy.TotalBytes());
-  const stream_executor::DeviceAddressBase from(tensor.data(),
-                                                tensor.TotalBytes());
+  DeviceAddress to(copy.data(), copy.TotalBytes());
+  const DeviceAddress from(tensor.data(), tensor.TotalBytes());
   TF_RETURN_IF_ERROR(context->op_device_context()->stream()->MemcpyD2D(
       &to, from, tensor.TotalBytes()));
   return copy;
@@ -62,8 +73,7 @@ absl::StatusOr<Tensor> HostCopy(OpKernelContext* context,
                                 const Tensor& tensor) {
   Tensor copy(tensor.dtype(), tensor.shape());
   auto* const stream = context->op_device_context()->stream();
-  const stream_executor::DeviceAddressBase from(tensor.data(),
-                                                tensor.TotalBytes());
+  const DeviceAddress from(tensor.data(), tensor.TotalBytes());
   TF_RETURN_IF_ERROR(stream->Memcpy(copy.data(), from, tensor.TotalBytes()));
   TF_RETURN_IF_ERROR(stream->BlockHostUntilDone());
   return copy;

@@ -1,0 +1,510 @@
+"""Loads a model server, and compares its answers with those of the original model.
+
+    python examples/serving/load_test.py MODEL --name=NAME [--clients=1,8,32]
+    python examples/serving/load_test.py MODEL --name=NAME --swap=5 \\
+        --versions=DIRECTORY/NAME
+
+MODEL is the SavedModel or Keras file from which the served model was prepared. Each
+client has its own connection, and sends its next request as soon as it has an answer.
+Needs `pip install tensorflow-serving-api`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import os
+import re
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import command_line
+import numpy as np
+import prepare
+from connections import PORTS, PROTOCOLS, Arrays, Connection, ServerError, Target
+
+from ios_tf import validation
+from ios_tf.callers.loops import closed_loop
+from ios_tf.cli.parser import Parser
+from ios_tf.differences import relative_difference, spread
+from ios_tf.errors import UserError
+from ios_tf.options import number
+from ios_tf.tables import table
+
+_REQUESTS = 4  # different requests, which each client sends in turn
+# How long a server may take to load a version. It sends the warm-up requests, too.
+_LOAD_SECONDS = 300
+_POLL_SECONDS = 0.1
+
+
+def main() -> int:
+    return command_line.run(_parser(), _test)
+
+
+class Model:
+    """The original model: the requests to send, and the answers to expect.
+
+    Attributes:
+      target: the model and signature to ask for.
+      inputs: the inputs of the different requests.
+      images: the number of images of a request.
+      notes: what a reader of the results should know.
+    """
+
+    def __init__(self, path: str, flags: argparse.Namespace) -> None:
+        """Loads the model and computes what it answers.
+
+        Raises:
+          UserError: the model cannot be loaded, or does not accept the inputs.
+        """
+        from ios_tf.model import saved_models
+        from ios_tf.model.inputs import accepted_inputs, outputs_of, parse_inputs
+
+        loaded = saved_models.load(path)
+        signature = saved_models.choose_signature(flags.signature, loaded)
+        function = loaded.signatures[signature]
+        given = parse_inputs(flags.input or ())
+        inputs, _ = accepted_inputs(function, flags.batch_size, given)
+        self.inputs = [
+            {key: _moved(value.numpy(), number) for key, value in inputs.items()}
+            for number in range(_REQUESTS)
+        ]
+        self._expected = [_arrays(outputs_of(function, one)) for one in self.inputs]
+        sizes = {int(value.shape[0]) for value in inputs.values() if value.shape.rank}
+        self.images = sizes.pop() if len(sizes) == 1 else flags.batch_size
+        types = {key: value.dtype for key, value in self._expected[0].items()}
+        self.target = Target(flags.name, signature, types)
+        self.notes = self._notes()
+
+    def difference(self, number: int, outputs: Arrays) -> float:
+        """The largest difference from the original's outputs, relative to the largest.
+
+        The result is infinity if outputs are missing or have another shape.
+        """
+        expected = self._expected[number]
+        if expected.keys() != outputs.keys():
+            return float("inf")
+        return max(
+            relative_difference(outputs[key], value) for key, value in expected.items()
+        )
+
+    def _notes(self) -> list[str]:
+        first, second = self._expected[:2]
+        same = [key for key in first if spread(first[key], second[key]) == 0]
+        if not same:
+            return []
+        return [
+            f"output {', '.join(same)} does not depend on the input, so that equal "
+            "outputs show little; load real weights"
+        ]
+
+
+def _arrays(outputs: Mapping[str, Any]) -> Arrays:
+    return {key: value.numpy() for key, value in outputs.items()}
+
+
+def _moved(values: np.ndarray, number: int) -> np.ndarray:
+    """The same values in another order, which is another one for each number."""
+    return np.roll(values.ravel(), number * values.size // _REQUESTS).reshape(
+        values.shape
+    )
+
+
+class Client:
+    """One client: sends requests, and checks and counts the answers."""
+
+    def __init__(
+        self, model: Model, connection: Connection, requests: Sequence[Any], first: int
+    ) -> None:
+        self.calls = self.failed = 0
+        self.failure: str | None = None
+        self.largest_difference = 0.0
+        self._model, self._connection, self._requests = model, connection, requests
+        self._numbers = itertools.cycle(
+            (first + number) % len(requests) for number in range(len(requests))
+        )
+
+    def __call__(self) -> None:
+        number = next(self._numbers)
+        self.calls += 1
+        try:
+            outputs = self._connection.predict(self._requests[number])
+        except ServerError as error:
+            self.failed += 1
+            self.failure = self.failure or str(error)
+            return
+        difference = self._model.difference(number, outputs)
+        self.largest_difference = max(self.largest_difference, difference)
+
+
+class Load:
+    """All clients of a protocol."""
+
+    def __init__(self, model: Model, protocol: str, address: str, clients: int) -> None:
+        make = PROTOCOLS[protocol]
+        requests = [make.request(model.target, inputs) for inputs in model.inputs]
+        self._connections = [make(address, model.target) for _ in range(clients)]
+        self.clients = [
+            Client(model, connection, requests, first)
+            for first, connection in enumerate(self._connections)
+        ]
+
+    def __enter__(self) -> Load:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for connection in self._connections:
+            connection.close()
+
+    @property
+    def calls(self) -> int:
+        return sum(client.calls for client in self.clients)
+
+    @property
+    def failed(self) -> int:
+        return sum(client.failed for client in self.clients)
+
+    @property
+    def failure(self) -> str | None:
+        return next((one.failure for one in self.clients if one.failure), None)
+
+    @property
+    def largest_difference(self) -> float:
+        return max(client.largest_difference for client in self.clients)
+
+
+def processor_seconds(pid: int) -> float:
+    """The processor time of all threads of a process so far.
+
+    Raises:
+      UserError: there is no such process.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        raise UserError(
+            f"--pid={pid}: there is no such process on this machine; give the number "
+            "of the server's process"
+        ) from None
+    # The second field, a name in parentheses, may have spaces.
+    user, system = text.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def _measure(load: Load, model: Model, flags: argparse.Namespace) -> list[str]:
+    """Runs the load, and returns the cells of a row from `images/s` on."""
+    before = processor_seconds(flags.pid) if flags.pid else 0.0
+    measurement = closed_loop(load.clients, flags.seconds)
+    cpu = "-"
+    if flags.pid:
+        used = processor_seconds(flags.pid) - before
+        cpu = f"{used * 1e3 / (load.calls * model.images):.2f}"
+    figures = measurement.figures(model.images)
+    return [
+        f"{figures['images_per_second']:.1f}",
+        f"{figures['p50_ms']:.1f}",
+        f"{figures['p99_ms']:.1f}",
+        cpu,
+        *_counts(load),
+    ]
+
+
+def _counts(load: Load) -> list[str]:
+    return [str(load.calls), str(load.failed), f"{load.largest_difference:.1e}"]
+
+
+@contextlib.contextmanager
+def _running(load: Load) -> Iterator[None]:
+    """Lets all clients send requests while the block runs."""
+    ended = threading.Event()
+
+    def run(client: Client) -> None:
+        while not ended.is_set():
+            client()
+
+    threads = [threading.Thread(target=run, args=(one,)) for one in load.clients]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+
+
+def swap_versions(
+    versions: Path, count: int, states: Callable[[], Mapping[int, str]]
+) -> None:
+    """Adds copies of the newest version as newer versions, one after another.
+
+    The server loads each copy. The copies are removed, and the server returns to the
+    version that it had before.
+
+    Args:
+      versions: the directory that the server watches.
+      count: number of copies.
+      states: returns the states of versions on the server.
+
+    Raises:
+      UserError: the directory has no versions, or the server does not load a copy.
+    """
+    original = max(prepare.version_numbers(versions))
+    copies = [versions / str(original + i) for i in range(1, count + 1)]
+    unfinished = versions / f".{original + 1}.unfinished"
+    try:
+        for copy in copies:
+            shutil.copytree(versions / str(original), unfinished)
+            unfinished.rename(copy)
+            _wait(int(copy.name), states)
+            _remove(one for one in copies if int(one.name) < int(copy.name))
+    finally:
+        _remove([unfinished, *copies])
+    _wait(original, states)
+
+
+def _remove(directories: Iterable[Path]) -> None:
+    for directory in directories:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _wait(version: int, states: Callable[[], Mapping[int, str]]) -> None:
+    """Waits until the server answers with a version and with no other."""
+    end = time.monotonic() + _LOAD_SECONDS
+    while time.monotonic() < end:
+        found = states()
+        if found.get(version) == "AVAILABLE" and not any(
+            state in ("AVAILABLE", "UNLOADING")
+            for other, state in found.items()
+            if other != version
+        ):
+            return
+        time.sleep(_POLL_SECONDS)
+    raise UserError(
+        f"the server has not loaded version {version} in {_LOAD_SECONDS} s; check that "
+        "--versions is the directory that it watches, and read its log"
+    )
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="load_test.py", description="Loads a model server.")
+    parser.add_argument(
+        "model", metavar="MODEL", help="the original model, a SavedModel or Keras file"
+    )
+    parser.add_argument(
+        "--name", default="model", help="name of the served model; default: model"
+    )
+    parser.add_argument("--signature", help="signature to call; default: the usual one")
+    for protocol, port in PORTS.items():
+        parser.add_argument(
+            f"--{protocol}",
+            type=validation.as_argument(_address),
+            default=f"localhost:{port}",
+            metavar="HOST:PORT",
+            help=f"address for {protocol}; default: localhost:{port}",
+        )
+    parser.add_argument(
+        "--protocols",
+        type=validation.as_argument(_protocols),
+        default=list(PORTS),
+        metavar="grpc[,rest]",
+        help="protocols to test; default: grpc,rest",
+    )
+    parser.add_argument(
+        "--clients",
+        type=validation.as_argument(_clients),
+        default=[1, 8, 32],
+        metavar="N[,N...]",
+        help="numbers of clients; default: 1,8,32",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=validation.as_argument(_seconds),
+        default=10,
+        metavar="N",
+        help="duration of each row of the table; default: 10",
+    )
+    parser.add_argument(
+        "--batch_size",
+        type=validation.as_argument(_batch_size),
+        default=1,
+        metavar="N",
+        help="images of a request; default: 1",
+    )
+    parser.add_argument(
+        "--input",
+        action="append",
+        metavar="NAME=FILE.npy",
+        help="an input, or its shape (NAME=1,224,224,3); default: random values",
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=1e-3,
+        metavar="X",
+        help="largest allowed difference from the original's outputs, relative to the "
+        "largest output; default: 0.001",
+    )
+    parser.add_argument(
+        "--pid",
+        type=validation.as_argument(_pid),
+        metavar="N",
+        help="process of the server on this machine, to measure its processor time",
+    )
+    parser.add_argument(
+        "--swap",
+        type=validation.as_argument(_swaps),
+        default=0,
+        metavar="N",
+        help="instead of the table, replace the version N times under load",
+    )
+    parser.add_argument(
+        "--versions",
+        metavar="DIRECTORY",
+        help="with --swap: the directory of the model's versions that the server "
+        "watches, DIRECTORY/NAME of prepare.py",
+    )
+    return parser
+
+
+def _address(text: str) -> str:
+    if not re.fullmatch(r"[^/\s]+:[0-9]{1,5}", text):
+        raise UserError(f"must be HOST:PORT, such as localhost:8500, not {text!r}")
+    return text
+
+
+def _protocols(text: str) -> list[str]:
+    names = text.split(",")
+    if set(names) - set(PORTS):
+        raise UserError(f"must be grpc, rest or grpc,rest, not {text!r}")
+    return names
+
+
+def _clients(text: str) -> list[int]:
+    return validation.callers("clients", [number(part) for part in text.split(",")])
+
+
+def _seconds(text: str) -> int:
+    return validation.whole("seconds", number(text), most=3600)
+
+
+def _batch_size(text: str) -> int:
+    return validation.whole("batch_size", number(text))
+
+
+def _pid(text: str) -> int:
+    return validation.whole("pid", number(text))
+
+
+def _swaps(text: str) -> int:
+    return validation.whole("swap", number(text), most=1000)
+
+
+def _test(flags: argparse.Namespace) -> int:
+    """Runs the test.
+
+    Returns:
+      0 if all requests were answered as by the original model, otherwise 1.
+    """
+    if flags.swap and not (flags.versions and _has_versions(flags.versions)):
+        raise UserError(
+            f"--versions={flags.versions}: there is no version of a model; give "
+            "--versions=DIRECTORY/NAME, with DIRECTORY and NAME of prepare.py"
+        )
+    if ":" in flags.model and not os.path.exists(flags.model):
+        raise UserError(
+            f"{flags.model} would have other weights than the served model; give the "
+            "SavedModel or Keras file that prepare.py converted"
+        )
+    command_line.load_libraries()
+
+    from ios_tf.model.loading import saved_model
+
+    with saved_model(flags.model) as path:
+        model = Model(path, flags)
+    addresses = {name: getattr(flags, name) for name in flags.protocols}
+    for protocol, address in addresses.items():
+        _check_answer(model, protocol, address)
+    test = _swap if flags.swap else _table
+    problems = test(model, addresses, flags)
+    for note in (*model.notes, *problems):
+        print(note)
+    return 1 if problems else 0
+
+
+def _has_versions(directory: str) -> bool:
+    return bool(prepare.version_numbers(Path(directory)))
+
+
+def _check_answer(model: Model, protocol: str, address: str) -> None:
+    """Sends one request; raises ServerError."""
+    with Load(model, protocol, address, 1) as load:
+        load.clients[0]()
+        if load.failure:
+            raise ServerError(load.failure)
+
+
+def _table(
+    model: Model, addresses: Mapping[str, str], flags: argparse.Namespace
+) -> list[str]:
+    """Prints a table, and returns sentences about what is wrong."""
+    rows, problems = [], []
+    for protocol, address in addresses.items():
+        for count in flags.clients:
+            with Load(model, protocol, address, count) as load:
+                rows.append([protocol, str(count), *_measure(load, model, flags)])
+                problems += _problems(load, f"{protocol}, {count} clients", flags)
+    header = ["", "clients", "images/s", "p50 ms", "p99 ms", "CPU ms/image"]
+    print(table([*header, "requests", "failed", "difference"], rows))
+    return problems
+
+
+def _swap(
+    model: Model, addresses: Mapping[str, str], flags: argparse.Namespace
+) -> list[str]:
+    """Replaces versions under load, and returns sentences about what is wrong."""
+    rows, problems = [], []
+    for protocol, address in addresses.items():
+        for count in flags.clients:
+            with Load(model, protocol, address, count) as load:
+                start = time.perf_counter()
+                with (
+                    contextlib.closing(
+                        PROTOCOLS[protocol](address, model.target)
+                    ) as watcher,
+                    _running(load),
+                ):
+                    swap_versions(Path(flags.versions), flags.swap, watcher.states)
+                # The server has also returned to the first version.
+                seconds = (time.perf_counter() - start) / (flags.swap + 1)
+                row = [str(count), str(flags.swap + 1), f"{seconds:.1f}"]
+                rows.append([protocol, *row, *_counts(load)])
+                problems += _problems(load, f"{protocol}, {count} clients", flags)
+    header = ["", "clients", "swaps", "s/swap", "requests", "failed", "difference"]
+    print(table(header, rows))
+    return problems
+
+
+def _problems(load: Load, row: str, flags: argparse.Namespace) -> list[str]:
+    problems = []
+    if load.failed:
+        problems.append(
+            f"{row}: {load.failed} requests failed, such as: {load.failure}"
+        )
+    if not load.largest_difference <= flags.tolerance:
+        problems.append(
+            f"{row}: outputs differ by {load.largest_difference:.1e} of the largest "
+            f"output, more than --tolerance={flags.tolerance:g}; check that MODEL is "
+            "the model that was prepared"
+        )
+    return problems
+
+
+if __name__ == "__main__":
+    sys.exit(main())
