@@ -28,7 +28,7 @@ class ServerError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What requests ask for.
+    """The model, signature and outputs that requests ask for.
 
     Attributes:
       name: the name of the served target.
@@ -207,7 +207,7 @@ def _refused(address: str, code: str, details: str) -> str:
         )
     return (
         f"{address}: the server refuses the request ({code}: {text}); check that MODEL "
-        "and --signature are those of the served model"
+        "and --signature name the served model and signature"
     )
 
 

@@ -72,7 +72,7 @@ class Model:
         given = parse_inputs(flags.input or ())
         inputs, _ = accepted_inputs(function, flags.batch_size, given)
         self.inputs = [
-            {key: _moved(value.numpy(), number) for key, value in inputs.items()}
+            {key: _changed(value.numpy(), number) for key, value in inputs.items()}
             for number in range(_REQUESTS)
         ]
         self._expected = [_arrays(outputs_of(function, one)) for one in self.inputs]
@@ -96,12 +96,11 @@ class Model:
 
     def _notes(self) -> list[str]:
         first, second = self._expected[:2]
-        same = [key for key in first if spread(first[key], second[key]) == 0]
-        if not same:
-            return []
         return [
-            f"output {', '.join(same)} does not depend on the input, so that equal "
-            "outputs show little; load real weights"
+            f"output {key!r} does not depend on the input, so its comparison shows "
+            "little; use a model with trained weights"
+            for key in sorted(first)
+            if spread(first[key], second[key]) == 0
         ]
 
 
@@ -109,11 +108,12 @@ def _arrays(outputs: Mapping[str, Any]) -> Arrays:
     return {key: value.numpy() for key, value in outputs.items()}
 
 
-def _moved(values: np.ndarray, number: int) -> np.ndarray:
-    """The same values in another order, which is another one for each number."""
-    return np.roll(values.ravel(), number * values.size // _REQUESTS).reshape(
-        values.shape
-    )
+def _changed(values: np.ndarray, number: int) -> np.ndarray:
+    """Other values for each number; the values of whole numbers stay in their range."""
+    moved = np.roll(values, number)
+    if values.dtype.kind not in "iuf":
+        return moved
+    return (moved * ((_REQUESTS - number) / _REQUESTS)).astype(values.dtype)
 
 
 class Client:

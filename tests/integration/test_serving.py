@@ -181,7 +181,7 @@ def test_configurations_are_what_the_server_reads(served):
 
 
 def test_preparing_another_model_keeps_settings_of_the_others(tmp_path):
-    """Whatever an administrator has set for a model is kept."""
+    """The settings of an administrator are kept."""
     path = tmp_path / "models.config"
     path.write_text(
         """
