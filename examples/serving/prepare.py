@@ -227,7 +227,8 @@ def _write_version(
     print(report.table().replace(unfinished, str(version)))
     _write_records(os.path.join(unfinished, WARMUP), requests)
     if closed := without_open_batch(function):
-        print(f"the server cannot join requests to batches, because {closed}")
+        tensor, shape = closed
+        print(f"requests are not joined to batches: {tensor} has the shape {shape}")
     else:
         text = _batching_parameters(sizes, flags.batch_timeout_micros)
         write_text(os.path.join(unfinished, _BATCHING_OF_MODEL), text)

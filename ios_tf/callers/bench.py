@@ -207,7 +207,8 @@ def _images_per_call(inputs: Mapping[str, tf.Tensor], batch_size: int) -> int:
 def _check_open_batch(signature: str, function: Any) -> None:
     """Raises UserError if calls of a signature cannot be combined into batches."""
     if closed := without_open_batch(function):
+        tensor, shape = closed
         raise UserError(
-            f"--batching needs an open batch size, but {closed} (signature "
-            f"{signature!r})"
+            f"--batching needs an open batch size, but {tensor} of signature "
+            f"{signature!r} has the shape {shape}"
         )

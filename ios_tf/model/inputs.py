@@ -126,12 +126,12 @@ def accepted_inputs(
     return inputs, outputs_of(function, inputs)
 
 
-def without_open_batch(function: Any) -> str | None:
-    """Names a tensor of a signature function whose first dimension is not open.
+def without_open_batch(function: Any) -> tuple[str, tf.TensorShape] | None:
+    """Returns a tensor of a signature function whose first dimension is not open.
 
     Returns:
-      The tensor and its shape as text, or None if the first dimension of each input and
-      output is open. Several calls can then be joined to one.
+      The tensor as text, such as "input 'x'", and its shape; or None if the first
+      dimension of each input and output is open. Several calls can then be joined.
     """
     tensors = {
         "input": function.structured_input_signature[1],
@@ -140,7 +140,7 @@ def without_open_batch(function: Any) -> str | None:
     for kind, specs in tensors.items():
         for name, spec in specs.items():
             if spec.shape.rank == 0 or (spec.shape.rank and spec.shape[0] is not None):
-                return f"{kind} {name!r} has the shape {spec.shape}"
+                return f"{kind} {name!r}", spec.shape
     return None
 
 
