@@ -30,6 +30,7 @@ from ios_tf.files import write_json
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.native import grappler, malloc
 from ios_tf.native.names import ANNOTATIONS, SHAPE_OF_WEIGHT
+from ios_tf.report import document
 
 # Convolutions and matrix products, for the share of multiplications in regions.
 _FILTERS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
@@ -94,6 +95,7 @@ def measure(
         start = time.perf_counter()
         notes, peak = convert(source, output, keywords)
         seconds = time.perf_counter() - start
+        document.read(output)  # fails if the report does not follow its schema
         original, loaded = saved_models.load(source), saved_models.load(output)
         found = {"convert_seconds": seconds, "convert_mib": peak, "notes": notes}
         name = saved_models.choose_signature(None, original)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ios_tf.cli import arguments
@@ -41,6 +41,13 @@ def add_commands(commands: Any) -> None:
     )
     arguments.add_json(parser)
     parser.add_argument(
+        "--logdir",
+        action=_Logdir,
+        metavar="DIR",
+        help="also write the numbers, tables and pictures of the blocks as summaries "
+        "for TensorBoard",
+    )
+    parser.add_argument(
         "--format",
         choices=("page", "model_explorer"),
         default="page",
@@ -57,6 +64,20 @@ def add_commands(commands: Any) -> None:
     parser.set_defaults(needs_tensorflow=False)
 
 
+class _Logdir(argparse.Action):
+    """Stores the directory; other uses of the command do not import TensorFlow."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        namespace.logdir = values
+        namespace.needs_tensorflow = True
+
+
 def _report(options: argparse.Namespace) -> None:
     paths = [options.converted, *options.others]
     if options.format == "model_explorer":
@@ -70,6 +91,8 @@ def _report(options: argparse.Namespace) -> None:
         )
     if file:
         check_page(file)
+    if len(paths) == 2 and options.logdir:
+        raise UserError("--logdir takes one converted model")
     if len(paths) == 2:
         _compare(options, paths[0], paths[1], file)
     else:
@@ -82,10 +105,21 @@ def _show(options: argparse.Namespace, path: str, file: str | None) -> None:
     found = document.read(path)
     if file:
         write_page(file, found)
-    if options.json or not file:
+    if options.logdir:
+        _write_summaries(options.logdir, found)
+    if options.json or not (file or options.logdir):
         arguments.print_result(options, found, text.text(found))
-    else:
+    elif file:
         _say_written(file)
+
+
+def _write_summaries(directory: str, found: Mapping[str, Any]) -> None:
+    from ios_tf.report import summaries
+
+    notes = summaries.write(found, directory)
+    arguments.say_aside(f"{directory} has summaries: tensorboard --logdir={directory}")
+    for note in notes:
+        arguments.say_aside(note)
 
 
 def _compare(

@@ -54,7 +54,7 @@
         width,
         height: 62 + 44 * rows.length,
         marginLeft: 108,
-        marginRight: 74,
+        marginRight: 84,
         marginTop: 6,
         marginBottom: 46,
         style: { background: "none", fontSize: "13px" },
