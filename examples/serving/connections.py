@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ios_tf.errors import UserError
+from ios_tf.errors import UserError, first_line
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -129,7 +129,8 @@ class Grpc(Connection):
             yield
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.UNAVAILABLE:
-                raise ServerError(_unreachable("grpc", self._address)) from None
+                reason = error.details().rpartition(": ")[2]
+                raise ServerError(_unreachable("grpc", self._address, reason)) from None
             code = error.code().name.lower().replace("_", " ")
             raise ServerError(_refused(self._address, code, error.details())) from None
 
@@ -170,9 +171,10 @@ class Rest(Connection):
             self._connection.request(method, path, body)
             response = self._connection.getresponse()
             content = response.read()
-        except (OSError, http.client.HTTPException):
+        except (OSError, http.client.HTTPException) as error:
             self._connection.close()  # the next request connects again
-            raise ServerError(_unreachable("rest", self._address)) from None
+            reason = first_line(error)
+            raise ServerError(_unreachable("rest", self._address, reason)) from None
         try:
             answer = json.loads(content)
         except ValueError:
@@ -189,12 +191,12 @@ PROTOCOLS: Mapping[str, type[Connection]] = {
 }
 
 
-def _unreachable(protocol: str, address: str) -> str:
+def _unreachable(protocol: str, address: str, reason: str) -> str:
     flag = {"grpc": "--port", "rest": "--rest_api_port"}[protocol]
     port = address.rpartition(":")[2]
     return (
-        f"{address}: no server answers; start one with {flag}={port}, or give "
-        f"--{protocol}=HOST:PORT"
+        f"{address}: no server answers ({reason}); start one with {flag}={port}, or "
+        f"give --{protocol}=HOST:PORT"
     )
 
 

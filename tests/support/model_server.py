@@ -397,6 +397,10 @@ class RestHandler(BaseHTTPRequestHandler):
         pass
 
 
+class RestServer(ThreadingHTTPServer):
+    request_queue_size = 128  # clients that connect at the same time
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=8500)
@@ -432,7 +436,7 @@ def main() -> int:
     try:
         port = server.add_insecure_port(f"localhost:{flags.port}")
         RestHandler.models = models
-        rest = ThreadingHTTPServer(("localhost", flags.rest_api_port), RestHandler)
+        rest = RestServer(("localhost", flags.rest_api_port), RestHandler)
     except (RuntimeError, OSError) as error:
         print(f"model_server.py: cannot listen: {error}", file=sys.stderr)
         return 1
