@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import itertools
 import os
 import re
@@ -117,12 +118,18 @@ def _changed(values: np.ndarray, number: int) -> np.ndarray:
 
 
 class Client:
-    """One client: sends requests, and checks and counts the answers."""
+    """One client: sends requests, and checks and counts the answers.
+
+    Attributes:
+      latencies_ms: the latency of each request, or None for one that failed.
+      failure: the first error, if a request failed.
+      largest_difference: the largest one of all answers.
+    """
 
     def __init__(
         self, model: Model, connection: Connection, requests: Sequence[Any], first: int
     ) -> None:
-        self.calls = self.failed = 0
+        self.latencies_ms: list[float | None] = []
         self.failure: str | None = None
         self.largest_difference = 0.0
         self._model, self._connection, self._requests = model, connection, requests
@@ -132,13 +139,14 @@ class Client:
 
     def __call__(self) -> None:
         number = next(self._numbers)
-        self.calls += 1
+        start = time.perf_counter()
         try:
             outputs = self._connection.predict(self._requests[number])
         except ServerError as error:
-            self.failed += 1
+            self.latencies_ms.append(None)
             self.failure = self.failure or str(error)
             return
+        self.latencies_ms.append((time.perf_counter() - start) * 1e3)
         difference = self._model.difference(number, outputs)
         self.largest_difference = max(self.largest_difference, difference)
 
@@ -164,11 +172,17 @@ class Load:
 
     @property
     def calls(self) -> int:
-        return sum(client.calls for client in self.clients)
+        return sum(len(client.latencies_ms) for client in self.clients)
 
     @property
     def failed(self) -> int:
-        return sum(client.failed for client in self.clients)
+        return sum(client.latencies_ms.count(None) for client in self.clients)
+
+    def answered_ms(self, counted: int) -> list[float]:
+        """The latencies of the answered ones of the last `counted` requests."""
+        first = (self.calls - counted) // len(self.clients)  # of each client
+        latencies = [ms for one in self.clients for ms in one.latencies_ms[first:]]
+        return [ms for ms in latencies if ms is not None]
 
     @property
     def failure(self) -> str | None:
@@ -201,16 +215,18 @@ def _measure(load: Load, model: Model, flags: argparse.Namespace) -> list[str]:
     """Runs the load, and returns the cells of a row from `images/s` on."""
     before = processor_seconds(flags.pid) if flags.pid else 0.0
     measurement = closed_loop(load.clients, flags.seconds)
-    cpu = "-"
-    if flags.pid:
-        used = processor_seconds(flags.pid) - before
-        cpu = f"{used * 1e3 / (load.calls * model.images):.2f}"
+    used = processor_seconds(flags.pid) - before if flags.pid else 0.0
+    answered_ms = load.answered_ms(len(measurement.latencies_ms))
+    if not answered_ms:
+        return [*"----", *_counts(load)]
+    measurement = dataclasses.replace(measurement, latencies_ms=answered_ms)
     figures = measurement.figures(model.images)
+    cpu_ms = used * 1e3 / (load.calls * model.images)
     return [
         f"{figures['images_per_second']:.1f}",
         f"{figures['p50_ms']:.1f}",
         f"{figures['p99_ms']:.1f}",
-        cpu,
+        f"{cpu_ms:.2f}" if flags.pid else "-",
         *_counts(load),
     ]
 

@@ -1,10 +1,12 @@
 """examples/serving/load_test.py, with a server that loads models as TensorFlow Serving
 does."""
 
+import contextlib
 import dataclasses
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -44,6 +46,13 @@ def server(tmp_path_factory):
     for path in (str(prepared_models()), '"/models'):
         config = config.replace(path, path[: path.count('"')] + str(models))
     (models / "models.config").write_text(config)
+    with _running_server(directory, log) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def _running_server(directory, log):
+    models = directory / "models"
     command = [sys.executable, SERVER, f"--model_config_file={models}/models.config"]
     command += ["--port=0", "--rest_api_port=0", "--file_system_poll_wait_seconds=0.1"]
     command += [f"--plugin={plugin.LIBRARIES / 'libios_tf_ops.so'}"]
@@ -213,6 +222,25 @@ def test_networks_by_name_are_refused(test):
     code, _, error = test(model="keras:MobileNetV2")
     assert code == 1
     assert "would have other weights" in error
+
+
+def test_requests_after_the_end_of_a_server_fail(server):
+    """Only answered requests have a latency: failures would look quick."""
+    directory = server.models.parent
+    with _running_server(directory, directory / "second_log") as second:
+        flags = ["--protocols=rest", "--name=one", *second.flags]
+        flags = load_test._parser().parse_args(["one", *flags])
+        model = load_test.Model(str(prepared_models().parent / "one"), flags)
+        with load_test.Load(model, "rest", flags.rest, 2) as load:
+            for client in load.clients:
+                client()
+            os.kill(second.pid, signal.SIGKILL)
+            for client in load.clients * 3:
+                client()
+    assert (load.calls, load.failed) == (8, 6)
+    assert len(load.answered_ms(counted=8)) == 2
+    assert load.answered_ms(counted=6) == []
+    assert "no server answers" in load.failure
 
 
 def test_processor_time_is_that_of_the_process():
