@@ -284,10 +284,11 @@ class Reference:
         where, difference_there = "an output", difference
         noise = self._calls.case_at(batch_size).noise
         allowed = allowed_difference(self._tolerance(), noise)
+        differs = difference > allowed
         if worst:
             where, difference_there = worst.name, worst.difference
-            allowed = worst.allowed
-        if difference_there > allowed:
+            differs = worst.differs
+        if differs:
             self._check_optimizers(batch_size)
             raise DifferenceError(self.name, batch_size, where, difference_there)
         reason, where = AFTER_REGIONS, " in operators after the regions"

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
 
 import ios_tf
+from ios_tf.conversion import inner_tensors
 from ios_tf.conversion.comparison import DifferenceError
 from ios_tf.conversion.made_up_inputs import (
     CannotCompareError,
@@ -18,6 +20,7 @@ from ios_tf.differences import relative_difference, relative_norm
 from ios_tf.model import frozen_graphs, function_library, graph_optimizer
 from ios_tf.model.loading import keras_model_of
 from ios_tf.reasons.comparisons import ALL_NAN
+from ios_tf.scheduler import sequential_schedule
 
 INFINITY = float("inf")
 
@@ -144,6 +147,50 @@ def test_values_that_are_large_and_hardly_move():
         strategy="sequential",
     ).report
     assert report.sizes[3].stages > 70
+
+
+def test_only_the_wrong_part_of_a_network_differs():
+    """Later tensors differ, too, but not if they are computed from the right ones."""
+    random = np.random.default_rng(0)
+    filters = [random.normal(0, 0.5, (3, 3, 4, 4)).astype(np.float32) for _ in range(3)]
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 9, 9, 4], name="x")])
+    def function(x):
+        for one in filters:
+            x = tf.cumsum(tf.nn.conv2d(x, one, 1, "SAME"), 1)  # is left to TensorFlow
+        return {"y": x}
+
+    frozen = frozen_graphs.freeze("f", function.get_concrete_function())
+    collected = graph_optimizer.collect(frozen, 1)
+    schedules = {s: sequential_schedule(p) for s, p in collected.problems.items()}
+    graph_def = graph_optimizer.rewrite(frozen, schedules, [1], "cpu")
+    images = [
+        {"x": tf.constant(random.random((1, 9, 9, 4)), tf.float32)} for _ in range(2)
+    ]
+
+    def differing(graph_def):
+        compared = inner_tensors.compare(frozen, graph_def, *images, "cpu")
+        assert [one.is_region for one in compared] == [True] * len(compared)
+        return compared, [one.differs for one in compared]
+
+    compared, differ = differing(graph_def)
+    assert len(compared) == 3 and not any(differ)
+    assert all(one.by_itself is None for one in compared)
+    for number, values in enumerate(filters):
+        wrong = graph_pb2.GraphDef()
+        wrong.CopyFrom(graph_def)
+        (node,) = (
+            node
+            for node in wrong.node
+            if node.op == "Const"
+            and node.attr["value"].tensor.tensor_content == values.tobytes()
+        )
+        content = (values * np.float32(1.01)).tobytes()
+        node.attr["value"].tensor.tensor_content = content
+        compared, differ = differing(wrong)
+        wrong_later = [one.difference > one.allowed for one in compared]
+        assert wrong_later == [i >= number for i in range(3)]
+        assert differ == [i == number for i in range(3)]
 
 
 def test_inputs_of_all_types_are_made_up():
