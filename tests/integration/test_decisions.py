@@ -51,7 +51,7 @@ def test_searches_that_ended_early():
     cut, memory, limit = report.decisions
     assert "block a " in cut.sentence and "3 parts" in cut.sentence
     assert memory.nodes == ("b", "c")
-    assert "2 blocks" in limit.sentence and "25%" in limit.sentence
+    assert limit.sentence.startswith("2 searches ") and "25%" in limit.sentence
     assert shared.reasons(notes.search(report, SearchStats())) == [
         CUT,
         LITTLE_MEMORY,
