@@ -228,13 +228,14 @@ def test_the_command(tmp_path, capsys):
     assert run(capsys, "report", target) == (0, f"{report}\n", "")
     code, out, _ = run(capsys, "report", target, "--json")
     assert (code, json.loads(out)) == (0, stored(target))
-    assert run(capsys, "report", target, file) == (0, "", "")
+    written = f"{file} is written; open it in a browser\n"
+    assert run(capsys, "report", target, file) == (0, written, "")
     first = Path(file).read_text()
     assert first.startswith("<!DOCTYPE html>")
     # A JSON file on its own is enough.
     json_file = tmp_path / "report.json"
     json_file.write_text(out)
-    assert run(capsys, "report", str(json_file), file) == (0, "", "")
+    assert run(capsys, "report", str(json_file), file) == (0, written, "")
     assert Path(file).read_text() == first
 
 
@@ -248,7 +249,8 @@ def test_two_conversions(tmp_path, capsys):
     # The greedy stages of the two branching blocks run several operators.
     assert re.search(r"stages -> \d+: .*\d -> 0 concurrent", out)
     file = str(tmp_path / "page.html")
-    assert run(capsys, "report", *targets, file) == (0, "", "")
+    written = f"{file} is written; open it in a browser\n"
+    assert run(capsys, "report", *targets, file) == (0, written, "")
     assert "What changed from A to B" in Path(file).read_text()
 
 
