@@ -174,6 +174,17 @@ class SearchOptions(_Checked):
     )
 
 
+class _Callers:
+    """The property of options with numbers of callers."""
+
+    callers: Any
+
+    @property
+    def caller_counts(self) -> list[int]:
+        """The numbers of callers, in ascending order."""
+        return cast("list[int]", self.callers)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EnableOptions(SearchOptions):
     """The options of `enable` and `session_config`."""
@@ -194,6 +205,12 @@ class EnableOptions(SearchOptions):
         "the value of unknown leading dimensions",
         "Sizes and device",
         check=validation.whole,
+    )
+    callers: int = _option(
+        1,
+        "the number of callers whose schedules are looked up, see `convert`",
+        "Many callers",
+        check=validation.caller_count,
     )
     progress: bool = field(default=True, metadata=_same(SearchOptions, "progress"))
 
@@ -256,7 +273,7 @@ class TuneOptions(MeasuringOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelOptions(MeasuringOptions):
+class ModelOptions(_Callers, MeasuringOptions):
     """The options of `convert` and `optimize`."""
 
     batch_size: int | Sequence[int] = _option(
@@ -267,6 +284,17 @@ class ModelOptions(MeasuringOptions):
         "near)",
         "Sizes and device",
         check=validation.batch_sizes,
+        parse=_numbers,
+        metavar="N,M",
+    )
+    callers: int | Sequence[int] = _option(
+        1,
+        "one or more numbers of callers to schedule for, such as 1,8. With N callers, "
+        "N calls use the CPU's cores at the same time, and every latency is measured "
+        "so. A call runs with the schedule of the nearest of these numbers (by ratio) "
+        "to the calls that are then in progress",
+        "Many callers",
+        check=validation.callers,
         parse=_numbers,
         metavar="N,M",
     )
@@ -421,7 +449,7 @@ class ConvertOptions(ModelOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BenchOptions(_Checked):
+class BenchOptions(_Callers, _Checked):
     """The options of `ios_tf bench`."""
 
     batch_size: int = _option(
@@ -530,11 +558,6 @@ class BenchOptions(_Checked):
             raise UserError(
                 "--strategies cannot be used with --callers; leave out --strategies"
             )
-
-    @property
-    def caller_counts(self) -> list[int]:
-        """The numbers of callers to measure with, in ascending order."""
-        return cast("list[int]", self.callers)
 
 
 def command_flags(options: Any) -> list[str]:

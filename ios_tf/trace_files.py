@@ -144,6 +144,7 @@ def events_of(recorded: tracing.Trace) -> Iterator[dict[str, Any]]:
             {
                 "call": number,
                 "batch_size": call.batch_size,
+                "scheduled_for_callers": call.callers,
                 "waited_us": call.waited_us,
                 "thread": call.thread,
             },

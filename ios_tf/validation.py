@@ -67,6 +67,11 @@ def callers(name: str, value: Any) -> list[int]:
     return _distinct(name, value, "number of callers", _MOST_CALLERS)
 
 
+def caller_count(name: str, value: Any) -> int:
+    """Returns an argument, one number of callers. Raises UserError for others."""
+    return whole(name, value, most=_MOST_CALLERS)
+
+
 def _distinct(name: str, value: Any, element: str, most: int) -> list[int]:
     given = list(value) if _is_list(value) else [value]
     numbers = sorted(whole(name, number, most=most) for number in given)

@@ -115,6 +115,7 @@ StatusOr<BoundSchedule> ScheduleBinder::Bind(const Schedule& schedule) {
   }
   info_.region = block_.name;
   info_.batch_size = BatchSize(block_);
+  info_.callers = block_.callers;
   bound_.info = std::make_shared<const ScheduleInfo>(std::move(info_));
   return std::move(bound_);
 }

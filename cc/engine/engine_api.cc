@@ -115,7 +115,8 @@ ios::Status CreateProgram(const char* block_json, const char* schedule_json,
                        ArrangeWeights(block, weights));
   IOS_ASSIGN_OR_RETURN(
       out->program,
-      ios::Program::Create(block, {{1, schedule}}, arranged, device));
+      ios::Program::Create(block, {{ios::LoadOf(block), schedule}}, arranged,
+                           device));
   for (const ios::Shape& shape : block.inputs) {
     out->input_ranks.push_back(shape.size());
   }

@@ -5,6 +5,7 @@
 
 #include "cc/engine/profiler.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <random>
@@ -28,52 +29,35 @@ namespace {
 // convolutions read one tensor.
 constexpr int64_t kMostMergeBytes = int64_t{256} << 20;
 
-class ProfilerImpl : public Profiler {
+// One caller of the block: the compiled candidates and their memory.
+class Caller {
  public:
-  ProfilerImpl(Backend* backend, const Block& block, std::vector<Shape> shapes)
+  Caller(Backend* backend, const Block& block, const std::vector<Shape>& shapes)
       : backend_(backend),
         block_(block),
-        shapes_(std::move(shapes)),
+        shapes_(shapes),
         parameters_(backend) {}
 
-  StatusOr<std::vector<Sample>> Measure(
-      const Schedule& schedule, const Measurement& measurement) override {
-    IOS_ASSIGN_OR_RETURN(auto samples,
-                         MeasureInterleaved({schedule}, measurement));
-    return samples[0];
-  }
-
-  StatusOr<std::vector<std::vector<Sample>>> MeasureInterleaved(
-      const std::vector<Schedule>& candidates,
-      const Measurement& measurement) override {
-    return CatchExceptions([&] { return MeasureAll(candidates, measurement); });
-  }
-
- private:
-  StatusOr<std::vector<std::vector<Sample>>> MeasureAll(
-      const std::vector<Schedule>& candidates, const Measurement& measurement) {
-    if (measurement.warmup < 0 || measurement.number < 1 ||
-        measurement.repeat < 1 || measurement.lanes < 0) {
-      return InvalidArgument(
-          "warmup and lanes must be at least 0, number and repeat at least 1");
-    }
-    std::lock_guard<std::mutex> lock(mutex_);
+  // Returns the stages of each candidate. They are valid until the next call.
+  StatusOr<std::vector<std::vector<BoundStage>>> Bind(
+      const std::vector<Schedule>& candidates, int lanes) {
     if (merge_bytes_ > kMostMergeBytes) ForgetMerges();
     std::vector<std::vector<BoundStage>> bound;
     for (const Schedule& schedule : candidates) {
       const ForkGuard no_fork;
-      const bool whole =
-          measurement.lanes == 0 && Validate(schedule, block_).ok();
-      IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> of_candidate,
-                           whole ? BindWhole(schedule)
-                                 : BindStages(schedule, measurement.lanes));
+      const bool whole = lanes == 0 && Validate(schedule, block_).ok();
+      IOS_ASSIGN_OR_RETURN(
+          std::vector<BoundStage> of_candidate,
+          whole ? BindWhole(schedule) : BindStages(schedule, lanes));
       bound.push_back(std::move(of_candidate));
     }
-    std::vector<const std::vector<BoundStage>*> pointers;
-    for (const auto& stages : bound) pointers.push_back(&stages);
-    return backend_->Measure(pointers, tensors_, measurement);
+    return bound;
   }
 
+  // The addresses of the tensors that the bound stages refer to.
+  const std::vector<void*>& tensors() const { return tensors_; }
+
+ private:
   // The memory that a block reads and writes while it is measured.
   struct Memory {
     std::vector<std::shared_ptr<void>> owned;
@@ -302,9 +286,8 @@ class ProfilerImpl : public Profiler {
   }
 
   Backend* const backend_;
-  const Block block_;
-  const std::vector<Shape> shapes_;
-  std::mutex mutex_;
+  const Block& block_;
+  const std::vector<Shape>& shapes_;
   RandomParameters parameters_;
   std::mt19937 random_{1};
   std::vector<void*> tensors_;    // addresses, of all benches and schedules
@@ -314,6 +297,59 @@ class ProfilerImpl : public Profiler {
   std::map<std::string, std::unique_ptr<Whole>> wholes_;  // by their JSON
   std::shared_ptr<void> arena_;  // the largest arena of all wholes_
   int64_t arena_bytes_ = 0;
+};
+
+class ProfilerImpl : public Profiler {
+ public:
+  ProfilerImpl(Backend* backend, const Block& block, std::vector<Shape> shapes)
+      : backend_(backend), block_(block), shapes_(std::move(shapes)) {
+    const int64_t callers = backend->traits().CallsAtOnce(block.callers);
+    for (int64_t i = 0; i < callers; ++i) {
+      callers_.push_back(std::make_unique<Caller>(backend, block_, shapes_));
+    }
+  }
+
+  StatusOr<std::vector<Sample>> Measure(
+      const Schedule& schedule, const Measurement& measurement) override {
+    IOS_ASSIGN_OR_RETURN(auto samples,
+                         MeasureInterleaved({schedule}, measurement));
+    return samples[0];
+  }
+
+  StatusOr<std::vector<std::vector<Sample>>> MeasureInterleaved(
+      const std::vector<Schedule>& candidates,
+      const Measurement& measurement) override {
+    return CatchExceptions([&] { return MeasureAll(candidates, measurement); });
+  }
+
+ private:
+  StatusOr<std::vector<std::vector<Sample>>> MeasureAll(
+      const std::vector<Schedule>& candidates, const Measurement& measurement) {
+    if (measurement.warmup < 0 || measurement.number < 1 ||
+        measurement.repeat < 1 || measurement.lanes < 0) {
+      return InvalidArgument(
+          "warmup and lanes must be at least 0, number and repeat at least 1");
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<std::vector<std::vector<BoundStage>>> bound;
+    for (const auto& caller : callers_) {
+      IOS_ASSIGN_OR_RETURN(bound.emplace_back(),
+                           caller->Bind(candidates, measurement.lanes));
+    }
+    std::vector<MeasuredCaller> measured;
+    for (size_t i = 0; i < callers_.size(); ++i) {
+      MeasuredCaller& caller = measured.emplace_back();
+      for (const auto& stages : bound[i]) caller.candidates.push_back(&stages);
+      caller.tensors = &callers_[i]->tensors();
+    }
+    return backend_->Measure(measured, measurement);
+  }
+
+  Backend* const backend_;
+  const Block block_;
+  const std::vector<Shape> shapes_;
+  std::mutex mutex_;  // for the callers
+  std::vector<std::unique_ptr<Caller>> callers_;
 };
 
 StatusOr<std::unique_ptr<Profiler>> CreateProfiler(const Block& block,

@@ -14,9 +14,9 @@
 
 namespace ios {
 
-// Measures candidates of one block. Their tensors have the layout that the
-// compiled block gives them, contain random values, and are shared by all
-// candidates.
+// Measures candidates of one block, as the block's number of callers runs them
+// at the same time. Their tensors have the layout that the compiled block gives
+// them, contain random values, and are shared by all candidates of a caller.
 class Profiler {
  public:
   static StatusOr<std::unique_ptr<Profiler>> Create(

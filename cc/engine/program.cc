@@ -1,11 +1,15 @@
 #include "cc/engine/program.h"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <list>
 #include <map>
 #include <mutex>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "cc/core/ir/merge.h"
@@ -21,9 +25,9 @@
 namespace ios {
 namespace {
 
-// A program keeps compiled executions, one per set of input shapes: always the
-// latest kFewExecutions, and up to kMaxExecutions if all of their arenas
-// together take at most kArenaBytes.
+// A program keeps compiled executions, one per set of input shapes and
+// schedule: always the latest kFewExecutions, and up to kMaxExecutions if all
+// of their arenas together take at most kArenaBytes.
 constexpr size_t kFewExecutions = 8;
 constexpr size_t kMaxExecutions = 64;
 constexpr int64_t kArenaBytes = int64_t{256} << 20;
@@ -146,14 +150,51 @@ struct Scheduled {
   Parameters parameters;
 };
 
+// Counts a call as long as the object exists.
+class CountedCall {
+ public:
+  CountedCall() : callers_(in_progress().fetch_add(1) + 1) {}
+  ~CountedCall() { in_progress().fetch_sub(1); }
+  CountedCall(const CountedCall&) = delete;
+  CountedCall& operator=(const CountedCall&) = delete;
+
+  // The number of calls in progress when this one began, including itself.
+  int64_t callers() const { return callers_; }
+
+ private:
+  static std::atomic<int64_t>& in_progress() {
+    static std::atomic<int64_t> count{0};
+    // A forked child lacks the threads of the calls in progress.
+    [[maybe_unused]] static const int registered =
+        pthread_atfork(nullptr, nullptr, [] { in_progress() = 0; });
+    return count;
+  }
+
+  const int64_t callers_;
+};
+
 class ProgramImpl : public Program {
  public:
   ProgramImpl(Backend* backend, const Block& block,
-              std::map<int64_t, Scheduled> scheduled)
-      : backend_(backend), block_(block), scheduled_(std::move(scheduled)) {}
+              std::map<Load, Scheduled> scheduled)
+      : backend_(backend),
+        block_(block),
+        scheduled_(std::move(scheduled)),
+        has_callers_(std::any_of(
+            scheduled_.begin(), scheduled_.end(),
+            [](const auto& entry) { return entry.first.callers != 1; })) {}
 
-  int64_t ScheduledBatch(int64_t batch) const override {
-    return NearestBatch(scheduled_, batch)->first;
+  Load ScheduledLoad(const Load& load) const override {
+    if (!has_callers_) return NearestLoad(scheduled_, load)->first;
+    const DeviceTraits& traits = backend_->traits();
+    const auto at_once = [&](const Load& of) -> Load {
+      return {of.batch, traits.CallsAtOnce(of.callers)};
+    };
+    std::map<Load, Load> loads;
+    for (const auto& scheduled : scheduled_) {
+      loads.try_emplace(at_once(scheduled.first), scheduled.first);
+    }
+    return NearestLoad(loads, at_once(load))->second;
   }
 
   StatusOr<std::vector<Shape>> OutputShapes(
@@ -172,14 +213,34 @@ class ProgramImpl : public Program {
     return CatchExceptions([&] { return CopyAndRun(inputs, outputs); });
   }
 
-  // Compiles the program for these input shapes, unless that was done before.
+  // Compiles the program for calls of any number of callers with these input
+  // shapes, unless that was done before.
   Status Prepare(const std::vector<Shape>& inputs) {
-    return ExecutionFor(inputs).status();
+    const Load first = ScheduledLoad({BatchSize(inputs), 1});
+    for (auto it = scheduled_.find(first);
+         it != scheduled_.end() && it->first.batch == first.batch; ++it) {
+      IOS_RETURN_IF_ERROR(ExecutionFor(inputs, it->first.callers).status());
+    }
+    return Status();
   }
 
  private:
+  // Identifies an execution.
+  struct Key {
+    std::vector<Shape> inputs;
+    Load scheduled;  // the load of its schedule
+    bool operator<(const Key& other) const {
+      return std::tie(inputs, scheduled) <
+             std::tie(other.inputs, other.scheduled);
+    }
+    bool operator==(const Key& other) const {
+      return inputs == other.inputs && scheduled == other.scheduled;
+    }
+  };
+
   struct CachedExecution {
-    std::vector<Shape> inputs, outputs;
+    Key key;
+    std::vector<Shape> outputs;
     int lanes = 0;  // number of lanes of the device at that time
     int64_t arena_bytes = 0;
     std::unique_ptr<Execution> execution;
@@ -191,7 +252,7 @@ class ProgramImpl : public Program {
       const ForkGuard no_fork;
       std::lock_guard<std::mutex> lock(mutex_);
       for (const auto& cached : executions_) {
-        if (cached->inputs == inputs) return cached->outputs;
+        if (cached->key.inputs == inputs) return cached->outputs;
       }
     }
     IOS_ASSIGN_OR_RETURN(const Block block, WithInputs(block_, inputs));
@@ -201,6 +262,7 @@ class ProgramImpl : public Program {
 
   Status RunOnDevice(const std::vector<TensorArray>& inputs,
                      const std::vector<void*>& outputs, void* stream) {
+    const CountedCall call;
     std::vector<Shape> shapes;
     std::vector<const void*> data;
     for (const TensorArray& input : inputs) {
@@ -211,7 +273,7 @@ class ProgramImpl : public Program {
       return WrongOutputs(outputs.size(), block_.outputs.size());
     }
     IOS_ASSIGN_OR_RETURN(const std::shared_ptr<CachedExecution> cached,
-                         ExecutionFor(shapes));
+                         ExecutionFor(shapes, call.callers()));
     return cached->execution->Run(data, outputs, stream);
   }
 
@@ -283,11 +345,18 @@ class ProgramImpl : public Program {
     return block;
   }
 
-  // Returns the execution for these shapes, and compiles it if necessary. The
-  // mutex is released meanwhile, so that calls with other shapes go on. If
-  // several calls need the same shapes, one compiles and the others wait.
+  // Returns the execution for these shapes and this number of callers, and
+  // compiles it if necessary. The mutex is released until it is compiled, so
+  // that other calls go on. If several calls need the same execution, one
+  // compiles it and the others wait.
   StatusOr<std::shared_ptr<CachedExecution>> ExecutionFor(
-      const std::vector<Shape>& inputs) {
+      const std::vector<Shape>& inputs, int64_t callers) {
+    // This check comes first, because calls with missing inputs have no batch
+    // size.
+    if (inputs.size() != block_.inputs.size()) {
+      return WithInputs(block_, inputs).status();
+    }
+    const Key key = {inputs, ScheduledLoad({BatchSize(inputs), callers})};
     const ForkGuard no_fork;
     // Declared before the lock, so that dropped executions are destroyed after
     // the mutex has been released.
@@ -295,18 +364,18 @@ class ProgramImpl : public Program {
     std::unique_lock<std::mutex> lock(mutex_);
     std::shared_ptr<CachedExecution> known;
     while (true) {
-      known = Find(inputs);
+      known = Find(key);
       // Compile again if the device has more lanes now: on a CPU, the process
       // may have been given more cores.
       if (known && (known->lanes >= backend_->traits().lanes ||
-                    compiling_.count(inputs) > 0)) {
+                    compiling_.count(key) > 0)) {
         return known;
       }
-      if (compiling_.count(inputs) == 0) break;
+      if (compiling_.count(key) == 0) break;
       compiled_.wait(lock);
     }
     StatusOr<std::shared_ptr<CachedExecution>> compiled =
-        CompileUnlocked(inputs, &lock);
+        CompileUnlocked(key, &lock);
     if (!compiled.ok()) {
       if (known) return known;
       return compiled.status();
@@ -325,43 +394,38 @@ class ProgramImpl : public Program {
     return compiled;
   }
 
-  // Returns the execution for these shapes, or null. The caller must hold the
+  // Returns the execution with this key, or null. The caller must hold the
   // mutex.
-  std::shared_ptr<CachedExecution> Find(const std::vector<Shape>& inputs) {
-    const auto found = std::find_if(
-        executions_.begin(), executions_.end(),
-        [&](const auto& cached) { return cached->inputs == inputs; });
+  std::shared_ptr<CachedExecution> Find(const Key& key) {
+    const auto found =
+        std::find_if(executions_.begin(), executions_.end(),
+                     [&](const auto& cached) { return cached->key == key; });
     if (found == executions_.end()) return nullptr;
     executions_.splice(executions_.begin(), executions_, found);
     return executions_.front();
   }
 
-  // Compiles the program for these shapes. Releases the mutex during that time.
+  // Compiles the program for this key. Releases the mutex during that time.
   StatusOr<std::shared_ptr<CachedExecution>> CompileUnlocked(
-      const std::vector<Shape>& inputs, std::unique_lock<std::mutex>* lock) {
-    compiling_.insert(inputs);
+      const Key& key, std::unique_lock<std::mutex>* lock) {
+    compiling_.insert(key);
     // Runs at the end of the scope, even if compiling throws an exception.
     const auto finish = [&](void*) {
       lock->lock();
-      compiling_.erase(inputs);
+      compiling_.erase(key);
       compiled_.notify_all();
     };
     const std::unique_ptr<void, decltype(finish)> finally(this, finish);
     lock->unlock();
-    return CompileFor(inputs);
+    return CompileFor(key);
   }
 
-  StatusOr<std::shared_ptr<CachedExecution>> CompileFor(
-      const std::vector<Shape>& inputs) const {
-    // This check comes first, because calls with missing inputs have no batch
-    // size.
-    IOS_RETURN_IF_ERROR(WithInputs(block_, inputs).status());
-    const Scheduled& scheduled =
-        NearestBatch(scheduled_, BatchSize(inputs))->second;
+  StatusOr<std::shared_ptr<CachedExecution>> CompileFor(const Key& key) const {
+    const Scheduled& scheduled = scheduled_.at(key.scheduled);
     IOS_ASSIGN_OR_RETURN(const Block block,
-                         WithInputs(scheduled.block, inputs));
+                         WithInputs(scheduled.block, key.inputs));
     auto cached = std::make_shared<CachedExecution>();
-    cached->inputs = inputs;
+    cached->key = key;
     cached->lanes = backend_->traits().lanes;
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
     cached->outputs = OfOutputs(block, shapes);
@@ -378,16 +442,19 @@ class ProgramImpl : public Program {
 
   Backend* const backend_;
   const Block block_;
-  const std::map<int64_t, Scheduled> scheduled_;  // by batch size
-  mutable std::mutex mutex_;                      // for the members below
+  const std::map<Load, Scheduled> scheduled_;
+  const bool has_callers_;    // some schedule is for several callers
+  mutable std::mutex mutex_;  // for the members below
   std::list<std::shared_ptr<CachedExecution>> executions_;  // latest first
-  std::set<std::vector<Shape>> compiling_;  // shapes that a call compiles now
-  std::condition_variable compiled_;        // a call has compiled its shapes
+  std::set<Key> compiling_;           // what calls compile now
+  std::condition_variable compiled_;  // a call has compiled its program
 };
 
-StatusOr<std::unique_ptr<Program>> CreateProgram(
-    const Block& block, const BatchSchedules& schedules, const Weights& weights,
-    const std::string& device, DeviceAllocator* allocator) {
+StatusOr<std::unique_ptr<Program>> CreateProgram(const Block& block,
+                                                 const Schedules& schedules,
+                                                 const Weights& weights,
+                                                 const std::string& device,
+                                                 DeviceAllocator* allocator) {
   IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device, allocator));
   IOS_RETURN_IF_ERROR(Validate(block));
   IOS_RETURN_IF_ERROR(backend->Supports(block.dtype));
@@ -395,16 +462,17 @@ StatusOr<std::unique_ptr<Program>> CreateProgram(
   IOS_RETURN_IF_ERROR(CheckWeights(block, shapes, weights));
   if (schedules.empty())
     return InvalidArgument("a program needs at least one schedule");
-  std::map<int64_t, Scheduled> scheduled;
+  std::map<Load, Scheduled> scheduled;
   ParameterMaker parameters(backend, block, shapes, weights);
   const int64_t multiple = backend->traits().ChannelMultiple(block.dtype);
-  for (const auto& [batch, schedule] : schedules) {
+  for (const auto& [load, schedule] : schedules) {
     IOS_ASSIGN_OR_RETURN(const DeviceSchedule on_device,
                          LowerAndPad(block, schedule, {multiple}));
-    Scheduled& of_batch = scheduled[batch];
-    of_batch.block = on_device.padded.block;
-    of_batch.schedule = on_device.schedule;
-    IOS_ASSIGN_OR_RETURN(of_batch.parameters,
+    Scheduled& for_load = scheduled[load];
+    for_load.block = on_device.padded.block;
+    for_load.block.callers = load.callers;
+    for_load.schedule = on_device.schedule;
+    IOS_ASSIGN_OR_RETURN(for_load.parameters,
                          parameters.For(on_device.lowered, on_device.padded));
   }
   auto program =
@@ -417,9 +485,11 @@ StatusOr<std::unique_ptr<Program>> CreateProgram(
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Program>> Program::Create(
-    const Block& block, const BatchSchedules& schedules, const Weights& weights,
-    const std::string& device, DeviceAllocator* allocator) {
+StatusOr<std::unique_ptr<Program>> Program::Create(const Block& block,
+                                                   const Schedules& schedules,
+                                                   const Weights& weights,
+                                                   const std::string& device,
+                                                   DeviceAllocator* allocator) {
   return CatchExceptions([&] {
     return CreateProgram(block, schedules, weights, device, allocator);
   });

@@ -22,23 +22,25 @@ class Program {
   // merge stages are allowed. The weights are copied, once for all schedules.
   // For `device` and `allocator`, see GetBackend.
   static StatusOr<std::unique_ptr<Program>> Create(
-      const Block& block, const BatchSchedules& schedules,
-      const Weights& weights, const std::string& device,
-      DeviceAllocator* allocator = nullptr);
+      const Block& block, const Schedules& schedules, const Weights& weights,
+      const std::string& device, DeviceAllocator* allocator = nullptr);
   virtual ~Program() = default;
 
-  // Returns the batch size of the schedule that runs a batch of size `batch`:
-  // the nearest one that has a schedule (see NearestBatch).
-  virtual int64_t ScheduledBatch(int64_t batch) const = 0;
+  // Returns the load of the schedule that runs a call under `load`: the nearest
+  // one that has a schedule (see NearestLoad and
+  // DeviceTraits::CallsAtOnce).
+  virtual Load ScheduledLoad(const Load& load) const = 0;
 
   virtual StatusOr<std::vector<Shape>> OutputShapes(
       const std::vector<Shape>& inputs) const = 0;
 
   // Runs the program on tensors in device memory. Inputs are [N,H,W,C] or
   // [N,C]. `outputs` are in the order of block.outputs, with the sizes of
-  // OutputShapes(). On a GPU, memory must be aligned to kDeviceAlignment bytes,
-  // and the work is enqueued on `stream`, a CUstream. The first call with new
-  // shapes compiles the program for them. Thread-safe.
+  // OutputShapes(). The number of calls of all programs that are in progress
+  // counts as the number of callers of this call's load. On a GPU, memory must
+  // be aligned to kDeviceAlignment bytes, and the work is enqueued on `stream`,
+  // a CUstream. The first call with new shapes, or with another schedule for
+  // them, compiles the program. Thread-safe.
   virtual Status Run(const std::vector<TensorArray>& inputs,
                      const std::vector<void*>& outputs, void* stream) = 0;
 

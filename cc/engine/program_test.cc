@@ -1,10 +1,13 @@
 // Tests programs with schedules for several batch sizes.
 #include "cc/engine/program.h"
 
+#include <atomic>
 #include <cmath>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "cc/engine/devices.h"
 #include "tests/cc/blocks.h"
 #include "tests/cc/testing.h"
 
@@ -25,10 +28,10 @@ Block TwoBranches() {
 
 // Schedules for TwoBranches(): the convolutions are merged for a batch of 2,
 // and run concurrently for a batch of 8.
-BatchSchedules Schedules() {
+Schedules MergedAndConcurrent() {
   const Stage concat = {Strategy::kConcurrent, {{2}}};
-  return {{2, {{{Strategy::kMerge, {{0, 1}}}, concat}}},
-          {8, {{{Strategy::kConcurrent, {{0}, {1}}}, concat}}}};
+  return {{{2}, {{{Strategy::kMerge, {{0, 1}}}, concat}}},
+          {{8}, {{{Strategy::kConcurrent, {{0}, {1}}}, concat}}}};
 }
 
 // Runs a program on `batch` images and returns its output.
@@ -47,20 +50,57 @@ TEST(EveryBatchRunsByTheNearestScheduleAndIsRight) {
   const std::vector<float> small = Values(3 * 4), large = Values(3 * 3 * 3 * 8);
   const Weights weights = {
       {{small.data(), {1, 1, 3, 4}}}, {{large.data(), {3, 3, 3, 8}}}, {}};
-  const auto several = Program::Create(block, Schedules(), weights, "cpu");
-  const auto sequential =
-      Program::Create(block, {{1, SequentialSchedule(block)}}, weights, "cpu");
+  const auto several =
+      Program::Create(block, MergedAndConcurrent(), weights, "cpu");
+  const auto sequential = Program::Create(
+      block, {{LoadOf(block), SequentialSchedule(block)}}, weights, "cpu");
   EXPECT(several.ok() && sequential.ok());
   if (!several.ok() || !sequential.ok()) return;
-  EXPECT((*sequential)->ScheduledBatch(100) == 1);
+  EXPECT((*sequential)->ScheduledLoad({100}) == Load{1});
   for (int64_t batch : {1, 2, 4, 5, 8, 9}) {
-    EXPECT((*several)->ScheduledBatch(batch) == (batch <= 4 ? 2 : 8));
+    EXPECT((*several)->ScheduledLoad({batch}) == Load{batch <= 4 ? 2 : 8});
     const std::vector<float> found = Run(several->get(), batch);
     const std::vector<float> expected = Run(sequential->get(), batch);
     for (size_t i = 0; i < expected.size(); ++i) {
       EXPECT(std::abs(found[i] - expected[i]) < 1e-4f);
     }
   }
+}
+
+TEST(CallsInProgressAreTheCallersOfALoad) {
+  const Block block = TwoBranches();
+  const std::vector<float> small = Values(3 * 4), large = Values(3 * 3 * 3 * 8);
+  const Weights weights = {
+      {{small.data(), {1, 1, 3, 4}}}, {{large.data(), {3, 3, 3, 8}}}, {}};
+  const Schedules of_two = MergedAndConcurrent();
+  const auto program = Program::Create(
+      block, {{{1, 1}, of_two.at({2})}, {{1, 8}, of_two.at({8})}}, weights,
+      "cpu");
+  EXPECT(program.ok());
+  if (!program.ok()) return;
+  // More callers than lanes count as one per lane, because they wait in line.
+  const int lanes = *LaneCount("cpu");
+  EXPECT((*program)->ScheduledLoad({4, 1}) == Load({1, 1}));
+  for (int callers : {lanes, 8, 100}) {
+    EXPECT((*program)->ScheduledLoad({4, callers}) ==
+           Load({1, lanes > 1 ? 8 : 1}));
+  }
+  const std::vector<float> expected = Run(program->get(), 2);
+  // Calls at the same time run by either schedule, and give the same.
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 6; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) {
+        const std::vector<float> found = Run(program->get(), 2);
+        for (size_t k = 0; k < expected.size(); ++k) {
+          wrong += std::abs(found[k] - expected[k]) > 1e-4f;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT(wrong == 0);
 }
 
 // A network whose images do not start at addresses that are aligned for
@@ -99,7 +139,7 @@ TEST(MicroBatchesGiveWhatTheWholeBatchGives) {
       {{{Strategy::kMerge, {{0, 1}}}, split({2, 3, 4, 5}, 3)}}};
   const auto run = [&](const Schedule& schedule, int64_t batch) {
     const auto program =
-        Program::Create(block, {{batch, schedule}}, weights, "cpu");
+        Program::Create(block, {{{batch}, schedule}}, weights, "cpu");
     EXPECT(program.ok());
     const std::vector<float> images = Values(batch * 5 * 5 * 3);
     std::vector<float> joined(batch * 5 * 5 * 5), sum(batch * 5 * 5 * 2);
@@ -129,7 +169,8 @@ TEST(ABatchOfNoImagesIsNowhere) {
   const std::vector<float> small = Values(3 * 4), large = Values(3 * 3 * 3 * 8);
   const Weights weights = {
       {{small.data(), {1, 1, 3, 4}}}, {{large.data(), {3, 3, 3, 8}}}, {}};
-  const auto program = Program::Create(block, Schedules(), weights, "cpu");
+  const auto program =
+      Program::Create(block, MergedAndConcurrent(), weights, "cpu");
   EXPECT(program.ok());
   if (!program.ok()) return;
   for (const Shape& shape : {Shape{0, 6, 5, 3}, Shape{2, 0, 5, 3}}) {
@@ -146,8 +187,8 @@ TEST(ProgramsWithoutAValidSchedule) {
       {{small.data(), {1, 1, 3, 4}}}, {{large.data(), {3, 3, 3, 8}}}, {}};
   EXPECT_ERROR(Program::Create(block, {}, weights, "cpu").status(),
                "at least one schedule");
-  BatchSchedules schedules = Schedules();
-  schedules[8].stages.pop_back();
+  Schedules schedules = MergedAndConcurrent();
+  schedules[{8}].stages.pop_back();
   EXPECT_ERROR(Program::Create(block, schedules, weights, "cpu").status(),
                "not scheduled");
 }

@@ -10,6 +10,7 @@ namespace ios::tf {
 // Names of the attributes of a node that contain its schedules; see
 // annotations.h.
 inline constexpr char kBatchAttr[] = "_ios_batch";
+inline constexpr char kCallersAttr[] = "_ios_callers";
 inline constexpr char kStageAttr[] = "_ios_stage";
 inline constexpr char kStreamAttr[] = "_ios_stream";
 inline constexpr char kMergeAttr[] = "_ios_merge";

@@ -12,7 +12,12 @@ import tensorflow as tf
 from ios_tf import validation
 from ios_tf.conversion import notes, phases
 from ios_tf.conversion.comparison import Comparison, DifferenceError
-from ios_tf.conversion.measuring import empty_report, keeps_all, searcher_for
+from ios_tf.conversion.measuring import (
+    empty_report,
+    keeps_all,
+    loads_of,
+    searcher_for,
+)
 from ios_tf.conversion.networks import with_networks
 from ios_tf.conversion.planning import (
     Function,
@@ -136,7 +141,7 @@ class _Conversion:
         self._keeps_all = keeps_all(options)
         self._samples = samples
         self._warmup = warmup_samples(source)
-        self._batch_sizes = options.batch_sizes
+        self._batch_sizes = loads_of(options)
         self._image_size = options.height_and_width
         self._weights = Weights()
         self._source = source

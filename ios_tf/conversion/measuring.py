@@ -18,7 +18,7 @@ from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.errors import UserError
 from ios_tf.native import devices, plugin
 from ios_tf.options import ModelOptions
-from ios_tf.scheduler import Pruning
+from ios_tf.scheduler import Load, Pruning
 from ios_tf.tuning.algorithms import allowed
 from ios_tf.tuning.cache import ScheduleCache, directory_of, latency_database
 from ios_tf.tuning.parts import Patterns
@@ -53,6 +53,11 @@ def searcher_for(options: ModelOptions) -> Iterator[NetworkSearcher]:
     with _one_at_a_time:
         device = devices.choose(options.device, options.log)
         devices.limit_threads()
+        if device.kind == "gpu" and options.caller_counts != [1]:
+            raise UserError(
+                "schedules for several callers are supported only on a CPU; use "
+                "callers=1 or device=cpu"
+            )
         name = plugin.device_fingerprint(device.engine)
         database = open_database(latency_database(cache_dir), name, options.fresh)
         with contextlib.closing(database):
@@ -78,6 +83,15 @@ def searcher_for(options: ModelOptions) -> Iterator[NetworkSearcher]:
             )
 
 
+def loads_of(options: ModelOptions) -> list[int]:
+    """The loads to schedule for: each batch size with each number of callers."""
+    return [
+        Load(size, callers)
+        for size in options.batch_sizes
+        for callers in options.caller_counts
+    ]
+
+
 def keeps_all(options: ModelOptions) -> bool:
     """Whether slower regions are kept: on request, or for a baseline strategy."""
     return options.keep_slower or options.strategy in BASELINES
@@ -101,7 +115,7 @@ def empty_report(
     return Report(
         output,
         plugin.device_fingerprint(device.engine),
-        {size: SizeReport() for size in options.batch_sizes},
+        {load: SizeReport() for load in loads_of(options)},
         model=model,
         options=options_json(options),
         device_kind=device.kind,

@@ -19,7 +19,7 @@ from ios_tf.cost.cost_model import compare_within_memory
 from ios_tf.model import graph_optimizer
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.graph_optimizer import Collected
-from ios_tf.scheduler import Schedule, Stage, sequential_schedule
+from ios_tf.scheduler import Load, Schedule, Stage, sequential_schedule
 from ios_tf.scheduler.problem import batch_size_of
 from ios_tf.tuning.searcher import NetworkSearcher
 
@@ -153,16 +153,18 @@ def _key(choice: Mapping[str, Schedule], signatures: Iterable[str]) -> _Choice:
 def _programs(
     frozen: FrozenSignature, batch_size: int, device: str
 ) -> list[dict[str, Any]]:
-    """Returns "block" and "schedule" of every region at a batch size of the graph."""
+    """Returns "block" and "schedule" of every region for a load of the graph."""
     programs = []
-    for program in graph_optimizer.lowered_programs(frozen, batch_size, device):
+    callers = Load.of(batch_size).callers
+    for program in graph_optimizer.lowered_programs(frozen, int(batch_size), device):
         # The batch size of a region may differ from that of the graph, because not
         # every tensor has one entry per image.
-        size = batch_size_of(program["block"])
+        block = {**program["block"], "callers": callers}
+        size = batch_size_of(block)
         (schedule,) = (
             entry["schedule"]
             for entry in program["schedules"]
-            if entry["batch_size"] == size
+            if (entry["batch_size"], entry["callers"]) == (size, callers)
         )
-        programs.append({"block": program["block"], "schedule": schedule})
+        programs.append({"block": block, "schedule": schedule})
     return programs

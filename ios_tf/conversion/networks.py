@@ -15,7 +15,7 @@ from typing import Any
 from ios_tf.conversion.planning import Plan
 from ios_tf.conversion.report import Report
 from ios_tf.cost.work import Work, work_of
-from ios_tf.scheduler import Problem, Schedule, Stage, Strategy
+from ios_tf.scheduler import Load, Problem, Schedule, Stage, Strategy
 from ios_tf.scheduler.problem import mask_of, operators_of
 from ios_tf.tuning.algorithms import ROWS, with_algorithms
 from ios_tf.tuning.parts import part_of
@@ -134,7 +134,8 @@ def _network(plan: Plan, batch_size: int, measuring: _Measuring) -> dict[str, An
     measuring.searcher.cost_model.release()
     return {
         "signature": plan.function.reference.name,
-        "batch_size": batch_size,
+        "batch_size": int(batch_size),
+        "callers": Load.of(batch_size).callers,
         "sequential_ms": checked.sequential_ms or None,
         "sequential_algorithms_ms": checked.sequential_algorithms_ms,
         "scheduled_ms": checked.scheduled_ms or None,

@@ -11,7 +11,12 @@ import tensorflow as tf
 from ios_tf import validation
 from ios_tf.conversion import notes, phases
 from ios_tf.conversion.comparison import Comparison, DifferenceError
-from ios_tf.conversion.measuring import empty_report, keeps_all, searcher_for
+from ios_tf.conversion.measuring import (
+    empty_report,
+    keeps_all,
+    loads_of,
+    searcher_for,
+)
 from ios_tf.conversion.networks import with_networks
 from ios_tf.conversion.originals import Original
 from ios_tf.conversion.planning import (
@@ -257,7 +262,7 @@ class _Equivalents:
         if not original.function.outputs:
             raise NoFunctionError(NO_OUTPUTS, f"{original.name} has no outputs")
         self._original = original
-        self._batch_sizes = options.batch_sizes
+        self._batch_sizes = loads_of(options)
         self._frozen = frozen_graphs.freeze_flat(
             original.name, original.function, keep_filters=True
         )

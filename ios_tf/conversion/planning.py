@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorflow.core.framework import graph_pb2
@@ -29,6 +29,7 @@ from ios_tf.model.not_converted import NotOptimizedError
 from ios_tf.model.weights import Weights
 from ios_tf.native import engine
 from ios_tf.scheduler import (
+    Load,
     Problem,
     Schedule,
     sequential_schedule,
@@ -69,8 +70,8 @@ class Function:
         Args:
           name: the function's name in errors and notes.
           original: the original, from which `frozen` was made.
-          batch_sizes: the batch sizes to schedule for; empty if the function shall not
-            be converted.
+          batch_sizes: the batch sizes or loads to schedule for; empty if the function
+            shall not be converted.
           image_size: replaces the heights and widths that the inputs leave open.
           device: "cpu" or "gpu".
           weights: stores variables of the converted function that the original does not
@@ -149,28 +150,30 @@ class Function:
         Args:
           found: the function that should compute the same.
           graph_def: the graph with schedules from which `found` was made.
-          batch_sizes: the scheduled batch sizes. Outputs are compared at all of them
-            (if not `timed`, only at the first one) and at one other size.
+          batch_sizes: the scheduled batch sizes or loads. Outputs are compared at all
+            batch sizes (if not `timed`, only at the first one) and at one other size.
           timed: whether to measure latencies.
           portable: whether to measure latencies in TensorFlow alone, too.
 
         Raises:
           UserError: `found` computes something else.
         """
-        another = next(size for size in itertools.count(3) if size not in batch_sizes)
-        compared = [*(batch_sizes if timed else batch_sizes[:1]), another]
+        plain = list(dict.fromkeys(map(int, batch_sizes)))
+        another = next(size for size in itertools.count(3) if size not in plain)
+        compared = [*(plain if timed else plain[:1]), another]
         batch_sizes = self.timed_sizes(batch_sizes)
-        if self.fixed_batch_size():
-            compared = list(batch_sizes)
+        fixed = self.fixed_batch_size()
+        if fixed:
+            compared = [fixed]
         return self.reference.compare(
             found, graph_def, compared, batch_sizes if timed else (), portable
         )
 
     def timed_sizes(self, batch_sizes: Sequence[int]) -> Sequence[int]:
-        """Returns the batch sizes at which latencies are measured."""
+        """Returns the batch sizes or loads for which latencies are measured."""
         fixed = self.fixed_batch_size()
         if fixed:
-            return [fixed]
+            return list(dict.fromkeys(Load(fixed, n) for n in _callers(batch_sizes)))
         return [size for size in batch_sizes if size not in self.other_networks]
 
     def fixed_batch_size(self) -> int | None:
@@ -217,10 +220,14 @@ def drop_extra_batch_sizes(functions: Mapping[int, Function]) -> dict[int, Funct
       UserError: several batch sizes are requested, but no function has an open batch
           dimension.
     """
-    several = [f for f in functions.values() if len(f.collected) > 1 and f.problems]
+    several = [
+        f
+        for f in functions.values()
+        if len(set(map(int, f.collected))) > 1 and f.problems
+    ]
     fixed = [function for function in several if function.fixed_batch_size()]
     if fixed and len(fixed) == len(several):
-        sizes = ", ".join(map(str, fixed[0].collected))
+        sizes = ", ".join(map(str, dict.fromkeys(map(int, fixed[0].collected))))
         raise UserError(
             f"signature {fixed[0].reference.name!r} "
             f"{fixed[0].describe_fixed_batch_size()}, so that it cannot be scheduled "
@@ -228,12 +235,22 @@ def drop_extra_batch_sizes(functions: Mapping[int, Function]) -> dict[int, Funct
         )
     return {
         number: dataclasses.replace(
-            function, collected=dict(list(function.collected.items())[:1])
+            function, collected=_of_first_batch_size(function.collected)
         )
         if function in fixed
         else function
         for number, function in functions.items()
     }
+
+
+def _of_first_batch_size(collected: Mapping[int, Collected]) -> dict[int, Collected]:
+    """Keeps the loads with the first batch size."""
+    first = int(next(iter(collected)))
+    return {load: one for load, one in collected.items() if int(load) == first}
+
+
+def _callers(loads: Iterable[int]) -> Iterator[int]:
+    return (Load.of(load).callers for load in loads)
 
 
 def largest_consistent_batch_sizes(

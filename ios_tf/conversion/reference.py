@@ -46,6 +46,7 @@ from ios_tf.reasons.comparisons import (
     ROUNDING,
 )
 from ios_tf.reasons.models import OPTIMIZERS_CHANGE_OUTPUTS, SHARE_OF_NAN
+from ios_tf.scheduler import Load
 from ios_tf.tables import counted
 
 # A difference of an output above this value is never explained by rounding.
@@ -95,9 +96,12 @@ class Reference:
     def inputs(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:
         """Returns made-up arguments for the batch sizes that the original accepts.
 
-        If the original does not accept any of them, another batch size is used.
+        If the original does not accept any of them, another batch size is used. Keys
+        of the result are loads if `batch_sizes` are.
         """
-        return self._calls.inputs_at(batch_sizes)
+        known = self._calls.inputs_at(_plain(batch_sizes))
+        asked = [load for load in batch_sizes if int(load) in known]
+        return {load: known[int(load)] for load in asked or known}
 
     def refusal(self) -> CannotCompareError | None:
         """Returns why the original could not be called, or None if a call succeeded."""
@@ -119,8 +123,8 @@ class Reference:
           batch_sizes: the batch sizes at which outputs are compared. At the first one
             and those in `timed`, images have the size of the schedules. At the others
             they have another size, if the model accepts images of any size.
-          timed: the batch sizes at which latencies are measured. If the original does
-            not accept any of them, another size is used.
+          timed: the batch sizes or loads for which latencies are measured. If the
+            original does not accept any of them, another size is used.
           portable: whether to time `found` in TensorFlow alone, too.
 
         Raises:
@@ -131,7 +135,7 @@ class Reference:
         differences: list[float] = []
         decisions: list[Decision] = []
         equal = True
-        references, reason = self._calls.cases(batch_sizes, timed)
+        references, reason = self._calls.cases(batch_sizes, _plain(timed))
         if not references:
             assert reason is not None
             text = f"signature {self.name!r} is not compared with the original"
@@ -143,7 +147,7 @@ class Reference:
                 f"{size}: {refusal}",
             )
             for size, refusal in self._calls.refused.items()
-            if references and size in timed
+            if references and size in _plain(timed)
         ]
         inner: Sequence[InnerTensor] = ()
         constant = constant_in_all(references)
@@ -178,7 +182,7 @@ class Reference:
                     self._check_numbers(batch_size, outputs)
         if references:
             self._compare_at_bounds(found)
-        measured = [size for size in timed if size in self._calls.inputs]
+        measured = [load for load in timed if int(load) in self._calls.inputs]
         if timed and not measured:
             measured = list(references)[:1]
         latencies = {size: self._latencies(found, size, portable) for size in measured}
@@ -201,7 +205,7 @@ class Reference:
             bool(constant) and has_no_evidence(references),
             inner,
             ranges=_ranges(latencies),
-            traces=self._traces(found, measured),
+            traces=self._traces(found, _plain(measured)),
         )
 
     def _outputs(
@@ -364,9 +368,9 @@ class Reference:
         return traces
 
     def _latencies(
-        self, found: Callable[..., Any], batch_size: int, portable: bool
+        self, found: Callable[..., Any], load: int, portable: bool
     ) -> list[float]:
-        inputs = self._calls.inputs[batch_size]
+        inputs = self._calls.inputs[int(load)]
         turns = [(self._function, False), (found, True), (found, False)]
         return timing.latencies(
             [
@@ -375,8 +379,14 @@ class Reference:
                     functools.partial(function, **inputs),
                 )
                 for function, plugin in turns[: 2 + portable]
-            ]
+            ],
+            Load.of(load).callers,
         )
+
+
+def _plain(loads: Iterable[int]) -> list[int]:
+    """The batch sizes of loads, each once."""
+    return list(dict.fromkeys(map(int, loads)))
 
 
 def _ranges(

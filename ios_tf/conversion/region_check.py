@@ -30,6 +30,7 @@ from ios_tf.model import function_library, graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.graph_optimizer import Collected
 from ios_tf.native.names import MERGED, REGION, SHAPE_OF_WEIGHT
+from ios_tf.scheduler import Load
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +78,7 @@ def measure(
       frozen: the original.
       rewrite: returns the original's graph with schedules.
       collected: the blocks of the original, at any batch size.
-      inputs: the inputs of the signature, by batch size.
+      inputs: the inputs of the signature, by batch size or load.
       device: "cpu" or "gpu".
     """
     number = _numbers(collected)
@@ -93,10 +94,10 @@ def measure(
     compute = subgraphs.tensors(frozen, frozen.graph_def, names)
     with timing.running(plugin=False, device=device):
         values = {
-            size: dict(
+            load: dict(
                 zip(names, compute(*(one[n] for n in frozen.inputs)), strict=True)
             )
-            for size, one in inputs.items()
+            for load, one in inputs.items()
         }
     return [
         _timed(
@@ -104,8 +105,8 @@ def measure(
             number,
             lowered,
             {
-                size: _latencies(part, frozen, lowered, tensors, device)
-                for size, tensors in values.items()
+                load: _latencies(part, frozen, lowered, tensors, device, load)
+                for load, tensors in values.items()
             },
         )
         for part in parts
@@ -125,7 +126,7 @@ def measure_made_up(
 
     Args:
       frozen, rewrite, collected, device: as for `measure`.
-      batch_sizes: the batch sizes to measure at.
+      batch_sizes: the batch sizes or loads to measure for.
     """
     lowered = graph_optimizer.lowered(
         dataclasses.replace(frozen, graph_def=rewrite()), device=device
@@ -142,10 +143,15 @@ def measure_made_up(
         # shapes depend on each other is unknown.
         with contextlib.suppress(CannotCompareError, tf.errors.OpError, ValueError):
             times = {
-                size: _latencies(
-                    part, frozen, lowered, made_up_inputs(specs, size), device
+                load: _latencies(
+                    part,
+                    frozen,
+                    lowered,
+                    made_up_inputs(specs, int(load)),
+                    device,
+                    load,
                 )
-                for size in batch_sizes
+                for load in batch_sizes
             }
             measured.append(_timed(part, number, lowered, times))
     return measured
@@ -266,6 +272,7 @@ def _latencies(
     lowered: graph_pb2.GraphDef,
     values: Mapping[str, tf.Tensor],
     device: str,
+    load: int,
 ) -> list[float]:
     """Measures the latencies of a part in ms: in TensorFlow, and with its regions."""
     ones, truths = zip(*part.outputs, strict=True)
@@ -282,7 +289,8 @@ def _latencies(
                 functools.partial(call, *arguments),
             )
             for call in calls
-        ]
+        ],
+        Load.of(load).callers,
     )
 
 

@@ -11,7 +11,7 @@ from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.model.loading import saved_model
 from ios_tf.native.names import MERGED, common_scope
 from ios_tf.printable import printable
-from ios_tf.scheduler import Schedule
+from ios_tf.scheduler import Load, Schedule
 from ios_tf.tables import counted
 
 
@@ -87,11 +87,12 @@ def _region(
     skip = len(scope)
     if scope:
         yield f"  names are relative to {scope[:-1]}"
-    # A schedule that is the same for several batch sizes is shown once.
-    sizes: dict[str, list[int]] = {}
+    # A schedule that is the same for several loads is shown once.
+    loads: dict[str, list[int]] = {}
     for entry in schedules:
-        sizes.setdefault(json.dumps(entry["schedule"]), []).append(entry["batch_size"])
-    for text, batch_sizes in sizes.items():
+        load = Load(entry["batch_size"], entry["callers"])
+        loads.setdefault(json.dumps(entry["schedule"]), []).append(load)
+    for text, of_schedule in loads.items():
         schedule = json.loads(text)
         stages = schedule["stages"]
         algorithms = Schedule.from_json(schedule).algorithms
@@ -99,7 +100,7 @@ def _region(
             {**op, "type": f"{op['type']}, {algorithms[i]}"} if i in algorithms else op
             for i, op in enumerate(operators)
         ]
-        sizes_text = ", ".join(map(str, batch_sizes))
+        sizes_text = ", ".join(map(str, of_schedule))
         yield f"  batch size {sizes_text}: {counted(len(stages), 'stage', 'stages')}"
         for i, stage in enumerate(stages, 1):
             yield from _stage(i, stage, shown, skip)

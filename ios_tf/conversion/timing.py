@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from ios_tf.cost.samples import RECORDER, Latency, Sample
 from ios_tf.cost.verdict import GAIN, Ratio, ratio_of
@@ -34,6 +36,9 @@ _LONGER = 3
 _LEAST_BUSY = 8
 _MOST_SECONDS = 40
 _PERCENTILES = (10, 90)
+# If several callers call a function at once, each calls it for this many seconds, so
+# that it hardly matters that their threads start at slightly different times.
+_SECONDS_OF_CALLERS = 0.01
 
 
 class Latencies(list[float]):
@@ -77,11 +82,13 @@ def ranges(latencies: Sequence[float]) -> list[tuple[float, float]]:
     return [(ms, ms) for ms in latencies]
 
 
-def latencies(turns: Sequence[Turn]) -> list[float]:
+def latencies(turns: Sequence[Turn], callers: int = 1) -> list[float]:
     """Measures the latencies of functions that take turns in rounds, in milliseconds.
 
     Each function returns a nested structure of tensors. A call ends when all tensors
-    are computed. For the result's intervals, see `ratios`.
+    are computed. With several callers, that many threads call the function at the same
+    time, and a latency is the time until all of them have their results. For the
+    result's intervals, see `ratios`.
     """
     samples: list[list[Sample]] = [[] for _ in turns]
     on_cpu = not tf.config.list_logical_devices("GPU")
@@ -96,7 +103,7 @@ def latencies(turns: Sequence[Turn]) -> list[float]:
         # The order of the functions alternates, because the content of the caches after
         # one function affects the next.
         found = {
-            number: _samples_of(turn, meter, on_cpu, is_first=i == 0)
+            number: _samples_of(turn, meter, on_cpu, callers, is_first=i == 0)
             for number, turn in (in_order if i % 2 == 0 else reversed(in_order))
         }
         # All functions keep the same number of samples, because samples are compared in
@@ -127,7 +134,7 @@ def _is_enough(
 
 
 def _samples_of(
-    turn: Turn, meter: engine.Meter, on_cpu: bool, is_first: bool
+    turn: Turn, meter: engine.Meter, on_cpu: bool, callers: int, is_first: bool
 ) -> list[Sample]:
     """Returns the samples of one function in one round."""
     context, call = turn
@@ -135,10 +142,9 @@ def _samples_of(
     with context():
         for repeated in range(_CALLS):
             meter.start()
-            begin = time.perf_counter()
-            _wait_for(call())
-            milliseconds = (time.perf_counter() - begin) * 1e3
+            calls, milliseconds = _called(call, callers)
             disturbed, cpu_ms = meter.stop(waits_for_device=not on_cpu)
+            cpu_ms /= calls
             long = milliseconds > _LONG_MS
             # The first call of all is not used, because it may include compiling.
             if repeated or (long and not is_first):
@@ -146,6 +152,39 @@ def _samples_of(
             if samples and long:
                 break
     return samples
+
+
+def _called(call: Callable[[], Any], callers: int) -> tuple[int, float]:
+    """Lets callers call a function at the same time, each on a thread of its own.
+
+    Returns:
+      The number of calls, and their mean latency in milliseconds.
+    """
+    if callers == 1:
+        return 1, _call_repeatedly(call, 0.0)[1]
+    # New threads have no options of earlier calls, which TensorFlow keeps per thread.
+    device = context.context().device_name
+
+    def caller() -> tuple[int, float]:
+        with tf.device(device):
+            return _call_repeatedly(call, _SECONDS_OF_CALLERS)
+
+    with concurrent.futures.ThreadPoolExecutor(callers) as pool:
+        parts = [one.result() for one in [pool.submit(caller) for _ in range(callers)]]
+    counts, means = zip(*parts, strict=True)
+    return sum(counts), sum(means) / callers
+
+
+def _call_repeatedly(call: Callable[[], Any], seconds: float) -> tuple[int, float]:
+    """Calls a function until a time has passed, at least once; see `_called`."""
+    begin = time.perf_counter()
+    calls = 0
+    while True:
+        _wait_for(call())
+        calls += 1
+        passed = time.perf_counter() - begin
+        if passed >= seconds:
+            return calls, passed / calls * 1e3
 
 
 def _wait_for(outputs: Any) -> None:

@@ -32,7 +32,14 @@ def stage_key(
     keys = [known_group_key(problem, group, group_keys) for group in stage.groups]
     if stage.strategy is Strategy.MERGE:
         keys.append(_readers_key(problem, stage.groups[0]))
-    return f"{stage.strategy.value} {problem.dtype} {' | '.join(sorted(keys))}"
+    kind = f"{stage.strategy.value} {_conditions(problem)}"
+    return f"{kind} {' | '.join(sorted(keys))}"
+
+
+def _conditions(problem: Problem) -> str:
+    """The data type, and the number of callers if there are several."""
+    callers = f"{problem.callers} callers " if problem.callers > 1 else ""
+    return f"{callers}{problem.dtype}"
 
 
 def _readers_key(problem: Problem, operators: tuple[int, ...]) -> str:
@@ -66,7 +73,7 @@ def lane_key(
 ) -> str:
     """The key of a group that runs alone, on one of `lanes` lanes: see `stage_key`."""
     key = known_group_key(problem, group, group_keys)
-    return f"{lanes} lanes {problem.dtype} {key}"
+    return f"{lanes} lanes {_conditions(problem)} {key}"
 
 
 def known_group_key(

@@ -17,7 +17,7 @@ from ios_tf.model.not_converted import NotOptimizedError
 from ios_tf.native import grappler
 from ios_tf.native.graph import Graph
 from ios_tf.native.names import ANNOTATIONS, NO_SHAPES, REGION
-from ios_tf.scheduler import Problem, Schedule, document
+from ios_tf.scheduler import Load, Problem, Schedule, document
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,14 +109,16 @@ def collect(frozen: FrozenSignature, batch_size: int, device: str = "cpu") -> Co
 
     Args:
       frozen: the signature.
-      batch_size: replaces an unknown leading dimension of the inputs.
+      batch_size: replaces an unknown leading dimension of the inputs. A `Load` also
+        has the number of callers to schedule for.
       device: "cpu" or "gpu". Operators that cannot run there are left to TensorFlow.
 
     Raises:
       NotOptimizedError: TensorFlow cannot infer the graph's shapes.
     """
     try:
-        data = frozen.without_weights.opened.blocks(batch_size, device)
+        graph, load = frozen.without_weights.opened, Load.of(batch_size)
+        data = graph.blocks(int(load), device, load.callers)
     except tf.errors.OpError as error:
         if NO_SHAPES.encode() not in error.experimental_payloads:
             raise
@@ -144,16 +146,15 @@ def rewrite(
     Args:
       frozen: the signature that `collect` was called with, or its `without_weights`.
       schedules: the schedules by block signature.
-      batch_sizes: one or more batch sizes that `collect` was called with.
+      batch_sizes: one or more batch sizes or loads that `collect` was called with.
       device: the device that `collect` was called with.
       left: the numbers of the regions that are left to TensorFlow.
-      materialise_merges: whether convolutions that all batch sizes merge become one
+      materialise_merges: whether convolutions that all loads merge become one
         convolution of the graph. Otherwise only the engine merges them.
     """
     texts = {signature: schedule.to_json() for signature, schedule in schedules.items()}
-    return _opened(frozen).rewritten(
-        batch_sizes, device, texts, left, materialise_merges
-    )
+    loads = [(int(size), Load.of(size).callers) for size in batch_sizes]
+    return _opened(frozen).rewritten(loads, device, texts, left, materialise_merges)
 
 
 def lowered(
@@ -168,7 +169,7 @@ def lowered_programs(
 ) -> list[dict[str, Any]]:
     """Returns "block" and "schedules" of each region that the engine would run.
 
-    Each schedule is an object {"batch_size": …, "schedule": …}
+    Each schedule is an object {"batch_size": …, "callers": …, "schedule": …}
     (cc/tensorflow/ops/program_json.h).
     """
     return [

@@ -44,21 +44,22 @@ class Graph:
         )
         weakref.finalize(self, self._library.ios_tf_close_graph, self._handle)
 
-    def blocks(self, batch_size: int, device: str) -> dict[str, Any]:
+    def blocks(self, batch_size: int, device: str, callers: int = 1) -> dict[str, Any]:
         """The blocks to schedule, in the format of cc/tensorflow/convert/collect.h.
 
         Args:
           batch_size: the value of an unknown leading dimension of the inputs.
           device: "cpu" or "gpu"; TensorFlow keeps operators that cannot run there.
+          callers: the number of callers to schedule for.
         """
         name, device_name = "ios_tf_graph_blocks", device.encode()
-        address = self._call(name, self._handle, batch_size, device_name)
+        address = self._call(name, self._handle, batch_size, callers, device_name)
         blocks: dict[str, Any] = json.loads(_taken(address))
         return blocks
 
     def rewritten(
         self,
-        batch_sizes: Sequence[int],
+        loads: Sequence[tuple[int, int]],
         device: str,
         schedules: Mapping[str, str],
         left: Collection[int] = (),
@@ -67,15 +68,15 @@ class Graph:
         """The graph with schedules as attributes of nodes, and with merged nodes.
 
         Args:
-          batch_sizes: the batch sizes to schedule for.
+          loads: the batch sizes and numbers of callers to schedule for.
           device: as for `blocks`.
           schedules: maps block signatures to schedules as JSON.
           left: the numbers of regions that are left to TensorFlow.
-          materialise_merges: whether operators that all batch sizes merge become one
+          materialise_merges: whether operators that all loads merge become one
             convolution of the graph; otherwise only the engine merges them.
         """
         request = {
-            "batch_sizes": list(batch_sizes),
+            "loads": list(loads),
             "device": device,
             "schedules": dict(schedules),
             "left": sorted(left),

@@ -4,9 +4,10 @@ import itertools
 from collections.abc import Iterable
 
 # Names of the attributes of nodes that contain schedules: lists with one entry per
-# batch size.
+# load (batch size and callers).
 ANNOTATIONS = (
     "_ios_batch",
+    "_ios_callers",
     "_ios_stage",
     "_ios_stream",
     "_ios_merge",

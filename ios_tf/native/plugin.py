@@ -23,7 +23,7 @@ _SIZE, _STRING = ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_void_p)
 # The functions of the C API: their return types and argument types.
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ios_tf_free_string": (None, [_POINTER]),
-    "ios_tf_enable": (_POINTER, [_TEXT, _TEXT, ctypes.c_int64]),
+    "ios_tf_enable": (_POINTER, [_TEXT, _TEXT, ctypes.c_int64, ctypes.c_int64]),
     "ios_tf_disable": (None, []),
     "ios_tf_status": (_POINTER, []),
     "ios_tf_show_warnings": (None, []),
@@ -39,7 +39,10 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         [_TEXT, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, _STRING],
     ),
     "ios_tf_close_graph": (None, [_POINTER]),
-    "ios_tf_graph_blocks": (_POINTER, [_POINTER, ctypes.c_int64, _TEXT, _STRING]),
+    "ios_tf_graph_blocks": (
+        _POINTER,
+        [_POINTER, ctypes.c_int64, ctypes.c_int64, _TEXT, _STRING],
+    ),
     "ios_tf_rewritten_graph": (_POINTER, [_POINTER, _TEXT, _SIZE, _STRING]),
     "ios_tf_lowered_graph": (
         _POINTER,

@@ -56,6 +56,7 @@ class Call:
 
     Attributes:
       region: the name of the region's node.
+      callers: the number of callers that its schedule is made for.
       caller: the least number that no other call had at the same time.
       waited_us: how long the call waited for cores before `begin_us`.
       thread: the system's number of the caller's thread.
@@ -63,6 +64,7 @@ class Call:
 
     region: str
     batch_size: int
+    callers: int
     caller: int
     begin_us: float
     end_us: float
@@ -91,6 +93,7 @@ class Trace:
         return Call(
             schedule["region"],
             schedule["batch_size"],
+            schedule["callers"],
             call["caller"],
             call["begin"] / 1e3,
             call["end"] / 1e3,

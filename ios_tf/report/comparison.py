@@ -155,8 +155,8 @@ def _pairs(
     if len(first) == len(second) == 1:
         return [(first[0], second[0])]
 
-    def key(network: Mapping[str, Any]) -> tuple[str, int]:
-        return network["signature"], network["batch_size"]
+    def key(network: Mapping[str, Any]) -> tuple[str, str]:
+        return network["signature"], gain.load_of(network)
 
     others = {key(network): network for network in second}
     return [(one, others[key(one)]) for one in first if key(one) in others]
@@ -197,9 +197,9 @@ def _operators(network: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _title(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    sizes = f"batch {before['batch_size']}"
-    if before["batch_size"] != after["batch_size"]:
-        sizes += f" and batch {after['batch_size']}"
+    sizes = f"batch {gain.load_of(before)}"
+    if gain.load_of(before) != gain.load_of(after):
+        sizes += f" and batch {gain.load_of(after)}"
     return f"{before['signature']}, {sizes}"
 
 

@@ -154,13 +154,20 @@ def network_of(
 ) -> Mapping[str, Any] | None:
     """The network of a signature and batch size."""
     for network in report["networks"]:
-        if (
-            network["signature"] == signature
-            and str(network["batch_size"]) == batch_size
-        ):
+        if network["signature"] == signature and load_of(network) == batch_size:
             found: Mapping[str, Any] = network
             return found
     return None
+
+
+def load_of(network: Mapping[str, Any]) -> str:
+    """The batch size of a network, and the number of callers if there are several.
+
+    Latencies have these texts as keys.
+    """
+    callers = network.get("callers", 1)
+    text = str(network["batch_size"])
+    return text if callers == 1 else f"{text} with {callers} callers"
 
 
 def _parts(network: Mapping[str, Any], total: float) -> list[Gain]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ios_tf.errors import UserError, first_line
 from ios_tf.report.document import Document
+from ios_tf.report.gain import load_of
 
 # White to orange; Model Explorer interpolates between the least and the largest value.
 _GRADIENT = [{"stop": 0, "bgColor": "#ffffff"}, {"stop": 1, "bgColor": "#e08a35"}]
@@ -34,7 +35,8 @@ def node_data(report: Document, original: str) -> dict[str, dict[str, Any]]:
     several = len(report["networks"]) > 1
     files: dict[str, dict[str, Any]] = {}
     for network in report["networks"]:
-        prefix = f"batch_{network['batch_size']}_" if several else ""
+        load = load_of(network).replace(" ", "_")
+        prefix = f"batch_{load}_" if several else ""
         for kind, values in _values(report, network).items():
             found = _of_graphs(values, graphs)
             if found:

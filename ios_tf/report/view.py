@@ -119,7 +119,7 @@ def _network(network: Mapping[str, Any], number: int) -> dict[str, Any]:
     return {
         "number": number,
         "signature": network["signature"],
-        "batch_size": network["batch_size"],
+        "load": gain.load_of(network),
         "sequential_ms": network["sequential_ms"],
         "scheduled_ms": network["scheduled_ms"],
         "scope": _scope([one["name"] for one in operators]),

@@ -6,7 +6,7 @@ from ios_tf.scheduler.baselines import (
     split_schedules,
 )
 from ios_tf.scheduler.partition import partition
-from ios_tf.scheduler.problem import Problem
+from ios_tf.scheduler.problem import Load, Problem
 from ios_tf.scheduler.pruning import PAPER_PRUNING, UNPRUNED, Pruning
 from ios_tf.scheduler.schedule import Schedule, Stage, Strategy
 from ios_tf.scheduler.search import (
@@ -34,6 +34,7 @@ __all__ = [
     "BlockTooLargeError",
     "Bounds",
     "CostModel",
+    "Load",
     "Problem",
     "Progress",
     "Pruning",

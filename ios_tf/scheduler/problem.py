@@ -39,6 +39,45 @@ def batch_size_of(block: Mapping[str, Any]) -> int:
     return max((shape[0] for shape in block.get("inputs", ())), default=1)
 
 
+class Load(int):
+    """A load that schedules are made for: a batch size and a number of callers.
+
+    The number is the batch size. A load of one caller equals the plain batch size, so
+    that both find the same entry of a mapping. Its text is "8" or "8 with 4 callers".
+
+    Attributes:
+      callers: the number of callers that use the model at the same time.
+    """
+
+    callers: int
+
+    def __new__(cls, batch_size: int, callers: int = 1) -> Load:
+        load = super().__new__(cls, batch_size)
+        load.callers = callers
+        return load
+
+    @classmethod
+    def of(cls, batch_size: int) -> Load:
+        """The load itself, or that of one caller for a plain batch size."""
+        return batch_size if isinstance(batch_size, Load) else cls(batch_size)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, int):
+            return NotImplemented
+        return int(self) == int(other) and self.callers == Load.of(other).callers
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(int(self) if self.callers == 1 else (int(self), self.callers))
+
+    def __str__(self) -> str:
+        if self.callers == 1:
+            return str(int(self))
+        return f"{int(self)} with {self.callers} callers"
+
+
 @dataclasses.dataclass(frozen=True)
 class Problem:
     """One block to schedule. Operators are in a topological order.
@@ -98,6 +137,11 @@ class Problem:
     def batch_size(self) -> int:
         """The leading dimension of the block's tensors, see `batch_size_of`."""
         return batch_size_of(self.block)
+
+    @property
+    def callers(self) -> int:
+        """The number of callers, which run the block at the same time."""
+        return int(self.block.get("callers", 1))
 
     @property
     def is_chain(self) -> bool:

@@ -53,7 +53,8 @@ class Status:
       problem: why the plugin cannot be used, in one line; None if it can.
       enabled: whether graphs without schedules get schedules, see `enable`.
       plugin_runs: whether TensorFlow calls the plugin, see `disable`.
-      cache_dir, on_miss, batch_size: as given to `enable`; None if not enabled.
+      cache_dir, on_miss, batch_size, callers: as given to `enable`; None if it was not
+        called.
       pending: blocks that wait for `ios_tf tune` on this machine's CPU.
       counts: numbers of events since the process began: "annotated_graphs",
         "scheduled_graphs", "passed_graphs" (frozen, but a block had no schedule),
@@ -71,6 +72,7 @@ class Status:
     cache_dir: str | None = None
     on_miss: str | None = None
     batch_size: int | None = None
+    callers: int | None = None
     pending: int = 0
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     not_off: Sequence[str] = ()
@@ -130,7 +132,7 @@ class Status:
         else:
             lines = [
                 f"enabled: schedules from {self.cache_dir}, on_miss={self.on_miss}, "
-                f"batch_size={self.batch_size}"
+                f"batch_size={self.batch_size}, callers={self.callers}"
             ]
         lines.append(
             f"{count['annotated_graphs']} converted graphs, "
@@ -183,7 +185,10 @@ def enable(options: EnableOptions) -> Status:
     devices.limit_threads()
     problem = _take_string(
         library.ios_tf_enable(
-            directory.encode(), options.on_miss.encode(), options.batch_size
+            directory.encode(),
+            options.on_miss.encode(),
+            options.batch_size,
+            options.callers,
         )
     )
     if problem:
@@ -231,6 +236,7 @@ def status() -> Status:
         directory,
         found.get("on_miss"),
         found.get("batch_size"),
+        found.get("callers"),
         pending,
         found["counts"],
         [name for name in PASSES if runs and options.get(name) is False],
@@ -269,6 +275,7 @@ def session_config(options: EnableOptions) -> config_pb2.ConfigProto:
     ):
         custom.parameter_map[key].s = value.encode()
     custom.parameter_map["batch_size"].i = options.batch_size
+    custom.parameter_map["callers"].i = options.callers
     try:
         plugin.runtime()  # registers the optimizer
         if options.on_miss == "search":

@@ -105,9 +105,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const Schedule schedule = RandomSchedule(block, &bytes);
   const StatusOr<std::unique_ptr<Program>> program =
-      Program::Create(block, {{1, schedule}}, weights, "cpu");
-  const StatusOr<std::unique_ptr<Program>> sequential =
-      Program::Create(block, {{1, SequentialSchedule(block)}}, weights, "cpu");
+      Program::Create(block, {{LoadOf(block), schedule}}, weights, "cpu");
+  const StatusOr<std::unique_ptr<Program>> sequential = Program::Create(
+      block, {{LoadOf(block), SequentialSchedule(block)}}, weights, "cpu");
   FUZZ_CHECK(program.ok() == sequential.ok());
   if (!program.ok()) return 0;  // of tensors without elements
   const int64_t another = bytes.Below(4);

@@ -134,7 +134,7 @@ void CheckLowered(const tensorflow::grappler::GrapplerItem& item,
   GraphDef lowered = item.graph;
   const auto every = [](const ios::tf::Region&, const ios::Block& block,
                         const std::string&) {
-    return ios::BatchSchedules{{1, ScheduleOf(block)}};
+    return ios::Schedules{{ios::LoadOf(block), ScheduleOf(block)}};
   };
   const auto regions =
       annotated ? Lower(*partition, AnnotatedSchedules(*partition), &lowered)

@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto program = ios::tf::RegionProgramFromJson(text);
   if (!program.ok()) return 0;
   FUZZ_CHECK(!program->schedules.empty());
-  for (const auto& [batch, schedule] : program->schedules) {
+  for (const auto& [load, schedule] : program->schedules) {
     FUZZ_CHECK(batch > 0 && ios::Validate(schedule, program->block).ok());
   }
   const std::string json = ios::tf::ToJson(*program);

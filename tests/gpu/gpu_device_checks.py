@@ -343,7 +343,7 @@ def test_conversion_for_the_gpu(tmp_path, tf32, monkeypatch):
     # run; those of users are not.
     monkeypatch.setattr(frozen_graphs, "freeze", unplaced(frozen_graphs.freeze))
     # TensorFlow alone would run them there to measure its latency.
-    monkeypatch.setattr(timing, "latencies", lambda turns: [2.0, 1.0, 2.0])
+    monkeypatch.setattr(timing, "latencies", lambda turns, callers: [2.0, 1.0, 2.0])
     # And to compute tensors inside of the network.
     monkeypatch.setattr(inner_tensors, "compare", lambda *arguments: [])
     cache = tmp_path / "cache"

@@ -34,6 +34,7 @@ from ios_tf.reasons.models import (
     NO_FAST_REGION,
     NOTHING_TIMED,
     ORIGINAL_RUNS,
+    SEQUENTIAL,
     SLOW_REGION,
     SLOW_SIGNATURE,
     SLOW_WITHOUT_PACKAGE,
@@ -68,7 +69,17 @@ def test_what_counts_as_faster(tensorflow, ours, faster, slower):
 def made_up(monkeypatch, *latencies: list[float]) -> None:
     """Makes the next measurements give these latencies, and fails at any other one."""
     left = list(latencies)
-    monkeypatch.setattr(timing, "latencies", lambda turns: left.pop(0)[: len(turns)])
+    monkeypatch.setattr(
+        timing, "latencies", lambda turns, callers: left.pop(0)[: len(turns)]
+    )
+
+
+def assert_copied(source: str, output: str) -> None:
+    """Asserts that the output is the source with a report."""
+    same = filecmp.dircmp(source, output)
+    assert not same.left_only + same.diff_files
+    assert same.right_only == ["assets.extra"]
+    assert os.listdir(f"{output}/assets.extra") == ["ios_tf_report.json"]
 
 
 def two_signatures(path: str) -> None:
@@ -107,10 +118,7 @@ def test_a_model_that_gains_nothing_is_copied(tmp_path, monkeypatch):
         f"written: {output}",
         "to explain a code: ios_tf explain IOS106",
     ]
-    same = filecmp.dircmp(source, output)
-    assert not same.left_only + same.diff_files
-    assert same.right_only == ["assets.extra"]
-    assert os.listdir(f"{output}/assets.extra") == ["ios_tf_report.json"]
+    assert_copied(source, output)
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
 
 
@@ -122,9 +130,12 @@ def test_functions_that_gain_are_converted(tmp_path, monkeypatch):
     report = ios_tf.convert(source, output, **FAST)
     (comparison,) = report.comparisons
     assert comparison.signature == "two"
-    assert shared.reasons(report) == [SLOW_SIGNATURE, SLOW_WITHOUT_PACKAGE]
-    assert "'one'" in report.decisions[0].sentence
-    assert all(part in report.notes[1] for part in ("'two'", "batch size 1"))
+    # Whether the sequential schedules are faster depends on the machine.
+    sentences = {one.reason: one.sentence for one in report.decisions}
+    assert sentences.keys() - {SEQUENTIAL} == {SLOW_SIGNATURE, SLOW_WITHOUT_PACKAGE}
+    assert "'one'" in sentences[SLOW_SIGNATURE]
+    told = sentences[SLOW_WITHOUT_PACKAGE]
+    assert all(part in told for part in ("'two'", "batch size 1"))
     rows = {line[:18].strip(): line[18:].strip() for line in report.table().split("\n")}
     assert rows["TensorFlow"] == "2.00 ms"
     assert rows["converted"] == "1.00 ms (2.00x of TensorFlow)"
@@ -212,7 +223,7 @@ def test_both_sides_of_a_region_get_the_same_made_up_tensors(tmp_path, monkeypat
     fm.records(source)
     results = []
 
-    def run(turns):
+    def run(turns, callers):
         for context, call in turns:
             with context():
                 results.append([one.numpy() for one in call()])
@@ -419,7 +430,7 @@ def measured_equally(frozen, monkeypatch) -> list[tuple[tf.Tensor, ...]]:
     plan = planned(frozen, merge_everything)
     calls, results = [], []
 
-    def run(turns):
+    def run(turns, callers):
         for context, call in turns:
             calls.append(call.args)
             with context():
@@ -529,8 +540,7 @@ def test_what_is_kept_won_and_what_did_not_is_the_original(build, batch_size, tm
     if COPIED in shared.reasons(report):
         slow = {SLOW_SIGNATURE, NO_FAST_REGION, NOTHING_TIMED}
         assert slow & {*shared.reasons(report)}
-        same = filecmp.dircmp(source, output)
-        assert not same.left_only + same.right_only + same.diff_files
+        assert_copied(source, output)
         return
     one = next(one for one in report.comparisons if one.is_faster())
     assert list(one.converted_ms) == [batch_size]

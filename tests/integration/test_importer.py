@@ -505,8 +505,8 @@ def test_bad_questions():
     for question, message in [
         (lambda: graph.blocks(0, "cpu"), "batch_size is 0"),
         (lambda: graph.blocks(1, "tpu"), "device 'tpu' is neither"),
-        (lambda: graph.rewritten([-1], "cpu", {}), "batch_size is -1"),
-        (lambda: graph.rewritten([], "cpu", {}), "batch_sizes is empty"),
+        (lambda: graph.rewritten([(-1, 1)], "cpu", {}), "batch_size is -1"),
+        (lambda: graph.rewritten([], "cpu", {}), "loads is empty"),
     ]:
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             question()

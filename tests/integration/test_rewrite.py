@@ -235,7 +235,7 @@ def test_blocks_without_valid_schedule_are_left_alone(damage):
         if text is not None:
             schedules[problem["signature"]] = text
     assert damaged == 1
-    rewritten = graph.with_def(native.rewritten([1], "cpu", schedules))
+    rewritten = graph.with_def(native.rewritten([(1, 1)], "cpu", schedules))
     stages = attributes(rewritten, "_ios_stage")
     convolutions = [n.name for n in rewritten.graph_def.node if n.op == "Conv2D"]
     # The chains before and after the block have nothing to schedule.
@@ -250,7 +250,7 @@ import graph_helpers as gh
 import test_rewrite
 from keras import layers
 graph = test_rewrite.parallel(*(layers.Conv2D(4, k, padding="same") for k in (1, 3)))
-gh.opened(graph).rewritten([1], "cpu", {})
+gh.opened(graph).rewritten([(1, 1)], "cpu", {})
 """
 
 

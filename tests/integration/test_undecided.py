@@ -38,7 +38,7 @@ def network(tmp_path_factory) -> str:
 def made_up(monkeypatch, speedup: float, disturbed: bool, spread: float = 1.0) -> None:
     """Makes TensorFlow take `speedup` times as long in wall and processor time."""
 
-    def latencies(turns):
+    def latencies(turns, callers):
         factors = [spread, 1 / spread, 1.0, 1.0, spread, 1 / spread] * 3
         first = [Sample(2.0 * f, disturbed, 4.0 * f) for f in factors]
         other = [Sample(2.0 / speedup, disturbed, 4.0 / speedup) for _ in factors]

@@ -212,7 +212,9 @@ def rewrite(
         for size in sizes
         for problem in native.blocks(size, device)["problems"]
     }
-    return graph.with_def(native.rewritten(sizes, device, schedules))
+    return graph.with_def(
+        native.rewritten([(size, 1) for size in sizes], device, schedules)
+    )
 
 
 def lower(

@@ -64,6 +64,7 @@ PartOfBlock TakePart(const Block& block, const std::vector<Shape>& shapes,
   PartOfBlock part;
   part.block.name = block.name;
   part.block.dtype = block.dtype;
+  part.block.callers = block.callers;
   std::map<int, int> known;  // maps the block's references to the part's
   for (int i : operators) {
     Operator op = block.operators[i];
@@ -106,6 +107,12 @@ Status Validate(const Block& block) {
     return InvalidArgument("block has more than " +
                            std::to_string(kMaxOperators) +
                            " operators or inputs");
+  }
+  if (block.callers < 1 || block.callers > kMaxDimension) {
+    return InvalidArgument("the block is scheduled for " +
+                           std::to_string(block.callers) +
+                           " callers, but the number must be from 1 to " +
+                           std::to_string(kMaxDimension));
   }
   const int num_inputs = block.inputs.size();
   const int num_operators = block.operators.size();

@@ -21,6 +21,9 @@ struct Block {
   std::vector<Shape> inputs;
   std::vector<Operator> operators;  // in a topological order
   std::vector<int> outputs;         // operators whose result leaves the block
+  // The number of callers, which run the block at the same time, that it is
+  // scheduled for. It does not change how the block is computed.
+  int64_t callers = 1;
 };
 
 // Returns the number of images: the first dimension of the inputs. An input

@@ -228,9 +228,11 @@ json BlockToJsonValue(const Block& block) {
   for (const Operator& op : block.operators) {
     operators.push_back(OperatorToJsonValue(op));
   }
-  return {{"version", kFormatVersion},      {"name", block.name},
-          {"dtype", ToString(block.dtype)}, {"inputs", block.inputs},
-          {"operators", operators},         {"outputs", block.outputs}};
+  json value = {{"version", kFormatVersion},      {"name", block.name},
+                {"dtype", ToString(block.dtype)}, {"inputs", block.inputs},
+                {"operators", operators},         {"outputs", block.outputs}};
+  if (block.callers != 1) value["callers"] = block.callers;
+  return value;
 }
 
 std::string ToJson(const Block& block) {
@@ -249,6 +251,7 @@ StatusOr<Block> BlockFromJsonValue(const json& value) {
   std::string dtype = ToString(block.dtype);
   reader.Read("dtype", &dtype);
   reader.Read("outputs", &block.outputs);
+  reader.Read("callers", &block.callers);
   const json* inputs = reader.Find("inputs");
   const json* operators = reader.Find("operators");
   if (!inputs || !inputs->is_array()) reader.Fail("has no list \"inputs\"");

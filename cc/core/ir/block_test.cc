@@ -65,6 +65,20 @@ TEST(SignatureIsOfContentsNotOfNames) {
   EXPECT(Signature(a) != Signature(b));
 }
 
+TEST(TheNumberOfCallersIsPartOfTheBlockUnlessItIsOne) {
+  const Block one = MakeBlock({Conv(-1, 8, 3), Conv(0, 4, 1)}, {1});
+  EXPECT(ToJson(one).find("callers") == std::string::npos);
+  Block four = one;
+  four.callers = 4;
+  EXPECT(Signature(four) != Signature(one));
+  const StatusOr<Block> read = BlockFromJson(ToJson(four));
+  EXPECT(read.ok() && read->callers == 4);
+  const StatusOr<std::vector<Shape>> shapes = InferShapes(four);
+  EXPECT(shapes.ok() && TakePart(four, *shapes, {1}).block.callers == 4);
+  four.callers = 0;
+  EXPECT_ERROR(Validate(four), "scheduled for 0 callers");
+}
+
 TEST(ShapesFollowTensorFlowsRules) {
   Operator same = Conv(-1, 8, 3), valid = Conv(-1, 8, 3);
   same.strides = valid.strides = {2, 2};

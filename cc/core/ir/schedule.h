@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "cc/core/ir/block.h"
@@ -43,24 +44,62 @@ struct Schedule {
   std::map<int, Algorithm> algorithms = {};
 };
 
-// Schedules of one block, keyed by batch size.
-using BatchSchedules = std::map<int64_t, Schedule>;
+// The load that a schedule is made for: the number of images of a call, and the
+// number of callers that run the block at the same time.
+struct Load {
+  int64_t batch = 1;
+  int64_t callers = 1;
+  bool operator<(const Load& other) const {
+    return std::tie(batch, callers) < std::tie(other.batch, other.callers);
+  }
+  bool operator==(const Load& other) const {
+    return std::tie(batch, callers) == std::tie(other.batch, other.callers);
+  }
+};
+inline Load LoadOf(const Block& block) {
+  return {BatchSize(block), block.callers};
+}
 
-// Returns the entry that a batch of size `batch` uses, from a map with batch
-// sizes as keys. It is the entry with the nearest size by ratio, or with the
-// smaller size if two are equally near. Returns end() if the map is empty.
-template <typename ByBatch>
-typename ByBatch::const_iterator NearestBatch(const ByBatch& sizes,
-                                              int64_t batch) {
-  const auto above = sizes.lower_bound(batch);
-  if (above == sizes.begin()) return above;
-  const auto below = std::prev(above);
-  if (above == sizes.end()) return below;
-  // Tests batch / below <= above / batch, with products instead of quotients.
+// Schedules of one block.
+using Schedules = std::map<Load, Schedule>;
+
+// Returns whether `number` is nearer to `below` than to `above` by ratio, or
+// equally near.
+inline bool IsNearerBelow(int64_t number, int64_t below, int64_t above) {
+  // Tests number / below <= above / number, with products instead of quotients.
   // The products are computed in double, because they may exceed 64 bits.
-  const double square = static_cast<double>(batch) * batch;
-  return square <= static_cast<double>(below->first) * above->first ? below
-                                                                    : above;
+  return static_cast<double>(number) * number <=
+         static_cast<double>(below) * above;
+}
+
+// Returns the entry that a call under `load` uses, from a map with loads as
+// keys. Its batch size is the nearest one by ratio, and its number of callers
+// is the nearest one of those with this batch size. If two are equally near, it
+// is the smaller one. Returns end() if the map is empty.
+template <typename ByLoad>
+typename ByLoad::const_iterator NearestLoad(const ByLoad& loads,
+                                            const Load& load) {
+  const auto bigger = loads.lower_bound({load.batch, 0});
+  if (loads.empty()) return loads.end();
+  int64_t batch = 0;
+  if (bigger == loads.begin()) {
+    batch = bigger->first.batch;
+  } else {
+    batch = std::prev(bigger)->first.batch;
+    if (bigger != loads.end() &&
+        !IsNearerBelow(load.batch, batch, bigger->first.batch)) {
+      batch = bigger->first.batch;
+    }
+  }
+  const auto above = loads.lower_bound({batch, load.callers});
+  const bool has_above = above != loads.end() && above->first.batch == batch;
+  if (above == loads.begin()) return above;
+  const auto below = std::prev(above);
+  if (below->first.batch != batch) return above;
+  return !has_above || IsNearerBelow(load.callers, below->first.callers,
+                                     above->first.callers)
+             ? below
+             : above;
 }
 
 // Returns a schedule with one operator per stage, in the order of the block.

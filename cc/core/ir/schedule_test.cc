@@ -74,15 +74,28 @@ TEST(IllegalSchedules) {
 }
 
 TEST(NearestBatchIsByRatioAndTheSmallerOfTwo) {
-  const BatchSchedules sizes = {{2, {}}, {8, {}}, {32, {}}};
+  const Schedules sizes = {{{2}, {}}, {{8}, {}}, {{32}, {}}};
   const std::map<int64_t, int64_t> expected = {
       {0, 2}, {1, 2},  {2, 2},  {3, 2},   {4, 2},   {5, 8},   {8, 8},
       {9, 8}, {15, 8}, {16, 8}, {17, 32}, {32, 32}, {33, 32}, {1000, 32}};
   for (const auto& [batch, size] : expected) {
-    EXPECT(NearestBatch(sizes, batch)->first == size);
+    EXPECT(NearestLoad(sizes, {batch})->first.batch == size);
   }
-  const BatchSchedules none;
-  EXPECT(NearestBatch(none, 1) == none.end());
+  const Schedules none;
+  EXPECT(NearestLoad(none, {1}) == none.end());
+}
+
+TEST(TheNearestLoadHasTheNearestBatchAndThenTheNearestCallers) {
+  const Schedules loads = {
+      {{1, 1}, {}}, {{1, 8}, {}}, {{4, 2}, {}}, {{4, 32}, {}}, {{16, 1}, {}}};
+  const std::vector<std::pair<Load, Load>> expected = {
+      {{1, 1}, {1, 1}},   {{1, 2}, {1, 1}},   {{1, 3}, {1, 8}},
+      {{1, 100}, {1, 8}}, {{2, 9}, {1, 8}},   {{3, 1}, {4, 2}},
+      {{3, 8}, {4, 2}},   {{4, 9}, {4, 32}},  {{9, 64}, {16, 1}},
+      {{99, 9}, {16, 1}}, {{8, 64}, {4, 32}}, {{0, 0}, {1, 1}}};
+  for (const auto& [load, nearest] : expected) {
+    EXPECT(NearestLoad(loads, load)->first == nearest);
+  }
 }
 
 TEST(JsonGivesTheScheduleBack) {

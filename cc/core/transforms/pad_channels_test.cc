@@ -52,8 +52,8 @@ std::vector<std::vector<float>> Run(const Block& block, const Arrays& weights,
       arrays.back().push_back({weights[i][k].data(), wanted[k]});
     }
   }
-  const auto program =
-      Program::Create(block, {{1, SequentialSchedule(block)}}, arrays, "cpu");
+  const auto program = Program::Create(
+      block, {{LoadOf(block), SequentialSchedule(block)}}, arrays, "cpu");
   EXPECT(program.ok());
   std::vector<std::vector<float>> results;
   std::vector<void*> outputs;

@@ -151,6 +151,13 @@ class Execution {
                      const std::vector<void*>& outputs, void* stream) = 0;
 };
 
+// The candidates of a measurement as one caller runs them, with its own tasks
+// and memory. tensors[i] is the address of tensor i.
+struct MeasuredCaller {
+  std::vector<const std::vector<BoundStage>*> candidates;
+  const std::vector<void*>* tensors = nullptr;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -187,12 +194,12 @@ class Backend {
   // Returns whether the device uses host memory, so that no copies are needed.
   virtual bool SharesHostMemory() const = 0;
 
-  // Measures several candidates in turn (A B A B …). tensors[i] is the address
-  // of tensor i. result[i] has `repeat` samples of candidates[i] (see
-  // Measurement).
+  // Measures several candidates in turn (A B A B …). All callers, at least one,
+  // run the same candidate at the same time. result[i] has `repeat` samples of
+  // candidates[i] (see Measurement).
   virtual StatusOr<std::vector<std::vector<Sample>>> Measure(
-      const std::vector<const std::vector<BoundStage>*>& candidates,
-      const std::vector<void*>& tensors, const Measurement& measurement) = 0;
+      const std::vector<MeasuredCaller>& callers,
+      const Measurement& measurement) = 0;
 };
 
 }  // namespace ios

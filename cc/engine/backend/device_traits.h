@@ -42,6 +42,13 @@ struct DeviceTraits {
   bool lanes_divide_device = false;
 
   int LanesFor(int groups) const { return std::min(groups, lanes); }
+
+  // The number of calls that run at the same time if there are `callers`. If
+  // each lane has a part of the device, these are at most as many as there are
+  // lanes, and further calls wait in line.
+  int64_t CallsAtOnce(int64_t callers) const {
+    return lanes_divide_device ? std::min<int64_t>(callers, lanes) : callers;
+  }
   // Returns `slice_bytes` as a number of elements of `dtype`.
   int64_t SliceAlignment(DataType dtype) const {
     return std::max<int64_t>(slice_bytes / SizeOf(dtype), 1);

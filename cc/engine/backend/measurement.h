@@ -18,7 +18,7 @@ struct Measurement {
 };
 
 struct Sample {
-  double ms = 0;  // of one run
+  double ms = 0;  // of one run; if there are several callers, their mean
   // Whether other processes disturbed the sample; see IsDisturbed in
   // resource_use.h.
   bool disturbed = false;

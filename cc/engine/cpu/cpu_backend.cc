@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <string>
 #include <utility>
 
+#include "cc/engine/cpu/callers_sampler.h"
 #include "cc/engine/cpu/exit_guard.h"
 #include "cc/engine/cpu/free_list.h"
 #include "cc/engine/cpu/kernels/instruction_set.h"
@@ -172,16 +174,25 @@ class Cpu : public Backend {
   }
 
   StatusOr<std::vector<std::vector<Sample>>> Measure(
-      const std::vector<const std::vector<BoundStage>*>& candidates,
-      const std::vector<void*>& tensors,
+      const std::vector<MeasuredCaller>& callers,
       const Measurement& measurement) override {
+    return callers.size() == 1 ? MeasureOne(callers[0], measurement)
+                               : MeasureTogether(callers, measurement);
+  }
+
+ private:
+  static int Cores() { return LanePool::Get().cores(); }
+
+  StatusOr<std::vector<std::vector<Sample>>> MeasureOne(
+      const MeasuredCaller& caller, const Measurement& measurement) {
     const OneDnnCall call;
     IOS_RETURN_IF_ERROR(call.status());
     const LanePool::Session session(LanePool::Session::kAlone);
     const Lease<Workspace> workspace = TakeWorkspace();
+    const std::vector<void*>& tensors = *caller.tensors;
     ResourceMeter meter;
     std::vector<WorkSampler> samplers;
-    for (const auto* stages : candidates) {
+    for (const auto* stages : caller.candidates) {
       IOS_RETURN_IF_ERROR(ReserveScratch(*stages, workspace.get()));
       const auto run = [&tensors, &workspace, stages](int begin, int end) {
         for (int i = begin; i < end; ++i) {
@@ -191,17 +202,63 @@ class Cpu : public Backend {
       samplers.emplace_back(stages->size(), run, measurement.warmup, &meter,
                             &history_);
     }
-    std::vector<std::vector<Sample>> samples(candidates.size());
+    std::vector<std::vector<Sample>> samples(samplers.size());
     for (int r = 0; r < measurement.repeat; ++r) {
-      for (size_t c = 0; c < candidates.size(); ++c) {
+      for (size_t c = 0; c < samplers.size(); ++c) {
         samples[c].push_back(samplers[c].Take(measurement.number));
       }
     }
     return samples;
   }
 
- private:
-  static int Cores() { return LanePool::Get().cores(); }
+  StatusOr<std::vector<std::vector<Sample>>> MeasureTogether(
+      const std::vector<MeasuredCaller>& callers,
+      const Measurement& measurement) {
+    const auto loop = [&](int caller, int candidate, int runs,
+                          double least_ms) {
+      return CatchExceptions([&] {
+        const MeasuredCaller& measured = callers[caller];
+        return RunRepeatedly(*measured.candidates[candidate], *measured.tensors,
+                             runs, least_ms);
+      });
+    };
+    const int candidates = callers[0].candidates.size();
+    CallersSampler sampler(callers.size(), candidates, measurement.warmup,
+                           loop);
+    std::vector<std::vector<Sample>> samples(candidates);
+    for (int r = 0; r < measurement.repeat; ++r) {
+      for (int c = 0; c < candidates; ++c) {
+        IOS_ASSIGN_OR_RETURN(samples[c].emplace_back(),
+                             sampler.Take(c, measurement.number));
+      }
+    }
+    return samples;
+  }
+
+  // Runs the stages in a session at least `runs` times, and until `least_ms`
+  // milliseconds have passed. Returns the mean time of a run in milliseconds.
+  StatusOr<double> RunRepeatedly(const std::vector<BoundStage>& stages,
+                                 const std::vector<void*>& tensors, int runs,
+                                 double least_ms) {
+    using Clock = std::chrono::steady_clock;
+    const OneDnnCall call;
+    IOS_RETURN_IF_ERROR(call.status());
+    const Lease<Workspace> workspace = TakeWorkspace();
+    IOS_RETURN_IF_ERROR(ReserveScratch(stages, workspace.get()));
+    const LanePool::Session session;
+    const Clock::time_point start = Clock::now();
+    double ms = 0;
+    int done = 0;
+    while (done < runs || ms < least_ms) {
+      for (const BoundStage& stage : stages) {
+        RunStage(stage, tensors, *workspace, nullptr);
+      }
+      ++done;
+      ms = std::chrono::duration<double, std::milli>(Clock::now() - start)
+               .count();
+    }
+    return ms / done;
+  }
 
   // Registers the exit handler again (see WaitForCallsAtExit) after a task of
   // this type was compiled, because oneDNN may have constructed static objects

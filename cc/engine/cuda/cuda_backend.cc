@@ -127,9 +127,15 @@ class Cuda : public Backend {
   bool SharesHostMemory() const override { return false; }
 
   StatusOr<std::vector<std::vector<Sample>>> Measure(
-      const std::vector<const std::vector<BoundStage>*>& candidates,
-      const std::vector<void*>& tensors,
+      const std::vector<MeasuredCaller>& callers,
       const Measurement& measurement) override {
+    if (callers.size() > 1) {
+      return Unimplemented(
+          "schedules for several callers are supported only on a CPU; use "
+          "callers=1");
+    }
+    const auto& candidates = callers[0].candidates;
+    const std::vector<void*>& tensors = *callers[0].tensors;
     const Device::Scope scope(device_);
     LaneNeeds needs;
     for (const auto* stages : candidates) needs.Add(*stages);

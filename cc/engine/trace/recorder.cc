@@ -142,6 +142,7 @@ nlohmann::json ToJsonValue(const ScheduleInfo& schedule) {
   }
   return {{"region", schedule.region},
           {"batch_size", schedule.batch_size},
+          {"callers", schedule.callers},
           {"tasks", std::move(tasks)}};
 }
 

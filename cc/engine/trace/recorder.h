@@ -87,7 +87,8 @@ class Recorder {
 };
 
 // {"duration": ns, "dropped_calls": int, "dropped_tasks": int,
-//  "schedules": [{"region", "batch_size", "tasks": [TaskInfo, …]}, …],
+//  "schedules": [{"region", "batch_size", "callers", "tasks": [TaskInfo, …]},
+//                …],
 //  "calls": [{"schedule": index, "asked", "begin", "end", "caller", "thread",
 //             "slices": [[task, lane, thread, begin, end], …]}, …]}.
 // Times are nanoseconds since the trace began.

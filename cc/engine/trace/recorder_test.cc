@@ -121,7 +121,8 @@ std::unique_ptr<Program> BranchesProgram() {
                            {}};
   const Schedule schedule = {
       {{Strategy::kConcurrent, {{0}, {1}}}, {Strategy::kConcurrent, {{2, 3}}}}};
-  auto program = Program::Create(Branches(), {{1, schedule}}, weights, "cpu");
+  auto program =
+      Program::Create(Branches(), {{Load{1}, schedule}}, weights, "cpu");
   EXPECT(program.ok());
   return program.ok() ? std::move(*program) : nullptr;
 }

@@ -51,8 +51,12 @@ absl::StatusOr<tensorflow::GraphDef> Rewritten(OpenGraph* graph,
   options.materialise_merges = request.at("materialise_merges");
   options.schedules =
       request.at("schedules").get<std::map<std::string, std::string>>();
-  return graph->Annotate(request.at("batch_sizes").get<std::vector<int64_t>>(),
-                         request.at("device").get<std::string>(), options);
+  std::vector<ios::Load> loads;
+  for (const json& load : request.at("loads")) {
+    loads.push_back({load.at(0), load.at(1)});
+  }
+  return graph->Annotate(loads, request.at("device").get<std::string>(),
+                         options);
 }
 
 // Serialises the graph into malloc()ed memory.
@@ -95,11 +99,11 @@ ios_tf_graph* ios_tf_open_graph(const void* meta_graph, int64_t bytes,
 void ios_tf_close_graph(ios_tf_graph* graph) { delete graph; }
 
 char* ios_tf_graph_blocks(ios_tf_graph* graph, int64_t batch_size,
-                          const char* device, char** error) {
+                          int64_t callers, const char* device, char** error) {
   char* result = nullptr;
   const bool found = Succeeds(error, [&]() -> absl::Status {
     TF_ASSIGN_OR_RETURN(const std::string blocks,
-                        graph->opened->Blocks(batch_size, device));
+                        graph->opened->Blocks({batch_size, callers}, device));
     result = strdup(blocks.c_str());
     return absl::OkStatus();
   });

@@ -22,16 +22,16 @@ ios_tf_graph* ios_tf_open_graph(const void* meta_graph, int64_t bytes,
                                 int64_t height, int64_t width, char** error);
 void ios_tf_close_graph(ios_tf_graph* graph);
 
-// Returns the graph's blocks as JSON; see collect.h.
+// Returns the graph's blocks for a load as JSON; see collect.h.
 char* ios_tf_graph_blocks(ios_tf_graph* graph, int64_t batch_size,
-                          const char* device, char** error);
+                          int64_t callers, const char* device, char** error);
 
 // Returns the graph with schedules, as a serialized GraphDef of `*bytes` bytes.
-// The regions in "left" get no schedules. `request` is JSON: {"batch_sizes":
-// [int], "device": string, "left": [int], "materialise_merges": bool,
-// "schedules": {block signature: JSON as text}}. If "materialise_merges" is
-// true, convolutions that all schedules merge become one convolution in the
-// graph.
+// The regions in "left" get no schedules. `request` is JSON: {"loads":
+// [[batch size, callers]], "device": string, "left": [int],
+// "materialise_merges": bool, "schedules": {block signature: JSON as text}}. If
+// "materialise_merges" is true, convolutions that all schedules merge become
+// one convolution in the graph.
 char* ios_tf_rewritten_graph(ios_tf_graph* graph, const char* request,
                              int64_t* bytes, char** error);
 

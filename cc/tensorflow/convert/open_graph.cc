@@ -39,17 +39,19 @@ absl::StatusOr<std::unique_ptr<OpenGraph>> OpenGraph::Open(
 }
 
 absl::StatusOr<PartitionOptions> OpenGraph::OptionsFor(
-    int64_t batch_size, const std::string& device) const {
-  if (batch_size < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "batch_size is ", batch_size, ", but it must be positive"));
+    const Load& load, const std::string& device) const {
+  if (load.batch < 1 || load.callers < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch_size is ", load.batch, " and callers is ",
+                     load.callers, ", but both must be positive"));
   }
   if (device != kCpu && device != kGpu) {
     return absl::InvalidArgumentError(
         absl::StrCat("device '", device, "' is neither \"cpu\" nor \"gpu\""));
   }
   PartitionOptions options;
-  options.batch_size = batch_size;
+  options.batch_size = load.batch;
+  options.callers = load.callers;
   options.image_size = image_size_;
   options.placement = {device, device};
   return options;
@@ -58,7 +60,8 @@ absl::StatusOr<PartitionOptions> OpenGraph::OptionsFor(
 absl::StatusOr<const Partition*> OpenGraph::PartitionFor(
     const PartitionOptions& options) {
   const auto [found, is_new] = partitions_.try_emplace(
-      {options.batch_size, options.placement.only}, Partition());
+      {{options.batch_size, options.callers}, options.placement.only},
+      Partition());
   if (is_new) {
     absl::StatusOr<Partition> made = PartitionGraph(*item_, options);
     if (!made.ok()) {
@@ -70,28 +73,26 @@ absl::StatusOr<const Partition*> OpenGraph::PartitionFor(
   return &found->second;
 }
 
-absl::StatusOr<std::string> OpenGraph::Blocks(int64_t batch_size,
+absl::StatusOr<std::string> OpenGraph::Blocks(const Load& load,
                                               const std::string& device) {
-  TF_ASSIGN_OR_RETURN(const PartitionOptions options,
-                      OptionsFor(batch_size, device));
+  TF_ASSIGN_OR_RETURN(const PartitionOptions options, OptionsFor(load, device));
   TF_ASSIGN_OR_RETURN(const Partition* const partition, PartitionFor(options));
   return Collect(*partition);
 }
 
-absl::StatusOr<GraphDef> OpenGraph::Annotate(
-    const std::vector<int64_t>& batch_sizes, const std::string& device,
-    const RewriteOptions& options) {
+absl::StatusOr<GraphDef> OpenGraph::Annotate(const std::vector<Load>& loads,
+                                             const std::string& device,
+                                             const RewriteOptions& options) {
   GraphDef graph = item_->graph;
   if (IsAnnotated(graph)) return graph;
-  if (batch_sizes.empty()) {
-    return absl::InvalidArgumentError(
-        "batch_sizes is empty; give at least one batch size");
+  if (loads.empty()) {
+    return absl::InvalidArgumentError("loads is empty; give at least one load");
   }
   std::vector<const Partition*> partitions;
-  for (int64_t batch_size : batch_sizes) {
-    TF_ASSIGN_OR_RETURN(const PartitionOptions at_size,
-                        OptionsFor(batch_size, device));
-    TF_ASSIGN_OR_RETURN(partitions.emplace_back(), PartitionFor(at_size));
+  for (const Load& load : loads) {
+    TF_ASSIGN_OR_RETURN(const PartitionOptions for_load,
+                        OptionsFor(load, device));
+    TF_ASSIGN_OR_RETURN(partitions.emplace_back(), PartitionFor(for_load));
   }
   TF_RETURN_IF_ERROR(Rewrite(partitions, options, &graph));
   return graph;
@@ -100,7 +101,7 @@ absl::StatusOr<GraphDef> OpenGraph::Annotate(
 absl::StatusOr<GraphDef> OpenGraph::Lower(int64_t batch_size,
                                           const std::string& device) {
   TF_ASSIGN_OR_RETURN(const PartitionOptions options,
-                      OptionsFor(batch_size, device));
+                      OptionsFor({batch_size}, device));
   GraphDef graph = item_->graph;
   if (!IsAnnotated(graph)) return graph;
   const absl::Status lowered = CatchExceptionsAbsl([&]() -> absl::Status {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cc/core/ir/schedule.h"
 #include "cc/tensorflow/convert/rewrite.h"
 #include "cc/tensorflow/partition/regions.h"
 #include "tensorflow/core/framework/graph.pb.h"
@@ -18,7 +19,7 @@
 
 namespace ios::tf {
 
-// Stores the graph, and its partition for each batch size and device that was
+// Stores the graph, and its partition for each load and device that was
 // requested. Not thread-safe.
 class OpenGraph {
  public:
@@ -28,16 +29,16 @@ class OpenGraph {
   static absl::StatusOr<std::unique_ptr<OpenGraph>> Open(
       const tensorflow::MetaGraphDef& meta_graph, const ImageSize& image_size);
 
-  // Returns the blocks to schedule at a batch size as JSON; see collect.h.
-  // `device` is kCpu or kGpu, here and below.
-  absl::StatusOr<std::string> Blocks(int64_t batch_size,
+  // Returns the blocks to schedule for a load as JSON; see collect.h. `device`
+  // is kCpu or kGpu, here and below.
+  absl::StatusOr<std::string> Blocks(const Load& load,
                                      const std::string& device);
 
-  // Returns the graph with schedules for one or more batch sizes; see
-  // rewrite.h. Returns the graph unchanged if it already has schedules.
-  absl::StatusOr<tensorflow::GraphDef> Annotate(
-      const std::vector<int64_t>& batch_sizes, const std::string& device,
-      const RewriteOptions& options);
+  // Returns the graph with schedules for one or more loads; see rewrite.h.
+  // Returns the graph unchanged if it already has schedules.
+  absl::StatusOr<tensorflow::GraphDef> Annotate(const std::vector<Load>& loads,
+                                                const std::string& device,
+                                                const RewriteOptions& options);
 
   // Returns the graph as the plugin runs it: each region that has schedules is
   // one IosRegion node. If lowering fails, logs a warning and returns the graph
@@ -50,7 +51,7 @@ class OpenGraph {
             const ImageSize& image_size)
       : item_(std::move(item)), image_size_(image_size) {}
 
-  absl::StatusOr<PartitionOptions> OptionsFor(int64_t batch_size,
+  absl::StatusOr<PartitionOptions> OptionsFor(const Load& load,
                                               const std::string& device) const;
 
   absl::StatusOr<const Partition*> PartitionFor(
@@ -58,7 +59,7 @@ class OpenGraph {
 
   std::unique_ptr<tensorflow::grappler::GrapplerItem> item_;
   const ImageSize image_size_;
-  std::map<std::pair<int64_t, std::string>, Partition> partitions_;
+  std::map<std::pair<Load, std::string>, Partition> partitions_;
 };
 
 }  // namespace ios::tf

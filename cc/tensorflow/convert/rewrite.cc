@@ -28,48 +28,47 @@ StatusOr<Schedule> ReadSchedule(
   return schedule;
 }
 
-// A block of the graph. Its shapes differ between the batch sizes of the
-// request.
-struct SizedBlock {
-  PartitionBlock made;           // at the first batch size
-  std::vector<Block> blocks;     // at each batch size
-  std::vector<int64_t> batches;  // of the region, at each batch size
+// A block of the graph. Its shapes differ between the loads of the request.
+struct LoadedBlock {
+  PartitionBlock made;        // for the first load
+  std::vector<Block> blocks;  // for each load
+  std::vector<Load> loads;    // of the region, for each load
 };
 
 // Returns the blocks of `partition`, in the order in which they run, except
 // those in the regions `left`.
-std::vector<SizedBlock> BlocksOf(const Partition& partition,
-                                 const std::set<int64_t>& left) {
-  std::vector<SizedBlock> blocks;
+std::vector<LoadedBlock> BlocksOf(const Partition& partition,
+                                  const std::set<int64_t>& left) {
+  std::vector<LoadedBlock> blocks;
   for (size_t r = 0; r < partition.regions.size(); ++r) {
     if (left.count(r) > 0) continue;
     const Region& region = partition.regions[r];
-    const int64_t batch =
-        BatchSize(MakeBlock(partition, region.operators, "").block);
+    const Load load = LoadOf(MakeBlock(partition, region.operators, "").block);
     for (const std::vector<int>& operators : region.blocks) {
       PartitionBlock made = MakeBlock(partition, operators, "");
       Block block = made.block;
-      blocks.push_back({std::move(made), {std::move(block)}, {batch}});
+      blocks.push_back({std::move(made), {std::move(block)}, {load}});
     }
   }
   return blocks;
 }
 
-// Returns a signature that is equal for blocks which differ only in dimensions
-// that may depend on the batch size.
-std::string SignatureOfAnyBatch(Block block) {
+// Returns a signature that is equal for blocks which differ only in the load
+// and in dimensions that may depend on the batch size.
+std::string SignatureOfAnyLoad(Block block) {
+  block.callers = 1;
   for (Shape& shape : block.inputs) {
     std::fill(shape.begin(), shape.end() - 1, 0);
   }
   return Signature(block);
 }
 
-// Adds another batch size to `blocks`: the blocks of `partition`, which is the
-// same graph at that size.
-absl::Status AddSize(const Partition& first, const Partition& partition,
+// Adds another load to `blocks`: the blocks of `partition`, which is the same
+// graph for that load.
+absl::Status AddLoad(const Partition& first, const Partition& partition,
                      const std::set<int64_t>& left,
-                     std::vector<SizedBlock>* blocks) {
-  std::vector<SizedBlock> more = BlocksOf(partition, left);
+                     std::vector<LoadedBlock>* blocks) {
+  std::vector<LoadedBlock> more = BlocksOf(partition, left);
   bool equal = more.size() == blocks->size();
   for (size_t b = 0; equal && b < more.size(); ++b) {
     const PartitionBlock& known = (*blocks)[b].made;
@@ -80,7 +79,7 @@ absl::Status AddSize(const Partition& first, const Partition& partition,
               first.operators[known.operators[i]].output;
     }
     equal = equal &&
-            SignatureOfAnyBatch(made.block) == SignatureOfAnyBatch(known.block);
+            SignatureOfAnyLoad(made.block) == SignatureOfAnyLoad(known.block);
   }
   if (!equal) {
     return absl::InvalidArgumentError(
@@ -89,7 +88,7 @@ absl::Status AddSize(const Partition& first, const Partition& partition,
   }
   for (size_t b = 0; b < more.size(); ++b) {
     (*blocks)[b].blocks.push_back(std::move(more[b].blocks[0]));
-    (*blocks)[b].batches.push_back(more[b].batches[0]);
+    (*blocks)[b].loads.push_back(more[b].loads[0]);
   }
   return absl::OkStatus();
 }
@@ -116,11 +115,11 @@ class Rewriter {
         graph_(*graph),
         editor_(view_, graph) {}
 
-  void Run(const std::vector<SizedBlock>& blocks) {
+  void Run(const std::vector<LoadedBlock>& blocks) {
     std::vector<Scheduled> scheduled;
     int missing = 0;
     std::string first_problem;
-    for (const SizedBlock& block : blocks) {
+    for (const LoadedBlock& block : blocks) {
       StatusOr<Scheduled> found = Find(block);
       if (found.ok()) {
         scheduled.push_back(std::move(*found));
@@ -135,15 +134,15 @@ class Rewriter {
                         "TensorFlow; the first: ",
                         first_problem));
     }
-    for (size_t size = 0; !blocks.empty() && size < blocks[0].blocks.size();
-         ++size) {
+    for (size_t load = 0; !blocks.empty() && load < blocks[0].blocks.size();
+         ++load) {
       int stage_number = 0;
       for (Scheduled& block : scheduled) {
-        const Schedule& schedule = block.schedules[size];
+        const Schedule& schedule = block.schedules[load];
         const Block computed =
-            WithAlgorithms(block.sized->made.block, schedule);
+            WithAlgorithms(block.loaded->made.block, schedule);
         for (const Stage& stage : schedule.stages) {
-          Apply(computed, stage, {block.sized->batches[size], stage_number++},
+          Apply(computed, stage, {block.loaded->loads[load], stage_number++},
                 &block);
         }
       }
@@ -156,22 +155,22 @@ class Rewriter {
   }
 
  private:
-  // A block with its schedule for each batch size.
+  // A block with its schedule for each load.
   struct Scheduled {
-    const SizedBlock* sized = nullptr;
+    const LoadedBlock* loaded = nullptr;
     std::vector<Schedule> schedules;
     // The groups that all schedules merge, with their indices in merges_.
     std::map<std::vector<int>, int> merges;
   };
 
-  StatusOr<Scheduled> Find(const SizedBlock& block) {
+  StatusOr<Scheduled> Find(const LoadedBlock& block) {
     Scheduled result;
-    result.sized = &block;
-    for (const Block& at_size : block.blocks) {
-      StatusOr<Schedule> read = ReadSchedule(options_.schedules, at_size);
-      if (!read.ok() && IsChain(at_size)) read = SequentialSchedule(at_size);
+    result.loaded = &block;
+    for (const Block& for_load : block.blocks) {
+      StatusOr<Schedule> read = ReadSchedule(options_.schedules, for_load);
+      if (!read.ok() && IsChain(for_load)) read = SequentialSchedule(for_load);
       if (!read.ok()) {
-        return InvalidArgument(absl::StrCat("block ", Signature(at_size), ": ",
+        return InvalidArgument(absl::StrCat("block ", Signature(for_load), ": ",
                                             read.status().message()));
       }
       result.schedules.push_back(std::move(*read));
@@ -191,7 +190,7 @@ class Rewriter {
     return result;
   }
 
-  // Records the place of a stage's operators at one batch size. `computed` is
+  // Records the place of a stage's operators for one load. `computed` is
   // the block with the algorithms of this schedule.
   void Apply(const Block& computed, const Stage& stage, StagePlace place,
              Scheduled* block) {
@@ -209,7 +208,7 @@ class Rewriter {
         return;
       }
     }
-    const PartitionBlock& made = block->sized->made;
+    const PartitionBlock& made = block->loaded->made;
     for (size_t group = 0; group < stage.groups.size(); ++group) {
       place.stream = group;
       for (int i : stage.groups[group]) {
@@ -220,14 +219,14 @@ class Rewriter {
       }
     }
   }
-  // Adds a place unless `places` already has one for its batch size. There are
-  // two causes of duplicates: a node may belong to operators of several stages,
-  // of which the first counts; and a region may have the same batch size for
-  // all batch sizes of the graph.
+  // Adds a place unless `places` already has one for its load. There are two
+  // causes of duplicates: a node may belong to operators of several stages, of
+  // which the first counts; and a region may have the same batch size for all
+  // batch sizes of the graph.
   static void AddPlace(const StagePlace& place,
                        std::vector<StagePlace>* places) {
     if (std::none_of(places->begin(), places->end(), [&](const StagePlace& p) {
-          return p.batch == place.batch;
+          return p.load == place.load;
         })) {
       places->push_back(place);
     }
@@ -249,9 +248,9 @@ absl::Status Rewrite(const std::vector<const Partition*>& partitions,
                      tensorflow::GraphDef* graph) {
   const Partition& first = *partitions[0];
   if (first.regions.empty()) return absl::OkStatus();
-  std::vector<SizedBlock> blocks = BlocksOf(first, options.left);
+  std::vector<LoadedBlock> blocks = BlocksOf(first, options.left);
   for (size_t i = 1; i < partitions.size(); ++i) {
-    TF_RETURN_IF_ERROR(AddSize(first, *partitions[i], options.left, &blocks));
+    TF_RETURN_IF_ERROR(AddLoad(first, *partitions[i], options.left, &blocks));
   }
   Rewriter(first, options, graph).Run(blocks);
   return absl::OkStatus();

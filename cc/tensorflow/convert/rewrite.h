@@ -18,7 +18,7 @@ namespace ios::tf {
 struct RewriteOptions {
   // Schedules as JSON, keyed by the signatures of their blocks. A block that is
   // a chain of operators needs no schedule. Another block stays unchanged if it
-  // has no valid schedule for some batch size; a single warning lists these
+  // has no valid schedule for some load; a single warning lists these
   // blocks.
   std::map<std::string, std::string> schedules;
   // The regions that stay in TensorFlow, by their number "region" in
@@ -32,7 +32,7 @@ struct RewriteOptions {
 
 // Annotates the nodes of all operators that belong to regions (see
 // annotations.h), and writes merged convolutions. `partitions` has one
-// partition for each batch size, and at least one. `graph` is a copy of the
+// partition for each load, and at least one. `graph` is a copy of the
 // partitioned graph; it stays unchanged if it has no regions.
 absl::Status Rewrite(const std::vector<const Partition*>& partitions,
                      const RewriteOptions& options,

@@ -89,7 +89,7 @@ TEST(SchedulesBecomeAttributes) {
     const std::vector<StagePlace> found = Annotations(nodes.at(name));
     EXPECT(found.size() == 1);
     places[name] = found[0];
-    EXPECT(found[0].batch == 1 && !found[0].merge);
+    EXPECT(found[0].load == Load{1} && !found[0].merge);
   }
   EXPECT(places["a"].stage == 0 && places["b"].stage == 0);
   EXPECT(places["a"].stream + places["b"].stream == 1);

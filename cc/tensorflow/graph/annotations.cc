@@ -12,16 +12,18 @@ namespace ios::tf {
 void Annotate(const std::vector<StagePlace>& places,
               tensorflow::NodeDef* node) {
   // Writes booleans as integers: tf2onnx cannot copy a list of booleans.
-  std::vector<int64_t> batches, stages, streams, merges, micro_batches;
+  std::vector<int64_t> batches, callers, stages, streams, merges, micro_batches;
   std::vector<std::string> algorithms;
-  bool is_split = false, is_direct = true;
+  bool has_callers = false, is_split = false, is_direct = true;
   for (const StagePlace& place : places) {
-    batches.push_back(place.batch);
+    batches.push_back(place.load.batch);
+    callers.push_back(place.load.callers);
     stages.push_back(place.stage);
     streams.push_back(place.stream);
     merges.push_back(place.merge);
     micro_batches.push_back(place.micro_batches);
     algorithms.push_back(ToString(place.algorithm));
+    has_callers |= place.load.callers != 1;
     is_split |= place.micro_batches > 1;
     is_direct &= place.algorithm == Algorithm::kDirect;
   }
@@ -30,6 +32,9 @@ void Annotate(const std::vector<StagePlace>& places,
   tensorflow::SetAttrValue(stages, &attributes[kStageAttr]);
   tensorflow::SetAttrValue(streams, &attributes[kStreamAttr]);
   tensorflow::SetAttrValue(merges, &attributes[kMergeAttr]);
+  if (has_callers) {
+    tensorflow::SetAttrValue(callers, &attributes[kCallersAttr]);
+  }
   if (is_split) {
     tensorflow::SetAttrValue(micro_batches, &attributes[kMicroBatchesAttr]);
   }
@@ -49,9 +54,14 @@ std::vector<StagePlace> Annotations(const tensorflow::NodeDef& node) {
       merges.size() != size) {
     return {};
   }
-  std::vector<int64_t> micro_batches;
-  tensorflow::TryGetNodeAttr(node, kMicroBatchesAttr, &micro_batches);
-  if (micro_batches.size() != size) micro_batches.assign(size, 1);
+  const auto optional = [&](const char* name) {
+    std::vector<int64_t> values;
+    tensorflow::TryGetNodeAttr(node, name, &values);
+    if (values.size() != size) values.assign(size, 1);
+    return values;
+  };
+  const std::vector<int64_t> callers = optional(kCallersAttr);
+  const std::vector<int64_t> micro_batches = optional(kMicroBatchesAttr);
   std::vector<std::string> algorithms;
   tensorflow::TryGetNodeAttr(node, kAlgorithmAttr, &algorithms);
   if (algorithms.size() != size) algorithms.assign(size, "direct");
@@ -59,14 +69,17 @@ std::vector<StagePlace> Annotations(const tensorflow::NodeDef& node) {
   for (size_t i = 0; i < size; ++i) {
     // This library does not write such values. The operator counts as one
     // without a schedule.
-    if (batches[i] < 1 || micro_batches[i] < 1 ||
-        std::max(batches[i], micro_batches[i]) > kMaxDimension) {
-      return {};
+    for (int64_t number : {batches[i], callers[i], micro_batches[i]}) {
+      if (number < 1 || number > kMaxDimension) return {};
     }
     const StatusOr<Algorithm> algorithm = AlgorithmFromString(algorithms[i]);
     if (!algorithm.ok()) return {};
-    places.push_back({batches[i], stages[i], streams[i], merges[i] != 0,
-                      micro_batches[i], *algorithm});
+    places.push_back({{batches[i], callers[i]},
+                      stages[i],
+                      streams[i],
+                      merges[i] != 0,
+                      micro_batches[i],
+                      *algorithm});
   }
   return places;
 }

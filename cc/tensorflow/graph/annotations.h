@@ -6,16 +6,17 @@
 #include <vector>
 
 #include "cc/core/ir/block.h"
+#include "cc/core/ir/schedule.h"
 #include "cc/tensorflow/names.h"
 #include "tensorflow/core/framework/graph.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 
 namespace ios::tf {
 
-// The place of a node's operator in the schedule for one batch size.
+// The place of a node's operator in the schedule for one load.
 struct StagePlace {
-  int64_t batch = 1;  // the batch size of the schedule, as the operator sees it
-  int64_t stage = 0;  // counted over the whole graph
+  Load load;  // of the schedule, with the batch size as the operator sees it
+  int64_t stage = 0;          // counted over the whole graph
   int64_t stream = 0;         // the group in the stage
   bool merge = false;         // whether the stage merges its operators
   int64_t micro_batches = 1;  // of a split stage; 1 for other stages
@@ -25,6 +26,7 @@ struct StagePlace {
 // Writes the places as attributes: lists with one entry per place.
 //   _ios_batch, _ios_stage, _ios_stream: list(int)
 //   _ios_merge: list(int), 0 or 1
+//   _ios_callers: list(int), only if some number of callers is not 1
 //   _ios_micro_batches: list(int), only if some stage is split
 //   _ios_algorithm: list(string), only if some algorithm is not "direct"
 void Annotate(const std::vector<StagePlace>& places, tensorflow::NodeDef* node);

@@ -141,7 +141,8 @@ parameters: Weights that are variables. They are packed in the first call, and
   again when they have changed.
 outputs: The outputs of the block.
 program: JSON object with "block", "schedules" and "parameters". Each schedule
-  has a "batch_size"; a batch runs by the schedule of the nearest batch size.
+  has a "batch_size" and a number of "callers"; a call runs by the schedule of
+  the nearest batch size and the nearest number of callers.
   "parameters" says how each variable becomes a weight.
 weights: One list of the weights of all operators in float32. For a weight that
   is a parameter, the list has the factors of its filters.

@@ -11,9 +11,10 @@ namespace ios::tf {
 
 std::string ToJson(const RegionProgram& program) {
   std::string schedules;
-  for (const auto& [batch, schedule] : program.schedules) {
+  for (const auto& [load, schedule] : program.schedules) {
     if (!schedules.empty()) schedules += ",";
-    schedules += "{\"batch_size\":" + std::to_string(batch) +
+    schedules += "{\"batch_size\":" + std::to_string(load.batch) +
+                 ",\"callers\":" + std::to_string(load.callers) +
                  ",\"schedule\":" + ios::ToJson(schedule) + "}";
   }
   nlohmann::json parameters = nlohmann::json::array();
@@ -62,10 +63,12 @@ StatusOr<RegionProgram> RegionProgramFromJson(const std::string& json) {
   RegionProgram program;
   IOS_ASSIGN_OR_RETURN(program.block, BlockFromJsonValue(*block));
   for (const nlohmann::json& item : *schedules) {
-    int64_t batch_size = 0;
+    Load load;
     if (!item.is_object() || !item.contains("schedule") ||
         !item.contains("batch_size") ||
-        !ReadInteger(item["batch_size"], &batch_size) || batch_size < 1) {
+        !ReadInteger(item["batch_size"], &load.batch) || load.batch < 1 ||
+        (item.contains("callers") &&
+         (!ReadInteger(item["callers"], &load.callers) || load.callers < 1))) {
       return InvalidArgument(
           "a schedule of the program is not a JSON object with \"batch_size\" "
           "and \"schedule\"");
@@ -73,7 +76,7 @@ StatusOr<RegionProgram> RegionProgramFromJson(const std::string& json) {
     IOS_ASSIGN_OR_RETURN(Schedule schedule,
                          ScheduleFromJsonValue(item["schedule"]));
     IOS_RETURN_IF_ERROR(Validate(schedule, program.block));
-    program.schedules[batch_size] = std::move(schedule);
+    program.schedules[load] = std::move(schedule);
   }
   const auto parameters = value.find("parameters");
   if (parameters == value.end()) return program;

@@ -1,5 +1,6 @@
 // The `program` attribute of the IosRegion op:
-// {"block": …, "schedules": [{"batch_size": int, "schedule": …}, …],
+// {"block": …,
+//  "schedules": [{"batch_size": int, "callers": int, "schedule": …}, …],
 //  "parameters": [{"weight": int, "swaps": [[int, int, int, int], …]}, …]}.
 #ifndef IOS_TF_CC_TENSORFLOW_OPS_PROGRAM_JSON_H_
 #define IOS_TF_CC_TENSORFLOW_OPS_PROGRAM_JSON_H_
@@ -24,7 +25,7 @@ struct WeightParameter {
 
 struct RegionProgram {
   Block block;
-  BatchSchedules schedules;  // one or more
+  Schedules schedules;  // one or more
   std::vector<WeightParameter> parameters;
 };
 

@@ -102,7 +102,8 @@ class IosRegionOp : public OpKernel {
     return tsl::profiler::TraceMeEncode(
         OpKernel::TraceString(context, verbose),
         {{"batch_size", batch},
-         {"scheduled_for", NearestBatch(region_.schedules, batch)->first}});
+         {"scheduled_for",
+          NearestLoad(region_.schedules, {batch})->first.batch}});
   }
 
  private:

@@ -137,6 +137,7 @@ PartitionBlock MakeBlock(const Partition& partition,
   result.block.name = std::move(name);
   result.operators = operators;
   result.block.dtype = partition.operators[operators[0]].dtype;
+  result.block.callers = partition.callers;
   std::map<TensorRef, int> refs;
   std::set<int> covered;
   for (size_t i = 0; i < operators.size(); ++i) {

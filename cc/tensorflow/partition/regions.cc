@@ -234,6 +234,7 @@ absl::StatusOr<Partition> PartitionGraph(
     const PartitionOptions& options) {
   Partition partition;
   partition.placement = options.placement;
+  partition.callers = options.callers;
   TF_ASSIGN_OR_RETURN(
       partition.analyzed,
       AnalyzedGraph::Create(item, options.batch_size, options.image_size));

@@ -20,6 +20,8 @@ namespace ios::tf {
 struct PartitionOptions {
   // Replaces unknown leading dimensions.
   int64_t batch_size = 1;
+  // The number of callers to schedule for.
+  int64_t callers = 1;
   // Replaces unknown heights and widths of the graph's inputs.
   ImageSize image_size = kUsualImageSize;
   DevicePlacement placement;
@@ -44,6 +46,7 @@ struct Partition {
   const LayoutMap& layouts() const { return analyzed->layouts(); }
 
   DevicePlacement placement;
+  int64_t callers = 1;  // to schedule for
   std::vector<ImportedOperator> operators;
   std::map<TensorRef, int> producer;  // operator by output tensor
   std::vector<Region> regions;

@@ -15,13 +15,13 @@ namespace {
 
 using ::tensorflow::NodeDef;
 
-// The places of one operator in its schedules, keyed by batch size.
-using Places = std::map<int64_t, StagePlace>;
+// The places of one operator in its schedules.
+using Places = std::map<Load, StagePlace>;
 
-Places ByBatch(const NodeDef& node) {
+Places ByLoad(const NodeDef& node) {
   Places places;
   for (const StagePlace& place : Annotations(node)) {
-    places.try_emplace(place.batch, place);
+    places.try_emplace(place.load, place);
   }
   return places;
 }
@@ -30,11 +30,11 @@ Places ByBatch(const NodeDef& node) {
 // replaced this node, returns the latest places of the operator's other nodes.
 Places AnnotatedPlaces(const Partition& partition, const ImportedOperator& op) {
   const GraphView& graph = partition.graph();
-  Places places = ByBatch(graph.node(op.output.node));
+  Places places = ByLoad(graph.node(op.output.node));
   if (!places.empty()) return places;
   for (int i : op.nodes) {
-    for (const auto& [batch, place] : ByBatch(graph.node(i))) {
-      StagePlace& latest = places.try_emplace(batch, place).first->second;
+    for (const auto& [load, place] : ByLoad(graph.node(i))) {
+      StagePlace& latest = places.try_emplace(load, place).first->second;
       if (latest.stage < place.stage) latest = place;
     }
   }
@@ -128,23 +128,23 @@ RegionScheduler AnnotatedSchedules(const Partition& partition) {
   return [&partition](const Region& region, const Block& block,
                       const std::string&) {
     std::vector<Places> places;
-    BatchSchedules schedules;
+    Schedules schedules;
     for (int k : region.operators) {
       places.push_back(AnnotatedPlaces(partition, partition.operators[k]));
       for (const auto& entry : places.back()) schedules[entry.first] = {};
     }
-    for (auto& [batch, schedule] : schedules) {
-      std::vector<std::optional<StagePlace>> of_batch;
+    for (auto& [load, schedule] : schedules) {
+      std::vector<std::optional<StagePlace>> of_load;
       for (const Places& of_operator : places) {
-        // An operator may have no schedule for this batch size, because one
-        // region may contain models from several conversions with different
-        // batch sizes. The nearest batch size is then used.
-        const auto nearest = NearestBatch(of_operator, batch);
-        of_batch.push_back(nearest == of_operator.end()
-                               ? std::nullopt
-                               : std::make_optional(nearest->second));
+        // An operator may have no schedule for this load, because one region
+        // may contain models from several conversions for different loads. The
+        // nearest load is then used.
+        const auto nearest = NearestLoad(of_operator, load);
+        of_load.push_back(nearest == of_operator.end()
+                              ? std::nullopt
+                              : std::make_optional(nearest->second));
       }
-      schedule = AnnotatedSchedule(block, of_batch);
+      schedule = AnnotatedSchedule(block, of_load);
     }
     return schedules;
   };

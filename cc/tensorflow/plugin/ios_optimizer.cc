@@ -31,15 +31,15 @@ using ::tensorflow::RewriterConfig;
 using ::tensorflow::grappler::Cluster;
 using ::tensorflow::grappler::GrapplerItem;
 
-absl::StatusOr<int64_t> ReadBatchSize(const tensorflow::AttrValue& value) {
+absl::StatusOr<int64_t> ReadNumber(const std::string& key,
+                                   const tensorflow::AttrValue& value) {
   if (value.has_list()) {
-    return absl::InvalidArgumentError(
-        "IosOptimizer: batch_size must be a single number, not a list");
+    return absl::InvalidArgumentError(absl::StrCat(
+        "IosOptimizer: ", key, " must be a single number, not a list"));
   }
   if (value.i() < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("IosOptimizer: batch_size is ", value.i(),
-                     ", but it must be positive"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "IosOptimizer: ", key, " is ", value.i(), ", but it must be positive"));
   }
   return value.i() == 0 ? 1 : value.i();
 }
@@ -98,8 +98,10 @@ absl::Status IosOptimizer::ReadParameter(const std::string& key,
                        "' is neither \"lower\" nor \"optimize\""));
     }
   } else if (key == "batch_size") {
-    TF_ASSIGN_OR_RETURN(options_.batch_size, ReadBatchSize(value));
+    TF_ASSIGN_OR_RETURN(options_.batch_size, ReadNumber(key, value));
     runtime_.batch_size = options_.batch_size;
+  } else if (key == "callers") {
+    TF_ASSIGN_OR_RETURN(runtime_.callers, ReadNumber(key, value));
   } else if (key == "device") {
     device_ = value.s();
     if (device_ != kCpu && device_ != kGpu) {

@@ -16,6 +16,7 @@ namespace ios::tf {
 //   mode: "lower" (default) or "optimize". "optimize" also gives schedules to
 //     frozen graphs that carry none; see runtime.h.
 //   batch_size: replaces unknown leading dimensions; 0 means 1.
+//   callers: the number of callers that schedules are looked up for; 0 means 1.
 //   device: "cpu" or "gpu". Only nodes on this type of device are optimized;
 //     nodes without a device count as placed on it. By default, nodes of both
 //     types are optimized, wherever TensorFlow has placed or will place them.

@@ -30,7 +30,7 @@ using ::tensorflow::NodeDef;
 
 struct LoweredRegion {
   PartitionBlock made;
-  BatchSchedules schedules;
+  Schedules schedules;
   std::string name;
   std::vector<int> nodes;
   std::string device;       // kCpu or kGpu
@@ -180,12 +180,13 @@ std::optional<LoweredRegion> ScheduleRegion(const Partition& partition,
   }
   result.schedules = scheduler(region, block, device);
   if (result.schedules.empty()) return std::nullopt;
-  for (auto& [batch, schedule] : result.schedules) {
+  for (auto& [load, schedule] : result.schedules) {
     const Status status = Validate(schedule, block);
     if (status.ok()) continue;
     Warn(Reason::kInvalidSchedule,
          absl::StrCat("the schedule of the region at '",
-                      block.operators[0].name, "' for batch size ", batch,
+                      block.operators[0].name, "' for batch size ", load.batch,
+                      " and callers ", load.callers,
                       " is not valid, so the region runs sequentially: ",
                       status.message()));
     schedule = SequentialSchedule(block);

@@ -15,7 +15,7 @@ namespace ios::tf {
 // A function that returns the schedules of a region, or none if the region
 // stays in TensorFlow. `block` has all operators of the region, and `device` is
 // kCpu or kGpu.
-using RegionScheduler = std::function<BatchSchedules(
+using RegionScheduler = std::function<Schedules(
     const Region& region, const Block& block, const std::string& device)>;
 
 // Replaces every region for which `scheduler` returns schedules by one

@@ -34,7 +34,7 @@ class Graph {
   void AddConvolution(const std::string& name, const std::string& input,
                       int channels, int filters, int64_t stage) {
     std::vector<StagePlace> places;
-    if (stage >= 0) places.push_back({/*batch=*/1, stage});
+    if (stage >= 0) places.push_back({Load{1}, stage});
     AddConvolution(name, input, channels, filters, places);
   }
   void AddConvolution(const std::string& name, const std::string& input,

@@ -268,22 +268,24 @@ absl::StatusOr<int> ScheduleAndLower(
     const RuntimeOptions& options, PartitionOptions partition_options,
     GraphDef* graph) {
   partition_options.batch_size = options.batch_size;
+  partition_options.callers = options.callers;
   TF_ASSIGN_OR_RETURN(const Partition partition,
                       PartitionGraph(item, partition_options));
   BlockScheduler scheduler(partition, options);
-  TF_ASSIGN_OR_RETURN(
-      const int regions,
-      Lower(
-          partition,
-          [&](const Region& region, const Block& block,
-              const std::string& device) {
-            BatchSchedules schedules;
-            if (TooSmallToOffload(block)) return schedules;
-            std::optional<Schedule> schedule = scheduler.Join(region, device);
-            if (schedule) schedules[BatchSize(block)] = std::move(*schedule);
-            return schedules;
-          },
-          graph));
+  TF_ASSIGN_OR_RETURN(const int regions,
+                      Lower(
+                          partition,
+                          [&](const Region& region, const Block& block,
+                              const std::string& device) {
+                            Schedules schedules;
+                            if (TooSmallToOffload(block)) return schedules;
+                            std::optional<Schedule> schedule =
+                                scheduler.Join(region, device);
+                            if (schedule)
+                              schedules[LoadOf(block)] = std::move(*schedule);
+                            return schedules;
+                          },
+                          graph));
   Count([regions](RuntimeCounts* counts) {
     ++(regions > 0 ? counts->scheduled : counts->passed);
     counts->regions += regions;

@@ -35,19 +35,20 @@ auto NoThrow(F&& function, G&& otherwise) noexcept -> decltype(otherwise()) {
 char* Null() { return nullptr; }
 
 // Enables the plugin, or returns a message that says which argument is wrong.
-char* Enable(const char* cache_dir, const char* on_miss, int64_t batch_size) {
+char* Enable(const char* cache_dir, const char* on_miss, int64_t batch_size,
+             int64_t callers) {
   const absl::StatusOr<ios::tf::OnMiss> parsed =
       ios::tf::OnMissFromString(on_miss);
   if (!parsed.ok()) {
     return strdup(std::string(parsed.status().message()).c_str());
   }
-  if (batch_size < 1) {
-    return strdup(
-        absl::StrCat("batch_size is ", batch_size, ", but it must be positive")
-            .c_str());
+  if (batch_size < 1 || callers < 1) {
+    return strdup(absl::StrCat("batch_size is ", batch_size, " and callers is ",
+                               callers, ", but both must be positive")
+                      .c_str());
   }
   ios::tf::SetProcessOptions(
-      ios::tf::RuntimeOptions{cache_dir, *parsed, batch_size});
+      ios::tf::RuntimeOptions{cache_dir, *parsed, batch_size, callers});
   return nullptr;
 }
 
@@ -73,6 +74,7 @@ char* StatusJson() {
     status["cache_dir"] = options->cache_dir;
     status["on_miss"] = ios::tf::ToString(options->on_miss);
     status["batch_size"] = options->batch_size;
+    status["callers"] = options->callers;
   }
   return strdup(
       status.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
@@ -107,9 +109,10 @@ extern "C" {
 void ios_tf_free_string(char* text) { std::free(text); }
 
 char* ios_tf_enable(const char* cache_dir, const char* on_miss,
-                    int64_t batch_size) {
-  return NoThrow([&] { return Enable(cache_dir, on_miss, batch_size); },
-                 [] { return strdup("out of memory"); });
+                    int64_t batch_size, int64_t callers) {
+  return NoThrow(
+      [&] { return Enable(cache_dir, on_miss, batch_size, callers); },
+      [] { return strdup("out of memory"); });
 }
 
 char* ios_tf_names(void) {

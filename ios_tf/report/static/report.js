@@ -8,6 +8,12 @@
     portable: "without ios_tf",
   };
 
+  // The batch size of a network, and the number of callers if there are several.
+  function loadOf(network) {
+    const callers = network.callers || 1;
+    return network.batch_size + (callers === 1 ? "" : ` with ${callers} callers`);
+  }
+
   function formatMs(ms) {
     if (ms === null || ms === undefined) return "–";
     if (ms >= 100) return `${ms.toFixed(0)} ms`;
@@ -252,7 +258,7 @@
     for (const network of report.networks) {
       const slices = expected(network);
       if (!slices.length || !d3.max(slices, (one) => one.end_ms)) continue;
-      timelineChart(parent, `Batch ${network.batch_size}`, slices, "Computed from the measured times of the stages, not recorded from a run. A gap is a lane that waits for the others at the end of a stage.");
+      timelineChart(parent, `Batch ${loadOf(network)}`, slices, "Computed from the measured times of the stages, not recorded from a run. A gap is a lane that waits for the others at the end of a stage.");
     }
     if (!parent.children.length) parent.append("No times of stages are known.");
   }
@@ -280,7 +286,7 @@
         id: `o${number}-${position}`,
         name: op.name,
         key: op.name.toLowerCase(),
-        note: `${report.networks.length > 1 ? `batch ${network.batch_size}, ` : ""}${formatMs(op.ms)}`,
+        note: `${report.networks.length > 1 ? `batch ${loadOf(network)}, ` : ""}${formatMs(op.ms)}`,
       })),
     );
     const show = () => {

@@ -40,11 +40,11 @@ TEST(ThreadsGetTheBitsOfOne) {
                        {{weights.data(), {3, 3, 4, 4}}},
                        {}};
   const Stage join = {Strategy::kConcurrent, {{3}}};
-  const BatchSchedules schedules = {
-      {1, {{{Strategy::kConcurrent, {{0, 2}, {1}}}, join}}},
-      {4,
+  const Schedules schedules = {
+      {{1}, {{{Strategy::kConcurrent, {{0, 2}, {1}}}, join}}},
+      {{4},
        {{{Strategy::kMerge, {{0, 1}}}, {Strategy::kConcurrent, {{2}}}, join}}},
-      {8, {{{Strategy::kSplit, {{0, 1, 2, 3}}, 3}}}}};
+      {{8}, {{{Strategy::kSplit, {{0, 1, 2, 3}}, 3}}}}};
   const auto program = Program::Create(block, schedules, all, "cpu");
   EXPECT(program.ok());
   if (!program.ok()) return;
