@@ -4,10 +4,11 @@
         [--json=FILE]
 
 MODEL is a SavedModel, a Keras file, `keras:NAME`, `models:NAME` or a network of the
-zoo. The model is converted once. Then, for every row, two new processes call the
-original and the converted model in turn. The rows are: alone, beside processes that do
-nothing but compute, beside builds, beside a process that calls the same model, on one
-core, and under a quota of processor time.
+zoo. Then, for every row, new processes call the original and the converted model in
+turn. The rows are: alone, beside processes that do nothing but compute, beside builds,
+beside a process that calls the same model, on one core, and under a quota of processor
+time. In the last two rows 8 threads call each model. They have more variants: a model
+converted for 8 callers, and both models behind TensorFlow's batching.
 """
 
 from __future__ import annotations
@@ -33,6 +34,14 @@ from ios_tf.tables import table
 
 # Variants of a model, and the frameworks of `ios_tf bench --callers` that run them.
 VARIANTS = {"TensorFlow": "tensorflow", "converted": "ios"}
+# The variants of rows with many callers.
+CALLERS = 8
+VARIANTS_OF_CALLERS = {
+    **VARIANTS,
+    f"converted for {CALLERS} callers": "ios",
+    "TensorFlow, batching": "tensorflow_batching",
+    "converted, batching": "ios_batching",
+}
 PERCENTILES = (50, 90, 99)
 _CORES = 1.5  # quota of processor time
 _TURN = 0.2  # seconds for which one variant is called, before the other one
@@ -62,9 +71,15 @@ _OTHERS = {
     "beside 1 busy process": [_BUSY],
     "beside 2 busy processes": [_BUSY] * 2,
     "beside 4 busy processes": [_BUSY] * 4,
+    "beside 8 busy processes": [_BUSY] * 8,
+    "beside 16 busy processes": [_BUSY] * 16,
     "beside 3 builds": [_BUILDS] * 3,
 }
-ROWS = ("alone", *_OTHERS, _SERVED, _ONE_CORE, _QUOTA)
+_ROWS_OF_CALLERS = {
+    f"{CALLERS} callers": [],
+    f"{CALLERS} callers beside 4 busy processes": [_BUSY] * 4,
+}
+ROWS = ("alone", *_OTHERS, _SERVED, _ONE_CORE, _QUOTA, *_ROWS_OF_CALLERS)
 
 
 def bench_contention(
@@ -74,7 +89,7 @@ def bench_contention(
     rows: Sequence[str] | None = None,
     log: Callable[[str], None] = print,
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Measures percentiles in ms: row -> variant -> "p50" ... -> value.
+    """Measures row -> variant -> "p50" ... (ms) and "images_per_second" -> value.
 
     Args:
       name: the model, see the module's description.
@@ -87,15 +102,20 @@ def bench_contention(
       UserError: as for `ios_tf.convert`.
     """
     found = {}
+    rows = rows or ROWS
     with contextlib.ExitStack() as files:
         directory = files.enter_context(tempfile.TemporaryDirectory(prefix="ios_tf_"))
         source = files.enter_context(saved_model_of(name))
-        models = _models(source, batch_size, directory)
-        for row in rows or ROWS:
+        with_callers = any(row in _ROWS_OF_CALLERS for row in rows)
+        models = _models(source, batch_size, directory, with_callers)
+        for row in rows:
             with contextlib.ExitStack() as stack:
                 if row == _ONE_CORE:
                     stack.enter_context(_one_core())
-                workers = _start(models, stack)
+                many = row in _ROWS_OF_CALLERS
+                workers = _start(
+                    models, VARIANTS_OF_CALLERS if many else VARIANTS, stack
+                )
                 if row == _QUOTA:
                     group = stack.enter_context(_group_of_quota())
                     if group is None:
@@ -103,17 +123,21 @@ def bench_contention(
                         continue
                     for worker in workers.values():
                         Path(group).write_text(str(worker.pid))
-                neighbors = _start(models, stack) if row == _SERVED else {}
-                for program in _OTHERS.get(row, []):
+                neighbors = _start(models, VARIANTS, stack) if row == _SERVED else {}
+                for program in (_OTHERS | _ROWS_OF_CALLERS).get(row, []):
                     process = subprocess.Popen([sys.executable, "-c", program])
                     stack.enter_context(process)
                     stack.callback(process.kill)
-                found[row] = _measure(workers, neighbors, seconds)
+                found[row] = _measure(
+                    workers, neighbors, seconds, CALLERS if many else 1, batch_size
+                )
     return found
 
 
-def _models(source: str, batch_size: int, directory: str) -> dict[str, Model]:
-    """Converts a SavedModel; returns both variants, with inputs."""
+def _models(
+    source: str, batch_size: int, directory: str, with_callers: bool
+) -> dict[str, Model]:
+    """Converts a SavedModel; returns all variants, with inputs."""
     import ios_tf
     from ios_tf.callers.forms import store_inputs
     from ios_tf.model import saved_models
@@ -125,10 +149,21 @@ def _models(source: str, batch_size: int, directory: str) -> dict[str, Model]:
     inputs = store_inputs(example_inputs(function, batch_size), directory)
     outputs = list(function.structured_outputs)
     original = Model(source, inputs, outputs, signature, None, batch_size)
-    converted = os.path.join(directory, "converted")
-    ios_tf.convert(source, converted, batch_size=batch_size, keep_slower=True)
-    both = (original, dataclasses.replace(original, path=converted))
-    return dict(zip(VARIANTS, both, strict=True))
+
+    def converted(callers: int) -> Model:
+        path = os.path.join(directory, f"converted_{callers}")
+        sizes = [batch_size, batch_size * CALLERS] if with_callers else batch_size
+        ios_tf.convert(
+            source, path, batch_size=sizes, callers=callers, keep_slower=True
+        )
+        return dataclasses.replace(original, path=path)
+
+    models = dict(zip(VARIANTS, (original, converted(1)), strict=True))
+    if not with_callers:
+        return models
+    batching = [dataclasses.replace(m, batching=True) for m in models.values()]
+    every = (*models.values(), converted(CALLERS), *batching)
+    return dict(zip(VARIANTS_OF_CALLERS, every, strict=True))
 
 
 @contextlib.contextmanager
@@ -143,23 +178,30 @@ def _one_core() -> Iterator[None]:
 
 
 def _start(
-    models: Mapping[str, Model], stack: contextlib.ExitStack
+    models: Mapping[str, Model],
+    variants: Mapping[str, str],
+    stack: contextlib.ExitStack,
 ) -> dict[str, Worker]:
     """Starts a process for each variant; `stack` ends the processes."""
     workers = {}
-    for variant, model in models.items():
-        workers[variant] = Worker(VARIANTS[variant], model)
+    for variant, framework in variants.items():
+        workers[variant] = Worker(framework, models[variant])
         stack.callback(workers[variant].close)
     return workers
 
 
 def _measure(
-    workers: Mapping[str, Worker], neighbors: Mapping[str, Worker], seconds: float
+    workers: Mapping[str, Worker],
+    neighbors: Mapping[str, Worker],
+    seconds: float,
+    callers: int,
+    batch_size: int,
 ) -> dict[str, dict[str, float]]:
-    """Returns percentiles of variants in turn, each beside its neighbor, if any."""
+    """Measures variants in turn, each beside its neighbor, if any."""
     import numpy as np
 
     latencies: dict[str, list[float]] = {variant: [] for variant in workers}
+    spent = dict.fromkeys(workers, 0.0)  # seconds of all turns
     end = time.perf_counter() + seconds
     with ThreadPoolExecutor(1) as pool:
         while (
@@ -170,11 +212,16 @@ def _measure(
                 neighbor = neighbors.get(variant)
                 if neighbor:
                     beside = pool.submit(neighbor.measure, 1, 2 * _TURN, None, 0)
-                latencies[variant] += worker.measure(1, _TURN, None, 0).latencies_ms
+                turn = worker.measure(callers, _TURN, None, 0)
+                latencies[variant] += turn.latencies_ms
+                spent[variant] += turn.seconds
                 if neighbor:
                     beside.result()
     return {
-        variant: {f"p{p}": float(np.percentile(values, p)) for p in PERCENTILES}
+        variant: {
+            **{f"p{p}": float(np.percentile(values, p)) for p in PERCENTILES},
+            "images_per_second": len(values) * batch_size / spent[variant],
+        }
         for variant, values in latencies.items()
     }
 
@@ -226,6 +273,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="FILE")
 
 
+def _table_of_pairs(rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
+    """The latencies of the rows with one caller."""
+    return table(
+        ["", *(f"p{p}" for p in PERCENTILES)],
+        [
+            [
+                row,
+                *(
+                    " -> ".join(f"{of[variant][f'p{p}']:.2f}" for variant in VARIANTS)
+                    for p in PERCENTILES
+                ),
+            ]
+            for row, of in rows.items()
+            if row not in _ROWS_OF_CALLERS
+        ],
+    )
+
+
+def _table_of_variants(variants: Mapping[str, Mapping[str, float]]) -> str:
+    """The latencies and the throughput of a row with many callers."""
+    return table(
+        ["", *(f"p{p} ms" for p in PERCENTILES), "images/s"],
+        [
+            [
+                variant,
+                *(f"{found[f'p{p}']:.2f}" for p in PERCENTILES),
+                f"{found['images_per_second']:.1f}",
+            ]
+            for variant, found in variants.items()
+        ],
+    )
+
+
 def run(options: argparse.Namespace) -> int:
     if options.json:
         check_writable(options.json)
@@ -234,23 +314,10 @@ def run(options: argparse.Namespace) -> int:
         rows = bench_contention(model, options.batch_size, options.seconds)
         found[model] = rows
         print(f"\n{model}, batch {options.batch_size}: ms, TensorFlow -> converted")
-        print(
-            table(
-                ["", *(f"p{p}" for p in PERCENTILES)],
-                [
-                    [
-                        row,
-                        *(
-                            f"{of['TensorFlow'][f'p{p}']:.2f} -> "
-                            f"{of['converted'][f'p{p}']:.2f}"
-                            for p in PERCENTILES
-                        ),
-                    ]
-                    for row, of in rows.items()
-                ],
-            ),
-            flush=True,
-        )
+        print(_table_of_pairs(rows))
+        for row in _ROWS_OF_CALLERS:
+            print(f"\n{model}, batch {options.batch_size}, {row}")
+            print(_table_of_variants(rows[row]), flush=True)
         if options.json:
             write_measured(options.json, options, models=found)
     return 0

@@ -288,12 +288,14 @@ void ios_meter_delete(ios_meter* meter) { delete meter; }
 
 void ios_meter_start(ios_meter* meter) { meter->start = meter->meter->Read(); }
 
-int ios_meter_stop(ios_meter* meter, int waits_for_device, double* cpu_ms) {
+int ios_meter_stop(ios_meter* meter, int waits_for_device, int compete,
+                   double* cpu_ms) {
   const ios::ResourceUse end = meter->meter->Read();
   *cpu_ms = static_cast<double>(end.cpu_ns - meter->start.cpu_ns) / 1e6;
-  return ios::IsDisturbed(
-      meter->start, end,
-      waits_for_device ? ios::Threads::kWaiting : ios::Threads::kMany);
+  return ios::IsDisturbed(meter->start, end,
+                          compete            ? ios::Threads::kCompeting
+                          : waits_for_device ? ios::Threads::kWaiting
+                                             : ios::Threads::kMany);
 }
 
 int ios_trace_start(int64_t max_tasks) {

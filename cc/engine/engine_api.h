@@ -93,8 +93,10 @@ void ios_meter_delete(ios_meter* meter);
 void ios_meter_start(ios_meter* meter);
 // Returns 1 if other processes disturbed the work since ios_meter_start, else
 // 0. Writes the processor time of all threads since then to `cpu_ms`.
-// `waits_for_device` is 1 if the threads may wait for a GPU.
-int ios_meter_stop(ios_meter* meter, int waits_for_device, double* cpu_ms);
+// `waits_for_device` is 1 if the threads may wait for a GPU, and `compete` if
+// they are more than there are cores.
+int ios_meter_stop(ios_meter* meter, int waits_for_device, int compete,
+                   double* cpu_ms);
 
 // Starts a trace of the calls of programs, which keeps up to `max_tasks` runs
 // of operators (see ios::Recorder::Start).

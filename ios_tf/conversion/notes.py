@@ -328,7 +328,7 @@ def _sizes_not_scheduled(
             f"scheduled for {counted(size, 'image', 'images')} per call",
         )
         for f, size in fixed
-        if size and size not in report.sizes
+        if size and size not in map(int, report.sizes)
     ]
     return decisions + [
         Decision(

@@ -43,7 +43,7 @@ class Function:
 
     Attributes:
       frozen: the function as a frozen graph.
-      collected: the blocks, by batch size. Empty if the function is not converted.
+      collected: the blocks, by batch size or load. Empty if nothing is converted.
       reference: the original, for comparisons.
       other_networks: batch sizes at which the function has other blocks. Nothing is
         scheduled for these sizes.

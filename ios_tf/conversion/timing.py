@@ -143,7 +143,7 @@ def _samples_of(
         for repeated in range(_CALLS):
             meter.start()
             calls, milliseconds = _called(call, callers)
-            disturbed, cpu_ms = meter.stop(waits_for_device=not on_cpu)
+            disturbed, cpu_ms = meter.stop(not on_cpu, compete=callers > 1)
             cpu_ms /= calls
             long = milliseconds > _LONG_MS
             # The first call of all is not used, because it may include compiling.
@@ -155,14 +155,14 @@ def _samples_of(
 
 
 def _called(call: Callable[[], Any], callers: int) -> tuple[int, float]:
-    """Lets callers call a function at the same time, each on a thread of its own.
+    """Lets callers call a function at the same time, each on another thread.
 
     Returns:
       The number of calls, and their mean latency in milliseconds.
     """
     if callers == 1:
         return 1, _call_repeatedly(call, 0.0)[1]
-    # New threads have no options of earlier calls, which TensorFlow keeps per thread.
+    # The threads are new, because TensorFlow keeps options of earlier calls per thread.
     device = context.context().device_name
 
     def caller() -> tuple[int, float]:

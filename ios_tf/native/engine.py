@@ -68,7 +68,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ios_meter_start": (None, [ctypes.c_void_p]),
     "ios_meter_stop": (
         ctypes.c_int,
-        [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_double)],
+        [ctypes.c_void_p, *[ctypes.c_int] * 2, ctypes.POINTER(ctypes.c_double)],
     ),
     "ios_trace_start": (ctypes.c_int, [ctypes.c_int64]),
     "ios_trace_stop": (ctypes.c_void_p, []),
@@ -362,11 +362,14 @@ class Meter:
         """Begins a sample."""
         _library().ios_meter_start(self._handle)
 
-    def stop(self, waits_for_device: bool = False) -> tuple[bool, float]:
+    def stop(
+        self, waits_for_device: bool = False, compete: bool = False
+    ) -> tuple[bool, float]:
         """Ends a sample.
 
         Args:
           waits_for_device: whether threads may wait for a GPU.
+          compete: whether this process has more busy threads than there are cores.
 
         Returns:
           Whether other processes disturbed the sample, and the processor time of all
@@ -374,7 +377,7 @@ class Meter:
         """
         cpu_ms = ctypes.c_double()
         disturbed = _library().ios_meter_stop(
-            self._handle, waits_for_device, ctypes.byref(cpu_ms)
+            self._handle, waits_for_device, compete, ctypes.byref(cpu_ms)
         )
         return bool(disturbed), cpu_ms.value
 

@@ -27,7 +27,14 @@ from ios_tf.reasons.loading import (
     CACHE_NOT_WRITTEN,
     NOT_SEARCHED,
 )
-from ios_tf.scheduler import PAPER_PRUNING, Problem, Pruning, Schedule, document
+from ios_tf.scheduler import (
+    PAPER_PRUNING,
+    Load,
+    Problem,
+    Pruning,
+    Schedule,
+    document,
+)
 from ios_tf.tables import rounded, table
 from ios_tf.tuning import cache_files
 from ios_tf.tuning.algorithms import allowed
@@ -123,7 +130,7 @@ class Tuned:
         rows = [
             [
                 problem.name,
-                str(problem.batch_size),
+                str(Load(problem.batch_size, problem.callers)),
                 problem.dtype,
                 str(len(problem)),
                 str(len(schedule.stages)),

@@ -2,13 +2,22 @@
 
 import shared
 
-from benchmarks.contention import PERCENTILES, bench_contention
+from benchmarks.contention import (
+    PERCENTILES,
+    VARIANTS,
+    VARIANTS_OF_CALLERS,
+    bench_contention,
+)
 
 
 def test_rows_have_percentiles_of_both_models():
-    rows = ["beside 3 builds"]
+    rows = ["beside 3 builds", "8 callers"]
     found = bench_contention(str(shared.cells()), 1, 0.0, rows)
-    assert list(found) == rows
+    assert [(row, list(of)) for row, of in found.items()] == [
+        (rows[0], list(VARIANTS)),
+        (rows[1], list(VARIANTS_OF_CALLERS)),
+    ]
     for percentiles in [of for row in found.values() for of in row.values()]:
         values = [percentiles[f"p{p}"] for p in PERCENTILES]
         assert 0 < values[0] <= values[1] <= values[2]
+        assert percentiles["images_per_second"] > 0

@@ -82,6 +82,7 @@ bool IsDisturbed(const ResourceUse& before, const ResourceUse& after,
     const double faster = std::min(before.spin_ns, after.spin_ns);
     if (slower > kClockChange * faster) return true;
   }
+  if (threads == Threads::kCompeting) return false;
   if (threads != Threads::kWaiting &&
       after.cpu_ns - before.cpu_ns < kLeastUse * wall) {
     return true;

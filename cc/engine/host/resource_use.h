@@ -32,10 +32,13 @@ enum class Threads {
   kOnePerCore,  // they compute, and do not compete with each other
   kMany,        // they compute, and there may be more of them than cores
   kWaiting,     // they may wait for another device
+  kCompeting,   // they compute, and are more than there are cores
 };
 
 // Returns whether other processes took more than a few percent of the time
-// between the two moments, or the clock frequency of a core changed.
+// between the two moments, or the clock frequency of a core changed. If threads
+// compete, their waits for a core say nothing about other processes. Only
+// throttling, stolen time and the clock count then.
 bool IsDisturbed(const ResourceUse& before, const ResourceUse& after,
                  Threads threads);
 

@@ -56,6 +56,7 @@ TEST(ThreadsOfTheProcessThatWakeEachOtherDoNotDisturbIt) {
   EXPECT(!wakes.disturbed(Threads::kMany));
   wakes.after.waited_ns = 90 * kMs;
   EXPECT(wakes.disturbed(Threads::kMany));
+  EXPECT(!wakes.disturbed(Threads::kCompeting));
 }
 
 TEST(LessProcessorTimeThanOneThreadNeedsDisturbs) {
@@ -63,6 +64,7 @@ TEST(LessProcessorTimeThanOneThreadNeedsDisturbs) {
   waits.after.cpu_ns = 7 * kMs;
   EXPECT(waits.disturbed() && waits.disturbed(Threads::kMany));
   EXPECT(!waits.disturbed(Threads::kWaiting));
+  EXPECT(!waits.disturbed(Threads::kCompeting));
 }
 
 TEST(WithoutSchedulerStatisticsAnInvoluntarySwitchDisturbs) {
@@ -80,6 +82,7 @@ TEST(QuotasHypervisorsAndClocksDisturb) {
   Work throttled, stolen, slower, faster;
   throttled.after.throttled_ns = 1;
   EXPECT(throttled.disturbed(Threads::kWaiting));
+  EXPECT(throttled.disturbed(Threads::kCompeting));
   stolen.after.stolen_ns = 10 * kMs;
   EXPECT(stolen.disturbed());
   stolen.after.wall_ns = stolen.after.cpu_ns = 1000 * kMs;
