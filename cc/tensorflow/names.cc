@@ -9,8 +9,8 @@ namespace ios::tf {
 std::string NamesJson() {
   return nlohmann::json{
       {"annotations",
-       {kBatchAttr, kStageAttr, kStreamAttr, kMergeAttr, kMicroBatchesAttr,
-        kAlgorithmAttr}},
+       {kBatchAttr, kCallersAttr, kStageAttr, kStreamAttr, kMergeAttr,
+        kMicroBatchesAttr, kAlgorithmAttr}},
       {"shape_of_weight", kShapeOfWeight},
       {"type_of_variable", kTypeOfVariable},
       {"shape_of_variable", kShapeOfVariable},

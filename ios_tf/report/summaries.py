@@ -52,7 +52,7 @@ def write(report: Document, directory: str) -> list[str]:
                 tf.summary.scalar(name, value)
             tf.summary.text("report", f"```\n{text(report)}\n```")
             for network in view.networks(report):
-                of = f"{network['signature']}/batch {network['batch_size']}"
+                of = f"{network['signature']}/batch {network['load']}"
                 for block in _slowest(network["blocks"]):
                     tag = f"{of}/block {block['index'] + 1}"
                     # A tag cannot be that of a text and of an image.

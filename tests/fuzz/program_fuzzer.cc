@@ -12,7 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!program.ok()) return 0;
   FUZZ_CHECK(!program->schedules.empty());
   for (const auto& [load, schedule] : program->schedules) {
-    FUZZ_CHECK(batch > 0 && ios::Validate(schedule, program->block).ok());
+    FUZZ_CHECK(load.batch > 0 && load.callers > 0 &&
+               ios::Validate(schedule, program->block).ok());
   }
   const std::string json = ios::tf::ToJson(*program);
   const auto again = ios::tf::RegionProgramFromJson(json);

@@ -7,6 +7,7 @@ import networks
 import numpy as np
 import pytest
 import tensorflow as tf
+from cache_helpers import undoing_enable
 
 import ios_tf
 
@@ -37,7 +38,8 @@ def test_examples(name, model, tmp_path, monkeypatch):
     tests = [one for one in finder.find(public, name, False, names) if one.examples]
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
     lines = []
-    for test in tests:
-        runner.run(test, out=lines.append)
+    with undoing_enable():
+        for test in tests:
+            runner.run(test, out=lines.append)
     assert not runner.failures, "".join(lines)
     assert tests or name in ("disable", "status")  # enable's example calls these

@@ -141,12 +141,13 @@ TEST(EveryBatchSizeHasItsSchedule) {
   Graph graph;
   // Each place lists the batch size, the stage, the group, and whether the
   // stage is merged.
-  graph.AddConvolution("left", "image", 3, 4, {{1, 0, 0, true}, {8, 0, 0}});
-  graph.AddConvolution("right", "image", 3, 4, {{1, 0, 0, true}, {8, 1, 0}});
+  graph.AddConvolution("left", "image", 3, 4, {{{1}, 0, 0, true}, {{8}, 0, 0}});
+  graph.AddConvolution("right", "image", 3, 4,
+                       {{{1}, 0, 0, true}, {{8}, 1, 0}});
   graph.Add(NodeDefBuilder("sum", "AddV2")
                 .Input("left", 0, tensorflow::DT_FLOAT)
                 .Input("right", 0, tensorflow::DT_FLOAT));
-  graph.AddConvolution("end", "sum", 4, 2, {{1, 1, 0}, {8, 2, 0}});
+  graph.AddConvolution("end", "sum", 4, 2, {{{1}, 1, 0}, {{8}, 2, 0}});
   graph.AddOutput("end");
   std::map<std::string, NodeDef> nodes;
   EXPECT(graph.Lowered(&nodes) == 1);
@@ -157,10 +158,10 @@ TEST(EveryBatchSizeHasItsSchedule) {
       RegionProgramFromJson(regions[0]->attr().at("program").s());
   EXPECT(program.ok() && program->schedules.size() == 2);
   if (!program.ok() || program->schedules.size() != 2) return;
-  const std::vector<Stage>& one = program->schedules.at(1).stages;
+  const std::vector<Stage>& one = program->schedules.at({1}).stages;
   EXPECT(one[0].strategy == Strategy::kMerge && one[0].groups[0].size() == 2);
   EXPECT(one[1].strategy == Strategy::kConcurrent);
-  const std::vector<Stage>& eight = program->schedules.at(8).stages;
+  const std::vector<Stage>& eight = program->schedules.at({8}).stages;
   EXPECT(eight.size() == one.size() + 1);
   for (const Stage& stage : eight) {
     EXPECT(stage.strategy == Strategy::kConcurrent);
