@@ -34,6 +34,7 @@ from ios_tf.scheduler import (
     Schedule,
     sequential_schedule,
 )
+from ios_tf.scheduler.problem import batch_sizes_of
 from ios_tf.tuning.searcher import NetworkSearcher
 
 
@@ -158,7 +159,7 @@ class Function:
         Raises:
           UserError: `found` computes something else.
         """
-        plain = list(dict.fromkeys(map(int, batch_sizes)))
+        plain = batch_sizes_of(batch_sizes)
         another = next(size for size in itertools.count(3) if size not in plain)
         compared = [*(plain if timed else plain[:1]), another]
         batch_sizes = self.timed_sizes(batch_sizes)
@@ -223,11 +224,11 @@ def drop_extra_batch_sizes(functions: Mapping[int, Function]) -> dict[int, Funct
     several = [
         f
         for f in functions.values()
-        if len(set(map(int, f.collected))) > 1 and f.problems
+        if len(batch_sizes_of(f.collected)) > 1 and f.problems
     ]
     fixed = [function for function in several if function.fixed_batch_size()]
     if fixed and len(fixed) == len(several):
-        sizes = ", ".join(map(str, dict.fromkeys(map(int, fixed[0].collected))))
+        sizes = ", ".join(map(str, batch_sizes_of(fixed[0].collected)))
         raise UserError(
             f"signature {fixed[0].reference.name!r} "
             f"{fixed[0].describe_fixed_batch_size()}, so that it cannot be scheduled "

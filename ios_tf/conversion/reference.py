@@ -47,6 +47,7 @@ from ios_tf.reasons.comparisons import (
 )
 from ios_tf.reasons.models import OPTIMIZERS_CHANGE_OUTPUTS, SHARE_OF_NAN
 from ios_tf.scheduler import Load
+from ios_tf.scheduler.problem import batch_sizes_of
 from ios_tf.tables import counted
 
 # A difference of an output above this value is never explained by rounding.
@@ -99,7 +100,7 @@ class Reference:
         If the original does not accept any of them, another batch size is used. Keys
         of the result are loads if `batch_sizes` are.
         """
-        known = self._calls.inputs_at(_plain(batch_sizes))
+        known = self._calls.inputs_at(batch_sizes_of(batch_sizes))
         asked = [load for load in batch_sizes if int(load) in known]
         return {load: known[int(load)] for load in asked or known}
 
@@ -135,7 +136,7 @@ class Reference:
         differences: list[float] = []
         decisions: list[Decision] = []
         equal = True
-        references, reason = self._calls.cases(batch_sizes, _plain(timed))
+        references, reason = self._calls.cases(batch_sizes, batch_sizes_of(timed))
         if not references:
             assert reason is not None
             text = f"signature {self.name!r} is not compared with the original"
@@ -147,7 +148,7 @@ class Reference:
                 f"{size}: {refusal}",
             )
             for size, refusal in self._calls.refused.items()
-            if references and size in _plain(timed)
+            if references and size in batch_sizes_of(timed)
         ]
         inner: Sequence[InnerTensor] = ()
         constant = constant_in_all(references)
@@ -205,7 +206,7 @@ class Reference:
             bool(constant) and has_no_evidence(references),
             inner,
             ranges=_ranges(latencies),
-            traces=self._traces(found, _plain(measured)),
+            traces=self._traces(found, batch_sizes_of(measured)),
         )
 
     def _outputs(
@@ -382,11 +383,6 @@ class Reference:
             ],
             Load.of(load).callers,
         )
-
-
-def _plain(loads: Iterable[int]) -> list[int]:
-    """The batch sizes of loads, each once."""
-    return list(dict.fromkeys(map(int, loads)))
 
 
 def _ranges(

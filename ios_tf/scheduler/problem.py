@@ -78,6 +78,11 @@ class Load(int):
         return f"{int(self)} with {self.callers} callers"
 
 
+def batch_sizes_of(loads: Iterable[int]) -> list[int]:
+    """The batch sizes of loads, each once."""
+    return list(dict.fromkeys(map(int, loads)))
+
+
 @dataclasses.dataclass(frozen=True)
 class Problem:
     """One block to schedule. Operators are in a topological order.

@@ -4,7 +4,6 @@
 #define IOS_TF_CC_CORE_IR_SCHEDULE_H_
 
 #include <cstdint>
-#include <iterator>
 #include <map>
 #include <string>
 #include <tuple>
@@ -79,27 +78,18 @@ inline bool IsNearerBelow(int64_t number, int64_t below, int64_t above) {
 template <typename ByLoad>
 typename ByLoad::const_iterator NearestLoad(const ByLoad& loads,
                                             const Load& load) {
-  const auto bigger = loads.lower_bound({load.batch, 0});
-  if (loads.empty()) return loads.end();
-  int64_t batch = 0;
-  if (bigger == loads.begin()) {
-    batch = bigger->first.batch;
-  } else {
-    batch = std::prev(bigger)->first.batch;
-    if (bigger != loads.end() &&
-        !IsNearerBelow(load.batch, batch, bigger->first.batch)) {
-      batch = bigger->first.batch;
-    }
+  // Loads are in ascending order, so each one is compared with the nearest one
+  // before it.
+  auto nearest = loads.begin();
+  for (auto it = nearest; it != loads.end(); ++it) {
+    const Load &below = nearest->first, &above = it->first;
+    const bool stays =
+        below.batch == above.batch
+            ? IsNearerBelow(load.callers, below.callers, above.callers)
+            : IsNearerBelow(load.batch, below.batch, above.batch);
+    if (!stays) nearest = it;
   }
-  const auto above = loads.lower_bound({batch, load.callers});
-  const bool has_above = above != loads.end() && above->first.batch == batch;
-  if (above == loads.begin()) return above;
-  const auto below = std::prev(above);
-  if (below->first.batch != batch) return above;
-  return !has_above || IsNearerBelow(load.callers, below->first.callers,
-                                     above->first.callers)
-             ? below
-             : above;
+  return nearest;
 }
 
 // Returns a schedule with one operator per stage, in the order of the block.
