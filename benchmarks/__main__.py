@@ -22,6 +22,7 @@ _MODULES = {
     "explore": "compare strategies on a device that is not present",
     "export_blocks": "write a model's blocks for machines without TensorFlow",
     "gpu_day": "run all GPU measurements, the most important first",
+    "in_tensorflow": "compare converted models with TensorFlow and XLA",
     "page": "make docs/benchmarks/paper.md from the results",
     "streams": "call one program from many threads, each on a CUDA stream",
     "table1": "count the schedules of the paper's largest blocks (its Table 1)",

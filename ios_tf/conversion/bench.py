@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
+from ios_tf.conversion import timing
 from ios_tf.conversion.measuring import searcher_for
 from ios_tf.conversion.output_differences import compare_outputs
 from ios_tf.conversion.planning import Function, Plan
@@ -248,7 +249,7 @@ def measure(
             for name, function in functions.items():
                 for call in range(_CALLS + 1):
                     start = time.perf_counter()
-                    function(**inputs)
+                    timing.wait_for(function(**inputs))
                     if call:
                         latencies[name].append((time.perf_counter() - start) * 1e3)
             shown.update((i + 1) / rounds, f"{i + 1} of {rounds} rounds")

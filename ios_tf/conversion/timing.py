@@ -180,14 +180,14 @@ def _call_repeatedly(call: Callable[[], Any], seconds: float) -> tuple[int, floa
     begin = time.perf_counter()
     calls = 0
     while True:
-        _wait_for(call())
+        wait_for(call())
         calls += 1
         passed = time.perf_counter() - begin
         if passed >= seconds:
             return calls, passed / calls * 1e3
 
 
-def _wait_for(outputs: Any) -> None:
+def wait_for(outputs: Any) -> None:
     """Waits until a GPU has computed the outputs."""
     for tensor in tf.nest.flatten(outputs, expand_composites=True):
         if is_value(tensor):
