@@ -157,7 +157,12 @@ ENDS_THE_PROCESS = "EXECUTION_PLAN_ENGINE_CONFIG"
 
 
 def number(attribute: str) -> int:
-    return _constants()[f"ATTR_{attribute}"]
+    return constant(f"ATTR_{attribute}")
+
+
+def constant(name: str) -> int:
+    """An enumerator of cudnn_graph.h, without CUDNN_."""
+    return _constants()[name]
 
 
 class Cudnn:

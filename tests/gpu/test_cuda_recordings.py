@@ -17,6 +17,7 @@ from pathlib import Path
 
 import cuda_engine
 import cuda_helpers
+import descriptors
 import make_gpu_data
 import numpy as np
 import pytest
@@ -188,6 +189,22 @@ def test_without_tf32_what_has_no_tensor_cores(gpu, monkeypatch):
         exact = {plan.name for plan in plans if not plan.tensor_cores}
         assert 0 < len(exact) < len(plans)
         assert set(found.times) == exact
+
+
+def test_the_frontend_has_room_for_all_notes():
+    """It reads an engine's notes into arrays of the lengths that the headers name, and
+    trusts cuDNN's number of notes."""
+    most = [
+        descriptors.constant(f"{kind}_NOTE_TYPE_COUNT")
+        for kind in ("NUMERICAL", "BEHAVIOR")
+    ]
+    for device in record.ENGINES:
+        lines = record.engines_path(device).read_text().splitlines()
+        engines = [line.split() for line in lines if line.startswith("engine ")]
+        assert engines
+        for _, name, *notes, _, _ in engines:
+            for text, length in zip(notes, most, strict=True):
+                assert len(text.split(",")) <= length, name
 
 
 def _not_supported(workspace: int) -> tuple[int, int]:

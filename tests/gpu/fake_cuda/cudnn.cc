@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -40,6 +41,12 @@ fake::Descriptors& AllDescriptors() {
 
 DescriptorPtr Find(cudnnBackendDescriptor_t handle) {
   return fake::Find(AllDescriptors(), handle);
+}
+
+// The handles that exist.
+std::set<cudnnHandle_t>& AllHandles() {
+  static auto* handles = new std::set<cudnnHandle_t>;
+  return *handles;
 }
 
 thread_local std::string last_error;
@@ -327,18 +334,20 @@ cudnnStatus_t Execute(const cudnnContext& handle, Descriptor& plan,
   machine.Count("cudnn operations " +
                 std::to_string(plan.graph->operations.size()));
   const std::shared_ptr<const fake::OperationGraph> graph = plan.graph;
-  const CUresult result = fake::EnqueueOn(
-      reinterpret_cast<CUstream>(handle.stream),
-      {"cudnn convolution",
-       [graph, memory, arithmetic = engine.arithmetic, workspace, bytes] {
-         if (bytes > 0) {
-           if (!Machine::Get().Accessible(workspace, bytes)) return;
-           Machine::Get().Write(workspace, bytes);
-           std::memset(workspace, 0xff, bytes);
-         }
-         fake::RunGraph(*graph, memory, arithmetic);
-       },
-       engine.microseconds});
+  const CUresult result =
+      fake::EnqueueOn(reinterpret_cast<CUstream>(handle.stream),
+                      {"cudnn convolution",
+                       [graph, memory, arithmetic = engine.arithmetic,
+                        keeps_nan = engine.KeepsNan(), workspace, bytes] {
+                         if (bytes > 0) {
+                           if (!Machine::Get().Accessible(workspace, bytes))
+                             return;
+                           Machine::Get().Write(workspace, bytes);
+                           std::memset(workspace, 0xff, bytes);
+                         }
+                         fake::RunGraph(*graph, memory, arithmetic, keeps_nan);
+                       },
+                       engine.microseconds});
   return result == CUDA_SUCCESS
              ? CUDNN_STATUS_SUCCESS
              : Fail(CUDNN_STATUS_EXECUTION_FAILED, "cannot enqueue");
@@ -347,6 +356,15 @@ cudnnStatus_t Execute(const cudnnContext& handle, Descriptor& plan,
 }  // namespace
 
 extern "C" {
+
+// The number of handles whose stream was destroyed.
+int fake_cudnn_stale_handles() {
+  FAKE_ENTER();
+  return std::count_if(
+      AllHandles().begin(), AllHandles().end(), [&](cudnnHandle_t handle) {
+        return handle->stream && !machine.Exists("stream", handle->stream);
+      });
+}
 
 size_t CUDNNWINAPI cudnnGetVersion() {
   return Machine::Get().Option("cudnn_version", 92600);
@@ -374,12 +392,14 @@ cudnnStatus_t CUDNNWINAPI cudnnCreate(cudnnHandle_t* handle) {
   *handle = new cudnnContext;
   (*handle)->context = context;
   machine.Made("cudnn handle", *handle);
+  AllHandles().insert(*handle);
   return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t CUDNNWINAPI cudnnDestroy(cudnnHandle_t handle) {
   FAKE_ENTER();
   if (!machine.Unmade("cudnn handle", handle)) return CUDNN_STATUS_BAD_PARAM;
+  AllHandles().erase(handle);
   delete handle;
   return CUDNN_STATUS_SUCCESS;
 }

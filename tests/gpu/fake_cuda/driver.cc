@@ -126,6 +126,23 @@ void LetOthersRun() {
   }
 }
 
+// Waits while the option "hold_device" is 1 more than the number of the current
+// context's device, as if the device were busy.
+void WaitWhileHeld() {
+  while (true) {
+    {
+      FAKE_ENTER();
+      const int64_t held = machine.Option("hold_device");
+      if (held == 0 || context_stack.empty() ||
+          held != context_stack.back()->device + 1) {
+        return;
+      }
+      machine.Count("polls of a held device");
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+  }
+}
+
 #define FAKE_CONTEXT()                                \
   FAKE_ENTER();                                       \
   CUcontext context = fake::CurrentContext(__func__); \
@@ -259,6 +276,22 @@ CUresult Enqueue(CUstream stream, Work work) {
   return CUDA_SUCCESS;
 }
 
+// The microseconds that other work delays a graph. With the option "load",
+// another process uses the GPU now and then. With the option "slow_baseline", a
+// graph without convolutions takes longer, as if more of its data had to be
+// written to memory.
+double DelayOf(const CUgraph_st& graph) {
+  Machine& machine = Machine::Get();
+  double delay = 0;
+  if (const int64_t load = machine.Option("load")) {
+    delay += machine.Random() % load;
+  }
+  const bool convolves = std::any_of(
+      graph.nodes.begin(), graph.nodes.end(),
+      [](const auto& node) { return node.work.name.rfind("cudnn", 0) == 0; });
+  return delay + (convolves ? 0 : machine.Option("slow_baseline"));
+}
+
 // Whether all nodes of the capture are before the origin's tails.
 bool AllJoined(const Capture& capture) {
   std::vector<bool> reached(capture.graph.nodes.size(), false);
@@ -355,7 +388,7 @@ CUresult CUDAAPI cuInit(unsigned int) {
 }
 
 CUresult CUDAAPI cuDriverGetVersion(int* version) {
-  *version = 13000;
+  *version = Machine::Get().Option("driver_version", 13000);
   return CUDA_SUCCESS;
 }
 
@@ -705,6 +738,7 @@ CUresult CUDAAPI cuEventQuery(CUevent event) {
 }
 
 CUresult CUDAAPI cuEventSynchronize(CUevent event) {
+  WaitWhileHeld();
   FAKE_CONTEXT();
   if (!ValidEvent(event, __func__)) return CUDA_ERROR_INVALID_HANDLE;
   FAKE_NOT_WHILE_CAPTURING();
@@ -736,17 +770,22 @@ CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent start,
 CUresult CUDAAPI cuModuleLoadData(CUmodule* module, const void* image) {
   FAKE_CONTEXT();
   FAKE_NOT_WHILE_CAPTURING();
-  // A CUBIN of the fake NVRTC holds the capability and a library's path.
+  // A CUBIN or PTX of the fake NVRTC holds the capability and a library's path.
   int capability = 0, length = 0;
   const char* const text = static_cast<const char*>(image);
-  if (std::sscanf(text, "FAKE CUBIN sm_%d %n", &capability, &length) != 1) {
+  const bool ptx =
+      std::sscanf(text, "FAKE PTX compute_%d %n", &capability, &length) == 1;
+  if (!ptx &&
+      std::sscanf(text, "FAKE CUBIN sm_%d %n", &capability, &length) != 1) {
     return CUDA_ERROR_INVALID_IMAGE;
   }
+  // The driver compiles PTX for any newer GPU.
   const int own = machine.Option("capability", 90);
-  if (capability / 10 != own / 10 || capability > own) {
-    machine.Violate("a CUBIN for sm_" + std::to_string(capability));
+  if (capability > own || (!ptx && capability / 10 != own / 10)) {
+    machine.Violate("code for sm_" + std::to_string(capability));
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
+  if (ptx) machine.Count("cuModuleLoadData of PTX");
   void* const library = dlopen(text + length, RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     machine.Violate(std::string("cuModuleLoadData: ") + dlerror());
@@ -934,6 +973,9 @@ CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
   FAKE_CONTEXT();
   if (!machine.Exists("graph", graph)) return CUDA_ERROR_INVALID_HANDLE;
   if (machine.Option("fail_instantiate")) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (graph->nodes.empty() && machine.Option("no_empty_graphs")) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   *exec = new CUgraphExec_st;
   (*exec)->graph = *graph;
   (*exec)->context = context;
@@ -966,7 +1008,8 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec exec, CUstream handle) {
   std::vector<NodePtr> roots = Before(stream);
   if (exec->last) roots.push_back(exec->last);
   const NodePtr start = machine.Enqueue(
-      {"graph launch", nullptr, kLaunchMicroseconds}, stream->chain, roots);
+      {"graph launch", nullptr, kLaunchMicroseconds + DelayOf(exec->graph)},
+      stream->chain, roots);
   std::vector<NodePtr> nodes;
   std::vector<bool> leaf(exec->graph.nodes.size(), true);
   for (const GraphNode& node : exec->graph.nodes) {

@@ -1,5 +1,6 @@
 #include "engines.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "graph_text.h"
@@ -26,6 +27,9 @@ constexpr Invented kInvented[] = {
     {1.2, 512, false, Arithmetic::kFloat32, true},
     {1.0, 0, false, Arithmetic::kFloat32, false},
 };
+// The engine whose fused activations keep NaN, as in recordings, unless the
+// option "nan_engine" names another.
+constexpr int kNanEngine = 0;
 constexpr int kReadyEngines = sizeof(kInvented) / sizeof(kInvented[0]);
 
 // Behind these come those that fuse any graph and are compiled when a plan is
@@ -107,6 +111,9 @@ EnginePtr MakeInvented(const OperationGraph& graph, int index) {
   engine.index = index;
   engine.knobs = {{CUDNN_KNOB_TYPE_TILE_SIZE, index}};
   engine.numerical = NotesOf(invented, graph);
+  if (index == Machine::Get().Option("nan_engine", kNanEngine)) {
+    engine.numerical.push_back(CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP);
+  }
   if (const int64_t note = Machine::Get().Option("tile_note");
       IsTile(index) && note > 0) {
     engine.numerical.push_back(static_cast<cudnnBackendNumericalNote_t>(note));
@@ -156,6 +163,11 @@ std::string Engine::Name() const {
     name += "_k" + std::to_string(type) + "=" + std::to_string(value);
   }
   return name;
+}
+
+bool Engine::KeepsNan() const {
+  return std::find(numerical.begin(), numerical.end(),
+                   CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP) != numerical.end();
 }
 
 std::vector<EnginePtr> Propose(const OperationGraph& graph,

@@ -29,6 +29,8 @@ struct Engine {
 
   // "eng41_k2=3_k13=0", as cuDNN's frontend has it.
   std::string Name() const;
+  // Whether fused activations keep NaN: cuDNN promises this by a note.
+  bool KeepsNan() const;
 };
 using EnginePtr = std::shared_ptr<const Engine>;
 

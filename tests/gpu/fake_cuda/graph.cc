@@ -197,7 +197,6 @@ float Pointwise(const GraphOperation& op, float x, float b) {
     case CUDNN_POINTWISE_IDENTITY:
       return x;
     case CUDNN_POINTWISE_RELU_FWD:
-      // NaN is propagated.
       if (x < op.lower_clip) {
         return op.lower_clip + op.lower_clip_slope * (x - op.lower_clip);
       }
@@ -248,7 +247,8 @@ double OperationGraph::Flops() const {
 }
 
 void RunGraph(const OperationGraph& graph,
-              const std::map<int64_t, void*>& memory, Arithmetic arithmetic) {
+              const std::map<int64_t, void*>& memory, Arithmetic arithmetic,
+              bool keeps_nan) {
   std::map<int64_t, Values> values;
   const auto load = [&](const GraphTensor& tensor) -> const Values& {
     Values& found = values[tensor.uid];
@@ -276,7 +276,9 @@ void RunGraph(const OperationGraph& graph,
       const bool whole = b.size() == result.size();
       for (size_t i = 0; i < result.size(); ++i) {
         const float other = !op.has_b ? 0 : whole ? b[i] : b[i % channels];
-        result[i] = Pointwise(op, result[i], other);
+        const bool drops = op.mode == CUDNN_POINTWISE_RELU_FWD && !keeps_nan &&
+                           std::isnan(result[i]);
+        result[i] = drops ? op.lower_clip : Pointwise(op, result[i], other);
       }
     }
     if (op.y.is_virtual) {

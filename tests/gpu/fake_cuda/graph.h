@@ -48,9 +48,11 @@ struct OperationGraph {
 enum class Arithmetic { kFloat32, kTf32, kBFloat16 };
 
 // Computes `graph`, and tells the machine what it reads and writes. `memory`:
-// of tensors by their uid.
+// of tensors by their uid. Unless `keeps_nan`, a Relu turns NaN into its lower
+// limit.
 void RunGraph(const OperationGraph& graph,
-              const std::map<int64_t, void*>& memory, Arithmetic arithmetic);
+              const std::map<int64_t, void*>& memory, Arithmetic arithmetic,
+              bool keeps_nan);
 
 }  // namespace fake
 

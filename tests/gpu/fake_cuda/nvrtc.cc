@@ -5,17 +5,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
 #include <sstream>
+#include <vector>
 
 #include "machine.h"
 
 struct _nvrtcProgram {
-  std::string text, log, cubin;
+  std::string text, log, cubin, ptx;
 };
 
 namespace {
@@ -79,6 +81,33 @@ std::string Trampolines(const std::string& preprocessed) {
   return out;
 }
 
+// The compute capabilities for which NVRTC 13 compiles, in order. With the
+// option "nvrtc_newest", this NVRTC is older than the GPUs above.
+std::vector<int> SupportedArchitectures() {
+  fake::Machine& machine = fake::Machine::Get();
+  std::lock_guard<std::recursive_mutex> lock(machine.mutex);
+  std::vector<int> architectures;
+  for (const int one : {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121}) {
+    if (one <= machine.Option("nvrtc_newest", 121)) {
+      architectures.push_back(one);
+    }
+  }
+  return architectures;
+}
+
+// Sets what "sm_90" or "compute_90" says: whether machine code is wanted, and
+// for which architecture. False if that is not supported.
+bool ParseArchitecture(const std::string& text, bool* machine_code) {
+  int number = 0;
+  *machine_code = std::sscanf(text.c_str(), "sm_%d", &number) == 1;
+  if (!*machine_code && std::sscanf(text.c_str(), "compute_%d", &number) != 1) {
+    return false;
+  }
+  const std::vector<int> supported = SupportedArchitectures();
+  return std::find(supported.begin(), supported.end(), number) !=
+         supported.end();
+}
+
 // The path of the text's shared object; empty, with the log, if it does not
 // compile.
 std::string Compile(const std::string& text, const std::string& defines,
@@ -127,6 +156,17 @@ nvrtcResult nvrtcVersion(int* major, int* minor) {
   return NVRTC_SUCCESS;
 }
 
+nvrtcResult nvrtcGetNumSupportedArchs(int* count) {
+  *count = SupportedArchitectures().size();
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetSupportedArchs(int* architectures) {
+  const std::vector<int> supported = SupportedArchitectures();
+  std::copy(supported.begin(), supported.end(), architectures);
+  return NVRTC_SUCCESS;
+}
+
 const char* nvrtcGetErrorString(nvrtcResult result) {
   return result == NVRTC_ERROR_COMPILATION ? "NVRTC_ERROR_COMPILATION"
                                            : "NVRTC_ERROR_OF_THE_FAKE";
@@ -138,7 +178,7 @@ nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* text,
   fake::Machine& machine = fake::Machine::Get();
   std::lock_guard<std::recursive_mutex> lock(machine.mutex);
   if (headers != 0) return NVRTC_ERROR_INVALID_INPUT;
-  *program = new _nvrtcProgram{text, "", ""};
+  *program = new _nvrtcProgram{text, "", "", ""};
   machine.Made("nvrtc program", *program);
   return NVRTC_SUCCESS;
 }
@@ -169,8 +209,9 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count,
       defines += " '" + option + "'";
     }
   }
-  if (architecture.compare(0, 3, "sm_") != 0) {
-    program->log = "the fake makes CUBINs only: --gpu-architecture=sm_XX";
+  bool machine_code = false;
+  if (!ParseArchitecture(architecture, &machine_code)) {
+    program->log = "nvrtc: error: invalid value for --gpu-architecture (-arch)";
     return NVRTC_ERROR_INVALID_OPTION;
   }
   if (machine.Option("nvrtc_error")) {
@@ -179,7 +220,12 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count,
   }
   const std::string library = Compile(program->text, defines, &program->log);
   if (library.empty()) return NVRTC_ERROR_COMPILATION;
-  program->cubin = "FAKE CUBIN " + architecture + " " + library;
+  program->ptx = "FAKE PTX compute_" +
+                 architecture.substr(architecture.find('_') + 1) + " " +
+                 library;
+  if (machine_code) {
+    program->cubin = "FAKE CUBIN " + architecture + " " + library;
+  }
   return NVRTC_SUCCESS;
 }
 
@@ -190,6 +236,16 @@ nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, size_t* bytes) {
 
 nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char* log) {
   std::memcpy(log, program->log.c_str(), program->log.size() + 1);
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetPTXSize(nvrtcProgram program, size_t* bytes) {
+  *bytes = program->ptx.size() + 1;
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetPTX(nvrtcProgram program, char* ptx) {
+  std::memcpy(ptx, program->ptx.c_str(), program->ptx.size() + 1);
   return NVRTC_SUCCESS;
 }
 
