@@ -4,6 +4,7 @@ one of their own."""
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -125,6 +126,23 @@ def test_libraries_in_several_directories_of_a_list(tmp_path):
     assert name.startswith("Fake GPU, ")
 
 
+_NVRTC = f"""{FINGERPRINT}
+import re
+maps = open("/proc/self/maps").read()
+print(*set(re.findall(r"libnvrtc[.]so[.][0-9]+", maps)))
+"""
+
+
+@pytest.mark.parametrize(("capability", "version"), [(70, 12), (75, 13), (90, 13)])
+def test_nvrtc_compiles_for_the_gpu(tmp_path, capability, version):
+    """NVRTC 13 does not know the oldest GPUs."""
+    fakes = link_fakes(tmp_path, *cuda_helpers.LIBRARIES)
+    shutil.copy(fakes / "libnvrtc.so.13", fakes / "libnvrtc.so.12")
+    options = {"FAKE_CUDA_OPTIONS": f"capability={capability}"}
+    _, opened = output_of(_NVRTC, environment(fakes, str(fakes)) | options)
+    assert opened == f"libnvrtc.so.{version}"
+
+
 # Calls that fail, and the same once the library is there.
 _LATER = """
 import os, sys
@@ -200,6 +218,9 @@ def test_a_library_that_is_too_old(old, message, tmp_path):
         ("capability=75", ("gpu", "bfloat16"), "bfloat16"),
         ("capability=75", ("gpu", "float16"), "no error"),
         ("devices=2", ("gpu:1", "float16"), "no error"),
+        ("capability=70", ("gpu", "float32"), "invalid value for --gpu-architecture"),
+        # NVRTC is older than the GPU: the driver compiles its PTX.
+        ("capability=120,nvrtc_newest=90", ("gpu", "float32"), "no error"),
         ("nvrtc_error=1", ("gpu", "float32"), "injected"),
         ("cudnn_create_error=1", ("gpu", "float32"), "cuDNN"),
     ],

@@ -109,13 +109,41 @@ Status Find(void* library, const char* library_name, const char* name,
                             name + ": the library is too old");
 }
 
+// The oldest compute capability (times 10) that NVRTC 13 compiles for.
+constexpr int kOldestOfNvrtc13 = 75;
+
+// Returns whether the machine has a GPU that is too old for NVRTC 13.
+bool HasOldGpu(const Driver& driver) {
+  int count = 0;
+  if (driver.cuInit(0) != CUDA_SUCCESS ||
+      driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) {
+    return false;
+  }
+  for (int i = 0; i < count; ++i) {
+    CUdevice device;
+    int major = 0, minor = 0;
+    if (driver.cuDeviceGet(&device, i) == CUDA_SUCCESS &&
+        driver.cuDeviceGetAttribute(
+            &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) ==
+            CUDA_SUCCESS &&
+        driver.cuDeviceGetAttribute(
+            &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) ==
+            CUDA_SUCCESS &&
+        10 * major + minor < kOldestOfNvrtc13) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // Returns the names of NVRTC's library, the best one first. A driver can load
 // code that was compiled by an NVRTC of the driver's major version or an older
-// one.
+// one. NVRTC 13 does not know the oldest GPUs.
 std::vector<std::string> NvrtcNames(const Driver& driver) {
   int version = 0;
   const bool known = driver.cuDriverGetVersion(&version) == CUDA_SUCCESS;
   if (known && version < 13000) return {"libnvrtc.so.12"};
+  if (HasOldGpu(driver)) return {"libnvrtc.so.12", "libnvrtc.so.13"};
   return {"libnvrtc.so.13", "libnvrtc.so.12"};
 }
 

@@ -56,6 +56,8 @@
 
 #define IOS_NVRTC_FUNCTIONS(X) \
   X(nvrtcVersion)              \
+  X(nvrtcGetNumSupportedArchs) \
+  X(nvrtcGetSupportedArchs)    \
   X(nvrtcGetErrorString)       \
   X(nvrtcCreateProgram)        \
   X(nvrtcDestroyProgram)       \
@@ -63,7 +65,9 @@
   X(nvrtcGetProgramLogSize)    \
   X(nvrtcGetProgramLog)        \
   X(nvrtcGetCUBINSize)         \
-  X(nvrtcGetCUBIN)
+  X(nvrtcGetCUBIN)             \
+  X(nvrtcGetPTXSize)           \
+  X(nvrtcGetPTX)
 
 namespace ios::cuda {
 

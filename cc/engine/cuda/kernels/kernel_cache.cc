@@ -20,10 +20,34 @@ std::string Describe(const KernelVariant& variant) {
   return text;
 }
 
+// The architecture that NVRTC compiles for.
+struct Architecture {
+  int compute_capability = 0;  // times 10
+  bool machine_code = true;    // if false, PTX, which the driver compiles
+};
+
+// Returns the device's architecture. If NVRTC is older than the device and does
+// not know it, returns PTX for the newest architecture that NVRTC knows.
+Architecture ArchitectureOf(const Device* device) {
+  const Nvrtc& nvrtc = device->libraries().nvrtc;
+  const int own = device->compute_capability();
+  int count = 0;
+  if (nvrtc.nvrtcGetNumSupportedArchs(&count) != NVRTC_SUCCESS) return {own};
+  std::vector<int> known(count);
+  if (count == 0 || nvrtc.nvrtcGetSupportedArchs(known.data())) return {own};
+  if (std::find(known.begin(), known.end(), own) != known.end()) return {own};
+  const int newest = *std::max_element(known.begin(), known.end());
+  if (newest > own) return {own};  // NVRTC says that it cannot compile for it
+  return {newest, /*machine_code=*/false};
+}
+
 std::vector<std::string> OptionsOf(const Device* device,
                                    const KernelVariant& variant) {
+  const Architecture architecture = ArchitectureOf(device);
   std::vector<std::string> options = {
-      "--gpu-architecture=sm_" + std::to_string(device->compute_capability()),
+      std::string("--gpu-architecture=") +
+          (architecture.machine_code ? "sm_" : "compute_") +
+          std::to_string(architecture.compute_capability),
       "--std=c++17"};
   for (const auto& [name, value] : variant.macros) {
     options.push_back(std::string("-D") + name + "=" + value);
@@ -31,7 +55,8 @@ std::vector<std::string> OptionsOf(const Device* device,
   return options;
 }
 
-// Compiles `source` to machine code for the device.
+// Compiles `source` to machine code for the device, or to PTX if NVRTC does not
+// know the device's architecture.
 StatusOr<std::string> Compile(const Device* device, const std::string& source,
                               const KernelVariant& variant) {
   const Nvrtc& nvrtc = device->libraries().nvrtc;
@@ -49,13 +74,17 @@ StatusOr<std::string> Compile(const Device* device, const std::string& source,
     result =
         nvrtc.nvrtcCompileProgram(program, pointers.size(), pointers.data());
   }
+  const bool machine_code = ArchitectureOf(device).machine_code;
   size_t bytes = 0;
   std::string image;
-  if (result == NVRTC_SUCCESS)
-    result = nvrtc.nvrtcGetCUBINSize(program, &bytes);
+  if (result == NVRTC_SUCCESS) {
+    result = machine_code ? nvrtc.nvrtcGetCUBINSize(program, &bytes)
+                          : nvrtc.nvrtcGetPTXSize(program, &bytes);
+  }
   if (result == NVRTC_SUCCESS) {
     image.resize(bytes);
-    result = nvrtc.nvrtcGetCUBIN(program, &image[0]);
+    result = machine_code ? nvrtc.nvrtcGetCUBIN(program, &image[0])
+                          : nvrtc.nvrtcGetPTX(program, &image[0]);
   }
   if (result == NVRTC_SUCCESS) return image;
 
