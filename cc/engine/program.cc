@@ -305,11 +305,12 @@ class ProgramImpl : public Program {
     if (outputs.size() != results.size()) {
       return WrongOutputs(outputs.size(), block_.outputs.size());
     }
-    IOS_RETURN_IF_ERROR(Run(on_device, results_on_device, nullptr));
+    void* const stream = backend_->HostCallStream();
+    IOS_RETURN_IF_ERROR(Run(on_device, results_on_device, stream));
     for (size_t i = 0; i < results.size(); ++i) {
       IOS_RETURN_IF_ERROR(backend_->Download(results_on_device[i],
                                              NumElements(results[i]) * size,
-                                             nullptr, outputs[i]));
+                                             stream, outputs[i]));
     }
     return Status();
   }

@@ -1,7 +1,12 @@
 """Programs on the fake GPU: random blocks under random legal schedules, eager and as
 graphs, from several threads and streams, and planted mistakes that must be found."""
 
+import ctypes
+import gc
+import os
 import re
+import subprocess
+import sys
 import threading
 
 import cuda_engine
@@ -208,6 +213,52 @@ def test_each_instance_has_a_handle_of_cudnn(gpu):
     assert most >= 20 + 1  # the first program's, too
     assert handles(20) == handles(3) == most
     run.close()
+
+
+def test_handles_do_not_keep_streams_that_were_destroyed(gpu):
+    case = Case(5, 8)
+    inputs = case.inputs()
+    run = cuda_engine.DeviceRun(gpu, case.program, inputs, "float32")
+    run()
+    run.close()
+    engine.Profiler(case.block, cuda_engine.DEVICE).measure([case.schedule])
+    del case, run
+    gc.collect()
+    cudnn = ctypes.CDLL(str(gpu.fake.directory / "libcudnn.so.9"))
+    assert gpu.fake.report()["live"]["cudnn handle"] > 0
+    assert cudnn.fake_cudnn_stale_handles() == 0
+
+
+def test_the_legacy_stream_is_never_used(gpu):
+    """It waits for other libraries' streams, and disturbs their captures."""
+    case = Case(6, 8)
+    inputs = case.inputs()
+    gpu.fake.reset()
+    engine.Profiler(case.block, cuda_engine.DEVICE).measure([case.schedule])
+    case.program.run(inputs)
+    run = cuda_engine.DeviceRun(gpu, Case(6, 8).program, inputs, "float32")
+    run()
+    run.close()
+    counts = gpu.fake.report()["counts"]
+    assert counts["cuLaunchKernel"] > 0
+    assert "legacy stream" not in counts
+
+
+_LANES = "from ios_tf.native import engine; print(engine.lane_count('gpu'))"
+
+
+@pytest.mark.parametrize(
+    ("connections", "lanes"), [(None, 8), ("4", 4), ("32", 16), ("x", 8)]
+)
+def test_lanes_have_hardware_queues(gpu, connections, lanes):
+    """The driver has 8, unless the environment says otherwise."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment["LD_LIBRARY_PATH"] = str(gpu.fake.directory)
+    environment.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
+    if connections is not None:
+        environment["CUDA_DEVICE_MAX_CONNECTIONS"] = connections
+    output = subprocess.check_output([sys.executable, "-c", _LANES], env=environment)
+    assert int(output) == lanes
 
 
 def test_latencies_are_of_one_revision_of_the_backend():

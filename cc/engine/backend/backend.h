@@ -185,6 +185,8 @@ class Backend {
   // Returns device memory that is aligned for any task, or ResourceExhausted if
   // there is not enough.
   virtual StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) = 0;
+  // Returns the stream for calls whose arrays are in host memory.
+  virtual void* HostCallStream() const { return nullptr; }
   // Upload and Download copy between host and device memory. The copy is
   // complete when the function returns. Download first waits for the work that
   // was enqueued on `stream`.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <string>
@@ -19,10 +20,20 @@
 namespace ios::cuda {
 namespace {
 
-// The largest number of lanes. If a stage has more groups, several groups run
-// on one lane. A GPU can run 128 kernels at once, but stages do not gain from
-// that many: the paper prunes at 8 groups.
+// The largest number of lanes.
 constexpr int kMaxLanes = 16;
+// The number of hardware queues to which the driver assigns streams, unless
+// $CUDA_DEVICE_MAX_CONNECTIONS names another.
+constexpr int kConnections = 8;
+
+// Returns the number of lanes. If a stage has more groups, several groups run
+// on one lane. If there were more lanes than queues, work of one lane could
+// wait for work of another lane in the same queue.
+int Lanes() {
+  const char* const text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  const int connections = text ? std::atoi(text) : 0;
+  return std::min(connections > 0 ? connections : kConnections, kMaxLanes);
+}
 
 // The revision that is part of Backend::Fingerprint.
 constexpr int kRevision = 3;
@@ -47,7 +58,7 @@ DeviceTraits MakeTraits(const Device* device, bool tf32) {
   DeviceTraits traits;
   traits.reads_pitched = ReadsPitched;
   traits.slice_bytes = kVectorBytes;
-  traits.lanes = kMaxLanes;
+  traits.lanes = Lanes();
   for (DataType dtype :
        {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
     const bool exact = dtype == DataType::kFloat32 &&
@@ -64,11 +75,9 @@ class Cuda : public Backend {
       : device_(device), tf32_(tf32), traits_(MakeTraits(device, tf32)) {}
 
   std::string Fingerprint() const override {
-    const int version = device_->driver_version();
     const int64_t cudnn = CudnnVersion(device_);
-    return device_->name() + ", CUDA " + std::to_string(version / 1000) + "." +
-           std::to_string(version % 1000 / 10) + ", cuDNN " +
-           std::to_string(cudnn / 10000) + "." +
+    return device_->name() + ", CUDA " + std::to_string(device_->cuda_major()) +
+           ", cuDNN " + std::to_string(cudnn / 10000) + "." +
            std::to_string(cudnn / 100 % 100) + "." +
            std::to_string(cudnn % 100) + ", revision " +
            std::to_string(kRevision) + (tf32_ ? "" : ", no TF32");
@@ -106,6 +115,8 @@ class Cuda : public Backend {
   StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override {
     return device_->Allocate(bytes);
   }
+
+  void* HostCallStream() const override { return device_->lasting_stream(); }
 
   Status Upload(const void* host, int64_t bytes, void* device) override {
     return device_->Upload(host, bytes, device);

@@ -57,9 +57,10 @@ class LaneSet {
                       CUstream stream, const ScheduleInfo* info) const;
 
   const Device* device_ = nullptr;
-  std::shared_ptr<CudnnHandle> cudnn_;
   Event fork_;
   std::vector<Lane> lanes_;
+  // Is given back before the lanes' streams are destroyed.
+  std::shared_ptr<CudnnHandle> cudnn_;
 };
 
 }  // namespace ios::cuda

@@ -22,7 +22,7 @@ class Handles {
     std::unique_ptr<Handles>& handles = (*all)[device->ordinal()];
     if (handles) return handles.get();
     fe::cudnn_dlhandle = device->libraries().cudnn;
-    handles.reset(new Handles);
+    handles.reset(new Handles(device));
     return handles.get();
   }
 
@@ -42,14 +42,22 @@ class Handles {
     }
     return std::shared_ptr<CudnnHandle>(
         handle.release(), [this](CudnnHandle* back) {
+          // The handle must not refer to its last stream, which the caller may
+          // destroy.
+          const Device::Scope scope(device_);
+          if (scope.entered()) {
+            (void)back->With(device_->lasting_stream(),
+                             [](cudnnHandle_t) { return Status(); });
+          }
           std::lock_guard<std::mutex> lock(mutex_);
           free_.emplace_back(back);
         });
   }
 
  private:
-  Handles() = default;
+  explicit Handles(const Device* device) : device_(device) {}
 
+  const Device* const device_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<CudnnHandle>> free_;
 };

@@ -267,7 +267,7 @@ std::string PlanCacheName(const Device* device) {
   return device->name() + " sm_" +
          std::to_string(device->compute_capability()) + " " +
          std::to_string(device->multiprocessors()) + " driver " +
-         std::to_string(device->driver_version()) + " cudnn " +
+         std::to_string(device->cuda_major()) + " cudnn " +
          std::to_string(CudnnVersion(device));
 }
 

@@ -75,7 +75,7 @@ StatusOr<Device*> Device::Get(int ordinal, DeviceAllocator* allocator) {
   IOS_CUDA_RETURN_IF_ERROR(device, cuDevicePrimaryCtxRetain, &device->context_,
                            handle);
   const Scope scope(device.get());
-  IOS_CUDA_RETURN_IF_ERROR(device, cuStreamCreate, &device->uploads_,
+  IOS_CUDA_RETURN_IF_ERROR(device, cuStreamCreate, &device->lasting_stream_,
                            CU_STREAM_NON_BLOCKING);
   return (*devices)[{ordinal, allocator}] = device.release();
 }
@@ -110,8 +110,8 @@ Status Device::Upload(const void* host, int64_t bytes, void* memory) const {
   const Scope scope(this);
   IOS_CUDA_RETURN_IF_ERROR(this, cuMemcpyHtoDAsync,
                            reinterpret_cast<CUdeviceptr>(memory), host, bytes,
-                           uploads_);
-  IOS_CUDA_RETURN_IF_ERROR(this, cuStreamSynchronize, uploads_);
+                           lasting_stream_);
+  IOS_CUDA_RETURN_IF_ERROR(this, cuStreamSynchronize, lasting_stream_);
   return Status();
 }
 

@@ -47,24 +47,36 @@ class Device {
   int compute_capability() const { return compute_capability_; }  // 90
   int multiprocessors() const { return multiprocessors_; }
   int64_t l2_cache_bytes() const { return l2_cache_bytes_; }
-  int driver_version() const { return driver_version_; }  // 13000: CUDA 13.0
+  // Returns the major version of the CUDA that the driver supports, for example
+  // 13. Caches are valid for this version, so that an update of the driver
+  // rarely empties them.
+  int cuda_major() const { return driver_version_ / 1000; }
   CUcontext context() const { return context_; }
+  // Returns a stream that is never destroyed. The default stream is not used,
+  // because it would wait for all blocking streams of the process and disturb
+  // captures of other threads.
+  CUstream lasting_stream() const { return lasting_stream_; }
 
   // Makes the device's context current for this thread while the scope exists.
   class Scope {
    public:
-    explicit Scope(const Device* device) : device_(device) {
-      device_->driver().cuCtxPushCurrent(device_->context_);
-    }
+    explicit Scope(const Device* device)
+        : device_(device),
+          entered_(device->driver().cuCtxPushCurrent(device->context_) ==
+                   CUDA_SUCCESS) {}
     ~Scope() {
       CUcontext context;
-      device_->driver().cuCtxPopCurrent(&context);
+      if (entered_) device_->driver().cuCtxPopCurrent(&context);
     }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
+    // Returns false if the driver has ended, as at the end of the process.
+    bool entered() const { return entered_; }
+
    private:
     const Device* const device_;
+    const bool entered_;
   };
 
   // Names the work that the calling thread enqueues while the range exists, for
@@ -100,16 +112,13 @@ class Device {
   const Libraries* libraries_ = nullptr;
   DeviceAllocator* allocator_ = nullptr;
   CUcontext context_ = nullptr;
-  // The stream of Upload(). The default stream is not used, because it would
-  // wait for all blocking streams of the process and disturb captures of other
-  // threads.
-  CUstream uploads_ = nullptr;
+  CUstream lasting_stream_ = nullptr;
   int ordinal_ = 0;
   std::string name_;
   int compute_capability_ = 0;
   int multiprocessors_ = 0;
   int l2_cache_bytes_ = 0;
-  int driver_version_ = 0;
+  int driver_version_ = 0;  // 13000: CUDA 13.0
 };
 
 // Owns a driver object and destroys it in its device's context.
