@@ -322,6 +322,73 @@ def test_a_plan_that_is_kept_is_loaded(tmp_path, right_sum):
         assert file.read_bytes() == right
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "load=3000",  # another process delays launches by up to 3 ms
+        "slow_baseline=100000",  # no plan takes longer than its baseline
+    ],
+)
+def test_uncertain_plans_are_not_stored(tmp_path, right_sum, options):
+    total, counts, errors = run_in_process(tmp_path, options=options)
+    assert total == pytest.approx(right_sum, rel=1e-4)
+    assert counts["cudnn plans"] > 1
+    assert "plans that may not be the fastest are used, but not stored" in errors
+    assert list(tmp_path.iterdir()) == []
+    _, _, errors = run_in_process(tmp_path)
+    assert errors == ""
+    assert only_file(tmp_path)
+
+
+def test_without_clear_times_the_first_plan_is_used(gpu):
+    """Engine 1 is the first that the heuristics propose, engine 2 is the fastest."""
+    gpu.fake.set(slow_baseline=100_000)
+    op = CONV | {"kernel": [5, 3]}
+    block = {**block_of(op), "dtype": "float16"}
+
+    def timed_and_used() -> tuple[set, set]:
+        program = engine.Program(block, schedule_of(1), weights_of(op), "gpu")
+        return engines_of(gpu, program, "float16")[:2]
+
+    assert timed_and_used() == ({0, 1, 2, 3}, {1})
+    # This process does not time it again.
+    gpu.fake.library.fake_cuda_reset()
+    assert timed_and_used() == ({1}, {1})
+
+
+def test_updates_of_the_driver_keep_plans(tmp_path, right_sum):
+    """If the major version of CUDA stays."""
+    run_in_process(tmp_path, options="driver_version=13000")
+    total, counts, _ = run_in_process(tmp_path, options="driver_version=13020")
+    assert total == pytest.approx(right_sum)
+    assert counts["cudnn plans"] == 1
+    assert only_file(tmp_path)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_fused_relu_keeps_nan_only_with_cudnn_s_note(gpu, keeps):
+    """The fastest engine without TF32, 3, has CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP or
+    not. Without an activation, NaN stays NaN."""
+    gpu.fake.set(nan_engine=3 if keeps else 0)
+    images = inputs()
+    images[0][0, 4, 3, 5] = np.nan
+    relu = CONV | {"kernel": [4 + keeps, 4]}
+    plain = {**relu, "activation": "none"}
+    block, schedule = block_of(relu, plain), schedule_of(2)
+    weights = weights_of(relu) + weights_of(plain)
+    program = engine.Program(block, schedule, weights, cuda_engine.DEVICE)
+    program.run(images)
+    gpu.fake.library.fake_cuda_reset()
+    found = program.run(images)
+    assert set(engines_run(gpu.fake.report())) == {3}
+    expected = cuda_engine.on_cpu(block, schedule, weights, images, "float32")
+    assert all(np.isnan(y).any() for y in expected)
+    if not keeps:
+        expected[0] = np.nan_to_num(expected[0])
+    for y, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-5)
+
+
 def test_other_versions_of_cudnn_are_timed_anew(tmp_path, right_sum):
     run_in_process(tmp_path)
     _, counts, _ = run_in_process(tmp_path, options="cudnn_version=90400")

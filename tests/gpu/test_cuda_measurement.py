@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 
 import cuda_engine
 import cuda_helpers
@@ -64,6 +65,51 @@ def test_the_gpu_does_not_wait_for_launches_one_by_one(gpu):
     gpu.fake.set(fail_begin_capture=1)
     (launched,) = medians(block, stages([[0]]))
     assert launched == pytest.approx(captured + 0.002, rel=0.01)
+
+
+def test_a_driver_may_reject_empty_graphs(gpu):
+    """The launch of a graph with 32 runs, 3 µs, is then part of their time."""
+    block = block_of(*({**RELU, "inputs": [i - 1]} for i in range(2)))
+    gpu.fake.set(time_scale=1)
+    (expected,) = medians(block, stages([[0]]))
+    gpu.fake.set(no_empty_graphs=1)
+    (found,) = medians(block, stages([[0]]))
+    assert found == pytest.approx(expected + 0.003 / 32, abs=2e-5)
+
+
+def test_a_disturbed_baseline_makes_no_stage_faster(gpu):
+    """The least of its samples counts; a stage never takes less than no time."""
+    block = block_of(*({**RELU, "inputs": [i - 1]} for i in range(2)))
+    gpu.fake.set(time_scale=1)
+    (expected,) = medians(block, stages([[0]]))
+    gpu.fake.set(slow_baseline=100_000)
+    (found,) = medians(block, stages([[0]]))
+    assert found == pytest.approx(expected, rel=0.1)
+
+
+def test_gpus_are_measured_at_the_same_time(gpu):
+    gpu.fake.set(devices=2, hold_device=1)  # the first
+    block = block_of({**RELU, "inputs": [-1]})
+    done = []
+
+    def measure(device: str) -> None:
+        profiler = engine.Profiler(block, device)
+        profiler.measure([stages([[0]])], warmup=0, number=1, repeat=1)
+        done.append(device)
+
+    threads = [
+        threading.Thread(target=measure, args=[device]) for device in ("gpu", "gpu:1")
+    ]
+    threads[0].start()
+    while "polls of a held device" not in gpu.fake.report()["counts"]:
+        pass
+    threads[1].start()
+    threads[1].join(timeout=60)
+    finished = list(done)
+    gpu.fake.set(hold_device=0)
+    for thread in threads:
+        thread.join()
+    assert finished == ["gpu:1"]
 
 
 def test_graphs_are_on_the_gpu_before_they_are_timed(gpu):

@@ -241,12 +241,13 @@ StatusOr<bool> Convolution::StepsAreFaster(const Device* device,
                                   {stream, pointers.workspace, handle.get()});
     });
   }
-  IOS_ASSIGN_OR_RETURN(const std::vector<double> times,
-                       MeasureCold(device, works, [&](CUstream stream) {
+  IOS_ASSIGN_OR_RETURN(const Comparison comparison,
+                       CompareCold(device, works, [&](CUstream stream) {
                          return tensors->ReadActivations(stream);
                        }));
-  const bool faster = times[1] < times[0];
-  cache.Insert(device_name, key, faster ? kSteps : kWhole);
+  const bool faster = comparison.fastest == 1;
+  cache.Insert(device_name, key, faster ? kSteps : kWhole,
+               comparison.is_certain);
   return faster;
 }
 

@@ -102,18 +102,32 @@ std::optional<std::string> PlanCache::Find(const std::string& device,
                                            const std::string& convolution) {
   std::lock_guard<std::mutex> lock(mutex_);
   Load(device);
-  const Plans& plans = plans_[device];
-  const auto found = plans.find(convolution);
-  if (found == plans.end()) return std::nullopt;
-  return found->second;
+  for (const auto* plans : {&temporary_[device], &plans_[device]}) {
+    const auto found = plans->find(convolution);
+    if (found != plans->end()) return found->second;
+  }
+  return std::nullopt;
 }
 
 void PlanCache::Insert(const std::string& device,
-                       const std::string& convolution,
-                       const std::string& plan) {
+                       const std::string& convolution, const std::string& plan,
+                       bool store) {
   std::lock_guard<std::mutex> lock(mutex_);
-  plans_[device][convolution] = plan;
-  Store(device);
+  if (store) {
+    temporary_[device].erase(convolution);
+    plans_[device][convolution] = plan;
+    Store(device);
+    return;
+  }
+  if (!warned_ && !directory_.empty()) {
+    fprintf(
+        stderr,
+        "ios_tf: other work on %s disturbs the timing of cuDNN plans; plans "
+        "that may not be the fastest are used, but not stored\n",
+        device.c_str());
+  }
+  warned_ = true;
+  temporary_[device][convolution] = plan;
 }
 
 std::string PlanCache::Path(const std::string& device) const {

@@ -25,8 +25,10 @@ class PlanCache {
 
   std::optional<std::string> Find(const std::string& device,
                                   const std::string& convolution);
+  // Adds a plan. Unless `store`, only this process uses it, because another
+  // measurement may find a faster one.
   void Insert(const std::string& device, const std::string& convolution,
-              const std::string& plan);
+              const std::string& plan, bool store);
 
  private:
   using Plans = std::map<std::string, std::string>;  // keyed by convolution
@@ -41,6 +43,9 @@ class PlanCache {
   std::string directory_;
   std::set<std::string> loaded_;        // devices
   std::map<std::string, Plans> plans_;  // keyed by device
+  // Plans that are not written to files, keyed by device.
+  std::map<std::string, Plans> temporary_;
+  bool warned_ = false;  // about plans that are not written to files
 };
 
 }  // namespace ios::cuda

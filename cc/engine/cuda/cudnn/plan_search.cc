@@ -144,11 +144,11 @@ Status Warm(const Device* device, ConvolutionTensors* tensors,
   return Status();
 }
 
-// Returns the index of the fastest candidate.
-StatusOr<size_t> Fastest(const Device* device,
-                         const ConvolutionTensors& tensors,
-                         const std::vector<Candidate>& candidates) {
-  if (candidates.size() == 1) return size_t{0};
+// Finds the fastest candidate.
+StatusOr<Comparison> Fastest(const Device* device,
+                             const ConvolutionTensors& tensors,
+                             const std::vector<Candidate>& candidates) {
+  if (candidates.size() == 1) return Comparison{0, /*is_certain=*/true};
   IOS_ASSIGN_OR_RETURN(const std::shared_ptr<CudnnHandle> handle,
                        TakeCudnnHandle(device));
   std::vector<Enqueuer> works;
@@ -157,11 +157,9 @@ StatusOr<size_t> Fastest(const Device* device,
       return candidate.plan->Enqueue(tensors.pointers(), stream, handle.get());
     });
   }
-  IOS_ASSIGN_OR_RETURN(const std::vector<double> times,
-                       MeasureCold(device, works, [&](CUstream stream) {
-                         return tensors.ReadActivations(stream);
-                       }));
-  return std::min_element(times.begin(), times.end()) - times.begin();
+  return CompareCold(device, works, [&](CUstream stream) {
+    return tensors.ReadActivations(stream);
+  });
 }
 
 // Builds the plan with this name. Returns nullopt if cuDNN no longer has it, or
@@ -253,10 +251,10 @@ StatusOr<Plan> Search(const Device* device, const ConvolutionSpec& spec,
   if (candidates.empty())
     return Unimplemented(
         "all of cuDNN's plans for this convolution fail when they run");
-  IOS_ASSIGN_OR_RETURN(const size_t fastest,
+  IOS_ASSIGN_OR_RETURN(const Comparison comparison,
                        Fastest(device, *tensors, candidates));
-  const Candidate& best = candidates[fastest];
-  cache.Insert(device_name, convolution, best.name);
+  const Candidate& best = candidates[comparison.fastest];
+  cache.Insert(device_name, convolution, best.name, comparison.is_certain);
   Keep(*best.plan, PlanKey(device_name, convolution, best.name));
   return best.plan;
 }

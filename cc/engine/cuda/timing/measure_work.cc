@@ -27,9 +27,17 @@ constexpr int kMaxRunsInGraph = 32;
 // The number of samples of the baseline (the same launches without the work),
 // of which the median is used.
 constexpr int kBaselineSamples = 3;
-// The smallest number of runs in a sample of MeasureCold().
+// The resolution of times between CUDA events.
+constexpr double kClockMilliseconds = 0.0005;
+// CompareCold() ignores work whose time above the baseline is less than this
+// many times the uncertainty of the baseline.
+constexpr double kClearlyAbove = 3;
+// The samples of work are steady if their median is at most this many times
+// their minimum.
+constexpr double kSteady = 1.05;
+// The smallest number of runs in a sample of CompareCold().
 constexpr int kRunsOfWays = 3;
-// MeasureCold() does not sample work whose first runs take this many times as
+// CompareCold() does not sample work whose first runs take this many times as
 // long as the fastest work.
 constexpr double kFarSlower = 2;
 
@@ -49,6 +57,29 @@ double Median(std::vector<double> values) {
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
+
+double Min(const std::vector<double>& values) {
+  return *std::min_element(values.begin(), values.end());
+}
+
+bool AreSteady(const std::vector<double>& values) {
+  return Median(values) <= kSteady * Min(values);
+}
+
+// State of the measurements on one GPU.
+struct Measurements {
+  // Is locked during a measurement, because concurrent measurements on one GPU
+  // would disturb each other.
+  std::mutex mutex;
+  std::optional<std::chrono::steady_clock::time_point> last_sample;
+
+  static Measurements& Of(const Device* device) {
+    static std::mutex mutex;
+    static auto* const all = new std::map<int, Measurements>;  // by ordinal
+    std::lock_guard<std::mutex> lock(mutex);
+    return (*all)[device->ordinal()];
+  }
+};
 
 class Sampler {
  public:
@@ -70,7 +101,7 @@ class Sampler {
   // Raises the GPU's clocks if the last sample was long ago.
   Status WarmClocks() {
     const auto now = std::chrono::steady_clock::now();
-    auto& last = LastSample(device_->ordinal());
+    const auto& last = measurements_.last_sample;
     if (last && now - *last < kIdle) return Status();
     spin_.grid_x = device_->multiprocessors();
     for (int i = 0; i < kWarmupMilliseconds; i += kWarmupLaunchMilliseconds) {
@@ -90,7 +121,9 @@ class Sampler {
     int runs_in_graph = 1;
     int launches = 1;                      // per sample
     double spin = kLeastSpinMilliseconds;  // while launches are enqueued
-    double baseline_milliseconds = 0;      // per sample
+    std::vector<double> baselines;         // milliseconds, per sample
+
+    int runs() const { return launches * runs_in_graph; }  // per sample
   };
 
   // Makes `work` ready to be measured. `fastest` is the milliseconds of the
@@ -135,40 +168,25 @@ class Sampler {
       IOS_RETURN_IF_ERROR(
           Elapsed(&prepared, prepared.graph, prepared.launches).status());
     }
-    if (!prepared.baseline) return prepared;
-    std::vector<double> baselines;
-    for (int i = 0; i < kBaselineSamples; ++i) {
-      IOS_ASSIGN_OR_RETURN(
-          const double baseline,
-          Elapsed(&prepared, prepared.baseline, prepared.launches));
-      baselines.push_back(baseline);
+    for (int i = 0; prepared.baseline && i < kBaselineSamples; ++i) {
+      const StatusOr<double> baseline =
+          Elapsed(&prepared, prepared.baseline, prepared.launches);
+      if (!baseline.ok()) break;
+      prepared.baselines.push_back(*baseline);
     }
-    prepared.baseline_milliseconds = Median(std::move(baselines));
     return prepared;
   }
 
-  // Takes a sample and returns the milliseconds of one run.
+  // Takes a sample and returns its milliseconds, including the baseline.
   StatusOr<double> Sample(Prepared* prepared) {
-    IOS_ASSIGN_OR_RETURN(
-        const double elapsed,
-        Elapsed(prepared, prepared->graph, prepared->launches));
-    const double net = elapsed - prepared->baseline_milliseconds;
-    // The result is above 0 even if the work is shorter than the clock's
-    // resolution.
-    return std::max(net, 1e-6) / (prepared->launches * prepared->runs_in_graph);
+    return Elapsed(prepared, prepared->graph, prepared->launches);
   }
 
  private:
-  explicit Sampler(const Device* device) : device_(device) {
+  explicit Sampler(const Device* device)
+      : device_(device), measurements_(Measurements::Of(device)) {
     spin_.grid_x = 1;
     spin_.block = 32;
-  }
-
-  static std::optional<std::chrono::steady_clock::time_point>& LastSample(
-      int ordinal) {
-    static auto* const last =
-        new std::map<int, std::optional<std::chrono::steady_clock::time_point>>;
-    return (*last)[ordinal];
   }
 
   Status Synchronize() const {
@@ -195,12 +213,15 @@ class Sampler {
                           });
     };
     StatusOr<GraphExec> graph = make(prepared->run);
-    StatusOr<GraphExec> baseline = make(prepared->before);
-    if (!graph.ok() || !baseline.ok()) return Status();
+    if (!graph.ok()) return Status();
     prepared->graph = std::move(*graph);
-    prepared->baseline = std::move(*baseline);
     prepared->runs_in_graph = runs;
+    // Without `before`, the baseline is an empty graph. If the driver rejects
+    // it, the time of its launch is not subtracted.
+    StatusOr<GraphExec> baseline = make(prepared->before);
+    prepared->baseline = baseline.ok() ? std::move(*baseline) : GraphExec();
     for (const GraphExec* exec : {&prepared->graph, &prepared->baseline}) {
+      if (!*exec) continue;
       IOS_CUDA_RETURN_IF_ERROR(device_, cuGraphUpload, exec->get(),
                                stream_.get());
     }
@@ -231,7 +252,7 @@ class Sampler {
     prepared->spin =
         std::clamp(2 * took, kLeastSpinMilliseconds, kMostSpinMilliseconds);
     IOS_CUDA_RETURN_IF_ERROR(device_, cuEventSynchronize, stop_.get());
-    LastSample(device_->ordinal()) = std::chrono::steady_clock::now();
+    measurements_.last_sample = std::chrono::steady_clock::now();
     float milliseconds = 0;
     IOS_CUDA_RETURN_IF_ERROR(device_, cuEventElapsedTime, &milliseconds,
                              start_.get(), stop_.get());
@@ -239,20 +260,62 @@ class Sampler {
   }
 
   const Device* const device_;
+  Measurements& measurements_;
   Stream stream_;
   Event start_, stop_;
   Launch<SpinParams> spin_;
 };
 
-}  // namespace
+// The samples of one work, each of `runs` runs, in milliseconds. `elapsed`
+// includes the baseline. It is empty if the work was given up.
+struct Samples {
+  int runs = 1;
+  std::vector<double> baselines;
+  std::vector<double> elapsed;
+};
 
-StatusOr<std::vector<std::vector<double>>> SampleWork(
-    const Device* device, const std::vector<Enqueuer>& works,
-    const WorkMeasurement& measurement) {
-  // Only one measurement runs at a time, because concurrent measurements would
-  // disturb each other.
-  static std::mutex mutex;
-  std::lock_guard<std::mutex> lock(mutex);
+// Finds the fastest work by the medians of its samples, less the baseline. The
+// result is certain if each work that may be the fastest has steady samples
+// that are clearly above the baseline.
+Comparison Compare(const std::vector<Samples>& samples) {
+  Comparison comparison;
+  comparison.is_certain = true;
+  double fastest = std::numeric_limits<double>::infinity();
+  std::vector<double> shortest(samples.size(), fastest);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const Samples& of_work = samples[i];
+    if (of_work.elapsed.empty()) continue;
+    double baseline = 0, least = kClockMilliseconds;
+    if (!of_work.baselines.empty()) {
+      baseline = Median(of_work.baselines);
+      least =
+          std::max(least, kClearlyAbove * (baseline - Min(of_work.baselines)));
+    }
+    const double net = Median(of_work.elapsed) - baseline;
+    if (net <= least) {
+      comparison.is_certain = false;
+      continue;
+    }
+    shortest[i] = (Min(of_work.elapsed) - baseline) / of_work.runs;
+    if (net / of_work.runs >= fastest) continue;
+    fastest = net / of_work.runs;
+    comparison.fastest = i;
+  }
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const Samples& of_work = samples[i];
+    if (shortest[i] > fastest) continue;
+    if (of_work.elapsed.empty() || !AreSteady(of_work.elapsed) ||
+        (!of_work.baselines.empty() && !AreSteady(of_work.baselines))) {
+      comparison.is_certain = false;
+    }
+  }
+  return comparison;
+}
+
+StatusOr<std::vector<Samples>> TakeSamples(const Device* device,
+                                           const std::vector<Enqueuer>& works,
+                                           const WorkMeasurement& measurement) {
+  std::lock_guard<std::mutex> lock(Measurements::Of(device).mutex);
   IOS_ASSIGN_OR_RETURN(const std::unique_ptr<Sampler> sampler,
                        Sampler::Create(device));
   IOS_RETURN_IF_ERROR(sampler->WarmClocks());
@@ -263,20 +326,45 @@ StatusOr<std::vector<std::vector<double>>> SampleWork(
                          sampler->Prepare(work, measurement, &fastest));
     prepared.push_back(std::move(one));
   }
-  std::vector<std::vector<double>> samples(works.size());
+  std::vector<Samples> samples;
+  for (const Sampler::Prepared& one : prepared) {
+    samples.push_back({one.runs(), one.baselines, {}});
+  }
   for (int i = 0; i < measurement.samples; ++i) {
     for (size_t w = 0; w < works.size(); ++w) {
       if (prepared[w].given_up) continue;
       IOS_ASSIGN_OR_RETURN(const double sample, sampler->Sample(&prepared[w]));
-      samples[w].push_back(sample);
+      samples[w].elapsed.push_back(sample);
     }
   }
   return samples;
 }
 
-StatusOr<std::vector<double>> MeasureCold(const Device* device,
-                                          const std::vector<Enqueuer>& works,
-                                          const Enqueuer& warm) {
+}  // namespace
+
+StatusOr<std::vector<std::vector<double>>> SampleWork(
+    const Device* device, const std::vector<Enqueuer>& works,
+    const WorkMeasurement& measurement) {
+  IOS_ASSIGN_OR_RETURN(const std::vector<Samples> samples,
+                       TakeSamples(device, works, measurement));
+  std::vector<std::vector<double>> times;
+  for (const Samples& of_work : samples) {
+    // The baseline is an empty graph here. Other processes can only lengthen
+    // its time.
+    const double baseline =
+        of_work.baselines.empty() ? 0 : Min(of_work.baselines);
+    times.emplace_back();
+    for (const double elapsed : of_work.elapsed) {
+      times.back().push_back(std::max(elapsed - baseline, kClockMilliseconds) /
+                             of_work.runs);
+    }
+  }
+  return times;
+}
+
+StatusOr<Comparison> CompareCold(const Device* device,
+                                 const std::vector<Enqueuer>& works,
+                                 const Enqueuer& warm) {
   WorkMeasurement measurement;
   measurement.least_runs = kRunsOfWays;
   measurement.give_up = kFarSlower;
@@ -292,14 +380,9 @@ StatusOr<std::vector<double>> MeasureCold(const Device* device,
       return warm(stream);
     };
   }
-  IOS_ASSIGN_OR_RETURN(const auto samples,
-                       SampleWork(device, works, measurement));
-  std::vector<double> medians;
-  for (const std::vector<double>& of_work : samples) {
-    medians.push_back(of_work.empty() ? std::numeric_limits<double>::infinity()
-                                      : Median(of_work));
-  }
-  return medians;
+  IOS_ASSIGN_OR_RETURN(const std::vector<Samples> samples,
+                       TakeSamples(device, works, measurement));
+  return Compare(samples);
 }
 
 }  // namespace ios::cuda

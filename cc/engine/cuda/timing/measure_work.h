@@ -38,14 +38,22 @@ StatusOr<std::vector<std::vector<double>>> SampleWork(
     const Device* device, const std::vector<Enqueuer>& works,
     const WorkMeasurement& measurement);
 
-// Returns the median time of each work in milliseconds. Before each run, the
-// GPU's cache contains only the data that `warm` reads: weights are not in the
-// cache in practice, because a network has more of them than the cache can
-// store. The result is infinity for work that takes far longer than the fastest
-// work.
-StatusOr<std::vector<double>> MeasureCold(const Device* device,
-                                          const std::vector<Enqueuer>& works,
-                                          const Enqueuer& warm);
+// The result of CompareCold().
+struct Comparison {
+  size_t fastest = 0;  // the index of the work
+  // False if the samples vary, so that something else apparently used the GPU,
+  // or if some work could not be told from the time of measuring it. Another
+  // comparison may then have another result.
+  bool is_certain = false;
+};
+
+// Finds the fastest work. Before each run, the GPU's cache contains only the
+// data that `warm` reads: weights are not in the cache in practice, because a
+// network has more of them than the cache can store. If no work can be told
+// from the time of measuring it, the result is the first work.
+StatusOr<Comparison> CompareCold(const Device* device,
+                                 const std::vector<Enqueuer>& works,
+                                 const Enqueuer& warm);
 
 }  // namespace ios::cuda
 
