@@ -103,8 +103,8 @@ MUTATIONS = [
     Mutation(
         "an empty graph is not taken off",
         _CUDA + "timing/measure_work.cc",
-        "elapsed - prepared->baseline_milliseconds",
-        "elapsed",
+        "std::max(elapsed - baseline, kClockMilliseconds)",
+        "std::max(elapsed - 0 * baseline, kClockMilliseconds)",
         _MEASURED + "test_short_stages_are_as_long_as_their_kernels",
     ),
     Mutation(
@@ -285,6 +285,91 @@ MUTATIONS = [
         "return fmaxf(x, low);",
         "tests/gpu/test_cuda_operators.py::test_what_keeps_nan",
     ),
+    Mutation(
+        "plans are stored whatever disturbed their timing",
+        _CUDA + "cudnn/plan_search.cc",
+        "best.name, comparison.is_certain);",
+        "best.name, true);",
+        _CONVOLUTION + "test_uncertain_plans_are_not_stored",
+    ),
+    Mutation(
+        "samples that vary are certain",
+        _CUDA + "timing/measure_work.cc",
+        "return Median(values) <= kSteady * Min(values);",
+        "return true;",
+        _CONVOLUTION + "test_uncertain_plans_are_not_stored[load=3000]",
+    ),
+    Mutation(
+        "a time that is not above its baseline counts",
+        _CUDA + "timing/measure_work.cc",
+        "if (net <= least) {",
+        "if (false) {",
+        _CONVOLUTION + "test_without_clear_times_the_first_plan_is_used",
+    ),
+    Mutation(
+        "stages are measured above the middle baseline, which may be disturbed",
+        _CUDA + "timing/measure_work.cc",
+        "of_work.baselines.empty() ? 0 : Min(of_work.baselines);",
+        "of_work.baselines.empty() ? 0 : Median(of_work.baselines);",
+        _MEASURED + "test_a_busy_gpu_makes_no_stage_faster",
+    ),
+    Mutation(
+        "an empty graph that is rejected ends a measurement's graphs",
+        _CUDA + "timing/measure_work.cc",
+        "    prepared->baseline = baseline.ok() ?",
+        "    if (!baseline.ok()) prepared->graph = GraphExec();\n"
+        "    prepared->baseline = baseline.ok() ?",
+        _MEASURED + "test_a_driver_may_reject_empty_graphs",
+    ),
+    Mutation(
+        "all GPUs share the state of measurements",
+        _CUDA + "timing/measure_work.cc",
+        "return (*all)[device->ordinal()];",
+        "return (*all)[0 * device->ordinal()];",
+        _MEASURED + "test_gpus_are_measured_at_the_same_time",
+    ),
+    Mutation(
+        "machine code for GPUs that NVRTC does not know",
+        _CUDA + "kernels/kernel_cache.cc",
+        "return {newest, /*machine_code=*/false};",
+        "return {newest};",
+        _FAILURES + "test_a_gpu_that_does_not_do",
+    ),
+    Mutation(
+        "NVRTC 13 for GPUs that it does not know",
+        _CUDA + "driver/libraries.cc",
+        "if (HasOldGpu(driver)) return",
+        "if (false) return",
+        _FAILURES + "test_nvrtc_compiles_for_the_gpu",
+    ),
+    Mutation(
+        "calls with host arrays use the default stream",
+        _CUDA + "cuda_backend.cc",
+        "return device_->lasting_stream();",
+        "return nullptr;",
+        _ENGINE + "test_the_legacy_stream_is_never_used",
+    ),
+    Mutation(
+        "plans of one version of the driver only",
+        _CUDA + "driver/device.h",
+        "return driver_version_ / 1000;",
+        "return driver_version_;",
+        _CONVOLUTION + "test_updates_of_the_driver_keep_plans",
+    ),
+    Mutation(
+        "more lanes than hardware queues",
+        _CUDA + "cuda_backend.cc",
+        "connections > 0 ? connections : kConnections",
+        "connections > 0 ? connections : kMaxLanes",
+        _ENGINE + "test_lanes_have_hardware_queues",
+    ),
+    Mutation(
+        "handles keep the streams of lanes",
+        _CUDA + "cudnn/cudnn_handle.cc",
+        "if (scope.entered()) {",
+        "if (false) {",
+        _ENGINE + "test_handles_do_not_keep_streams_that_were_destroyed",
+    ),
 ]
 
 
@@ -315,7 +400,7 @@ def plant(mutation: Mutation, copy: Path) -> bool:
         raise SystemExit(f"{mutation.name}: {mutation.file} has changed")
     path.write_text(text.replace(mutation.old, mutation.new))
     try:
-        compiled = mutation.file.endswith(".cc")
+        compiled = mutation.file.endswith((".cc", ".h"))
         if compiled:
             run(["setup.py", "build_ext", "--inplace"], copy, check=True)
         done = run(["-m", "pytest", "-q", "-x", "-n", "0", mutation.test], copy)
