@@ -293,6 +293,13 @@ MUTATIONS = [
         _CONVOLUTION + "test_uncertain_plans_are_not_stored",
     ),
     Mutation(
+        "the file of plans is written for each plan",
+        _CUDA + "cudnn/plan_cache.cc",
+        "if (++unsaved_[device] >= kMostUnsaved) Store(device);",
+        "Store(device);",
+        _CONVOLUTION + "test_plans_are_written_together",
+    ),
+    Mutation(
         "samples that vary are certain",
         _CUDA + "timing/measure_work.cc",
         "return Median(values) <= kSteady * Min(values);",

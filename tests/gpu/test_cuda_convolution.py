@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
+import struct
 from pathlib import Path
 
 import cuda_engine
@@ -354,6 +356,69 @@ def test_without_clear_times_the_first_plan_is_used(gpu):
     # This process does not time it again.
     gpu.fake.library.fake_cuda_reset()
     assert timed_and_used() == ({1}, {1})
+
+
+# Prints what the fake GPU counted.
+RUN_MANY = """
+import json, sys
+import cuda_helpers
+fake = cuda_helpers.fake_cuda()
+import test_cuda_convolution as test
+test.compile_many(int(sys.argv[1]))
+report = fake.report()
+print(json.dumps([None, report["counts"], report["violations"]]))
+"""
+
+
+def compile_many(count: int) -> None:
+    """A program of different convolutions."""
+    operators = [
+        CONV | {"kernel": [1, 1], "filters": 8 * (i + 1), "bias": False}
+        for i in range(count)
+    ]
+    weights = [
+        np.zeros((1, 1, SHAPE[-1], op["filters"]), np.float32) for op in operators
+    ]
+    engine.Program(block_of(*operators), schedule_of(count), weights, "gpu")
+
+
+class Renames:
+    """Counts the files that take a name in a directory, by inotify."""
+
+    # Without other events between them, equal events would be one.
+    _MOVED_TO, _CREATE = 0x80, 0x100
+    _EVENT = struct.Struct("iIII")  # followed by a name of the last number's length
+
+    def __init__(self, directory: Path):
+        libc = ctypes.CDLL(None)
+        self._file = libc.inotify_init1(os.O_NONBLOCK)
+        assert (
+            libc.inotify_add_watch(
+                self._file, os.fsencode(directory), self._MOVED_TO | self._CREATE
+            )
+            >= 0
+        )
+
+    def count(self) -> int:
+        events, count = os.read(self._file, 1 << 16), 0
+        while events:
+            _, event, _, length = self._EVENT.unpack_from(events)
+            events = events[self._EVENT.size + length :]
+            count += event == self._MOVED_TO
+        os.close(self._file)
+        return count
+
+
+def test_plans_are_written_together(tmp_path):
+    """A file of plans may be on a network, so it is not written for each plan."""
+    cuda_helpers.build_fakes()
+    renames = Renames(tmp_path)
+    cuda_helpers.run_apart(
+        RUN_MANY, "20", IOS_TF_PLAN_CACHE=str(tmp_path), FAKE_CUDA_OPTIONS="inert=1"
+    )
+    plans = json.loads(only_file(tmp_path).read_text())["plans"]
+    assert len(plans) == 20
+    assert renames.count() == 2  # after 16 plans, and at the end
 
 
 def test_updates_of_the_driver_keep_plans(tmp_path, right_sum):

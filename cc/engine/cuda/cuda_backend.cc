@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cc/engine/cuda/cudnn/cudnn_handle.h"
+#include "cc/engine/cuda/cudnn/plan_cache.h"
 #include "cc/engine/cuda/driver/device.h"
 #include "cc/engine/cuda/execution.h"
 #include "cc/engine/cuda/lane_set.h"
@@ -109,6 +110,7 @@ class Cuda : public Backend {
 
   StatusOr<std::unique_ptr<Execution>> Load(BoundSchedule schedule,
                                             ScheduleBinding) override {
+    PlanCache::Get().Save();
     return LoadExecution(device_, std::move(schedule));
   }
 
@@ -145,6 +147,7 @@ class Cuda : public Backend {
           "schedules for several callers are supported only on a CPU; use "
           "callers=1");
     }
+    PlanCache::Get().Save();
     const auto& candidates = callers[0].candidates;
     const std::vector<void*>& tensors = *callers[0].tensors;
     const Device::Scope scope(device_);

@@ -116,7 +116,7 @@ void PlanCache::Insert(const std::string& device,
   if (store) {
     temporary_[device].erase(convolution);
     plans_[device][convolution] = plan;
-    Store(device);
+    if (++unsaved_[device] >= kMostUnsaved) Store(device);
     return;
   }
   if (!warned_ && !directory_.empty()) {
@@ -128,6 +128,13 @@ void PlanCache::Insert(const std::string& device,
   }
   warned_ = true;
   temporary_[device][convolution] = plan;
+}
+
+void PlanCache::Save() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [device, count] : unsaved_) {
+    if (count > 0) Store(device);
+  }
 }
 
 std::string PlanCache::Path(const std::string& device) const {
@@ -146,6 +153,7 @@ void PlanCache::Load(const std::string& device) {
 }
 
 void PlanCache::Store(const std::string& device) {
+  unsaved_[device] = 0;
   if (directory_.empty()) return;
   const std::string path = Path(device);
   // Reads the file again first, because other processes may have added plans

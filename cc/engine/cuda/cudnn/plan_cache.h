@@ -26,9 +26,13 @@ class PlanCache {
   std::optional<std::string> Find(const std::string& device,
                                   const std::string& convolution);
   // Adds a plan. Unless `store`, only this process uses it, because another
-  // measurement may find a faster one.
+  // measurement may find a faster one. The plan is written by Save(), or when
+  // there are kMostUnsaved plans to be written.
   void Insert(const std::string& device, const std::string& convolution,
               const std::string& plan, bool store);
+
+  // Writes the plans that are not in their files yet.
+  void Save();
 
  private:
   using Plans = std::map<std::string, std::string>;  // keyed by convolution
@@ -39,12 +43,15 @@ class PlanCache {
   void Load(const std::string& device);
   void Store(const std::string& device);
 
+  static constexpr int kMostUnsaved = 16;
+
   std::mutex mutex_;
   std::string directory_;
   std::set<std::string> loaded_;        // devices
   std::map<std::string, Plans> plans_;  // keyed by device
   // Plans that are not written to files, keyed by device.
   std::map<std::string, Plans> temporary_;
+  std::map<std::string, int> unsaved_;  // numbers of plans, keyed by device
   bool warned_ = false;  // about plans that are not written to files
 };
 
