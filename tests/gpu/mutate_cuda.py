@@ -293,6 +293,13 @@ MUTATIONS = [
         _CONVOLUTION + "test_uncertain_plans_are_not_stored",
     ),
     Mutation(
+        "each slice of a merge is a launch",
+        _CUDA + "slices.cc",
+        "end = std::max(begin + 1, EndOfSlices(group, begin));",
+        "end = std::max(begin + 1, 0 * EndOfSlices(group, begin));",
+        _MEASURED + "test_a_merge_is_measured_as_it_runs",
+    ),
+    Mutation(
         "the file of plans is written for each plan",
         _CUDA + "cudnn/plan_cache.cc",
         "if (++unsaved_[device] >= kMostUnsaved) Store(device);",

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "cc/engine/cuda/execution.h"
 #include "cc/engine/cuda/lane_set.h"
 #include "cc/engine/cuda/parameter.h"
+#include "cc/engine/cuda/slices.h"
 #include "cc/engine/cuda/tasks.h"
 #include "cc/engine/cuda/timing/measure_work.h"
 
@@ -152,12 +154,20 @@ class Cuda : public Backend {
     const std::vector<void*>& tensors = *callers[0].tensors;
     const Device::Scope scope(device_);
     LaneNeeds needs;
-    for (const auto* stages : candidates) needs.Add(*stages);
+    std::vector<std::vector<BoundStage>> joined;
+    std::vector<std::vector<std::unique_ptr<Task>>> tasks;
+    for (const auto* stages : candidates) {
+      joined.push_back(*stages);
+      IOS_ASSIGN_OR_RETURN(auto of_candidate,
+                           JoinSlices(device_, &joined.back()));
+      tasks.push_back(std::move(of_candidate));
+      needs.Add(joined.back());
+    }
     IOS_ASSIGN_OR_RETURN(const LaneSet lanes, LaneSet::Create(device_, needs));
     std::vector<Enqueuer> works;
-    for (const auto* stages : candidates) {
-      works.push_back([&lanes, &tensors, stages](CUstream stream) {
-        return lanes.Enqueue(*stages, tensors, stream);
+    for (const auto& stages : joined) {
+      works.push_back([&lanes, &tensors, &stages](CUstream stream) {
+        return lanes.Enqueue(stages, tensors, stream);
       });
     }
     WorkMeasurement how;

@@ -15,6 +15,7 @@
 
 #include "cc/engine/cuda/driver/graph_capture.h"
 #include "cc/engine/cuda/lane_set.h"
+#include "cc/engine/cuda/slices.h"
 
 namespace ios::cuda {
 namespace {
@@ -290,8 +291,11 @@ class Instance {
 
 class CudaExecution : public Execution {
  public:
-  CudaExecution(const Device* device, BoundSchedule schedule)
-      : device_(device), schedule_(std::move(schedule)) {
+  CudaExecution(const Device* device, BoundSchedule schedule,
+                std::vector<std::unique_ptr<Task>> tasks)
+      : device_(device),
+        tasks_(std::move(tasks)),
+        schedule_(std::move(schedule)) {
     needs_.Add(schedule_.stages);
   }
 
@@ -382,6 +386,7 @@ class CudaExecution : public Execution {
   }
 
   const Device* const device_;
+  const std::vector<std::unique_ptr<Task>> tasks_;  // see JoinSlices()
   const BoundSchedule schedule_;
   LaneNeeds needs_;
   std::mutex mutex_;
@@ -395,7 +400,13 @@ int64_t FailedCaptures() { return failed_captures; }
 
 StatusOr<std::unique_ptr<Execution>> LoadExecution(const Device* device,
                                                    BoundSchedule schedule) {
-  auto execution = std::make_unique<CudaExecution>(device, std::move(schedule));
+  std::vector<std::unique_ptr<Task>> tasks;
+  {
+    const Device::Scope scope(device);
+    IOS_ASSIGN_OR_RETURN(tasks, JoinSlices(device, &schedule.stages));
+  }
+  auto execution = std::make_unique<CudaExecution>(device, std::move(schedule),
+                                                   std::move(tasks));
   IOS_RETURN_IF_ERROR(execution->Initialize());
   return std::unique_ptr<Execution>(std::move(execution));
 }

@@ -13,24 +13,13 @@
 #include "cc/engine/cuda/kernels/reduction_kernels.h"
 #include "cc/engine/cuda/kernels/spatial_kernels.h"
 #include "cc/engine/cuda/kernels/window_kernel.h"
+#include "cc/engine/cuda/slices.h"
 
 namespace ios::cuda {
 namespace {
 
 using Layout = CudaParameter::Layout;
 
-// Returns a part of `view`: a view of shape `shape` that begins with channel
-// `channel`.
-TensorView ChannelsOf(const TensorView& view, int64_t channel,
-                      const Shape& shape) {
-  TensorView part{shape, view.pitch, view.alignment};
-  while (channel % part.alignment != 0) part.alignment /= 2;
-  return part;
-}
-
-const void* Advance(const void* tensor, int64_t elements, DataType dtype) {
-  return static_cast<const char*>(tensor) + elements * SizeOf(dtype);
-}
 void* Advance(void* tensor, int64_t elements, DataType dtype) {
   return static_cast<char*>(tensor) + elements * SizeOf(dtype);
 }
@@ -77,20 +66,6 @@ TaskOr CompileConcat(Device* device, const TaskSpec& spec) {
           to.push_back(Advance(output, input.channel, dtype));
         }
         return kernel.Enqueue(from.data(), to.data(), lane.stream);
-      });
-}
-
-TaskOr CompileSlice(Device* device, const TaskSpec& spec) {
-  const int64_t offset = spec.op->offset;
-  const TensorView from = ChannelsOf(spec.inputs[0], offset, spec.output.shape);
-  IOS_ASSIGN_OR_RETURN(
-      const CopyKernel kernel,
-      CopyKernel::Create(device, spec.dtype, {{from, spec.output}}));
-  return MakeTask(
-      [kernel, offset, dtype = spec.dtype](
-          const void* const* inputs, void* output, const LaneResources& lane) {
-        const void* const source = Advance(inputs[0], offset, dtype);
-        return kernel.Enqueue(&source, &output, lane.stream);
       });
 }
 
