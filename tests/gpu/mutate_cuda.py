@@ -24,6 +24,7 @@ class Mutation:
       name: what it is.
       file, old, new: the text that it changes.
       test: pytest's name of the test; "FILE::TEST".
+      passes: a test that does not find it, to show that `test` is needed.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Mutation:
     old: str
     new: str
     test: str
+    passes: str = ""
 
 
 _ENGINE = "tests/gpu/test_cuda_engine.py::"
@@ -384,6 +386,15 @@ MUTATIONS = [
         "if (false) {",
         _ENGINE + "test_handles_do_not_keep_streams_that_were_destroyed",
     ),
+    Mutation(
+        "a conditional load swaps two words",
+        _CUDA + "kernels/kernel_source_common.cc",
+        "@p ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }",
+        "@p ld.global.v4.u32 {%1, %0, %2, %3}, [%4]; }",
+        "tests/gpu/test_ptx.py::"
+        "test_operators_pass_as_nvidia_s_compiler_understands_them",
+        passes="tests/gpu/test_cuda_operators.py::test_what_keeps_nan",
+    ),
 ]
 
 
@@ -420,6 +431,8 @@ def plant(mutation: Mutation, copy: Path) -> bool:
         done = run(["-m", "pytest", "-q", "-x", "-n", "0", mutation.test], copy)
         if done.returncode not in (0, 1):
             raise SystemExit(f"{mutation.name}: {done.stdout}")
+        if mutation.passes:
+            run(["-m", "pytest", "-q", "-n", "0", mutation.passes], copy, check=True)
         return done.returncode == 1
     finally:
         path.write_text(text)

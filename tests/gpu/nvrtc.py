@@ -10,6 +10,8 @@ import importlib.util
 import multiprocessing
 from pathlib import Path
 
+INSTALL = "pip install nvidia-cuda-nvrtc-cu12"
+
 
 def find() -> Path | None:
     """The library of NVIDIA's wheel, if installed."""
@@ -33,10 +35,21 @@ class Nvrtc:
 
     def compile(self, text: str, options: list[str]) -> tuple[bytes, str]:
         """The CUBIN and the compiler's messages."""
-        return self._process.submit(_compile, self._path, text, options).result()
+        job = self._process.submit(_compile, self._path, text, options, "CUBIN")
+        return job.result()
+
+    def ptx(self, text: str, options: list[str]) -> str:
+        job = self._process.submit(make_ptx, self._path, text, options)
+        return job.result()
 
     def close(self) -> None:
         self._process.shutdown()
+
+
+def make_ptx(path: Path, text: str, options: list[str]) -> str:
+    """Compiles a text to PTX in this process, which must not load the fake NVRTC."""
+    image, _ = _compile(path, text, options, "PTX")
+    return image.rstrip(b"\0").decode()
 
 
 @functools.cache
@@ -44,7 +57,7 @@ def _load(path: Path) -> ctypes.CDLL:
     return ctypes.CDLL(str(path))
 
 
-def _compile(path: Path, text: str, options: list[str]) -> tuple[bytes, str]:
+def _compile(path: Path, text: str, options: list[str], kind: str) -> tuple[bytes, str]:
     library = _load(path)
 
     def call(name: str, *arguments: object) -> None:
@@ -65,6 +78,6 @@ def _compile(path: Path, text: str, options: list[str]) -> tuple[bytes, str]:
     failed = library.nvrtcCompileProgram(program, len(encoded), array)
     log = get("ProgramLog").rstrip(b"\0").decode()
     assert not failed, log
-    image = get("CUBIN")
+    image = get(kind)
     call("DestroyProgram", ctypes.byref(program))
     return image, log

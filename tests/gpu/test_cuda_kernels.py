@@ -17,7 +17,7 @@ from kernel_variants import (
     texts,
     widest,
 )
-from nvrtc import Nvrtc, find
+from nvrtc import INSTALL, Nvrtc, find
 
 pytestmark = pytest.mark.one_core
 
@@ -28,7 +28,7 @@ ARCHITECTURES = [70, 80, 90]
 def nvrtc() -> Iterator[Nvrtc]:
     path = find()
     if path is None:
-        pytest.skip("no NVRTC: pip install nvidia-cuda-nvrtc-cu12")
+        pytest.skip(f"no NVRTC: {INSTALL}")
     compiler = Nvrtc(path)
     yield compiler
     compiler.close()

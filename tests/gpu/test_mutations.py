@@ -10,6 +10,6 @@ from mutate_cuda import MUTATIONS, ROOT
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_can_be_planted(mutation):
     assert (ROOT / mutation.file).read_text().count(mutation.old) == 1
-    file, _, test = mutation.test.partition("::")
-    name = test.partition("[")[0]
-    assert re.search(rf"^def {name}\(", (ROOT / file).read_text(), re.M)
+    for test in filter(None, (mutation.test, mutation.passes)):
+        file, _, name = test.partition("[")[0].partition("::")
+        assert re.search(rf"^def {name}\(", (ROOT / file).read_text(), re.M)

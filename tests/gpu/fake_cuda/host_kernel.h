@@ -32,6 +32,9 @@ struct IosHostTracker {
   static constexpr unsigned kAccesses = 64;
   unsigned long accesses[kAccesses];
   unsigned long access_count;
+
+  void (*violate)(const char* text);  // reports another mistake
+  unsigned long block_number;  // counts the blocks of all kernels, from 1
 };
 
 struct IosHostState {

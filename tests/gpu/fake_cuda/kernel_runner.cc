@@ -135,6 +135,7 @@ bool RunKernel(const HostKernel& kernel, IosHostIndex grid, IosHostIndex block,
     kernel.state->block = {static_cast<unsigned>(b % grid.x),
                            static_cast<unsigned>(b / grid.x % grid.y),
                            static_cast<unsigned>(b / grid.x / grid.y)};
+    ++tracker->block_number;
     current.kernel = &kernel;
     current.parameters = parameters;
     current.threads = block.x * block.y * block.z;

@@ -50,6 +50,7 @@ Machine::Machine() {
   static char nowhere[64];
   tracker_.find = &Machine::Find;
   tracker_.nowhere = nowhere;
+  tracker_.violate = [](const char* text) { Get().Violate(text); };
   if (const char* options = std::getenv("FAKE_CUDA_OPTIONS")) {
     std::istringstream in(options);
     for (std::string option; std::getline(in, option, ',');) {

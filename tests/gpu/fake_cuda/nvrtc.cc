@@ -50,6 +50,14 @@ std::string Compiler() {
   return compiler && *compiler ? compiler : "g++";
 }
 
+// The command that makes shared objects in place of the host's compiler, if
+// any: it takes the paths of the text and the object, the architecture and
+// macros.
+std::string OtherCompiler() {
+  const char* command = std::getenv("FAKE_NVRTC_COMPILER");
+  return command ? command : "";
+}
+
 // Lines for every `extern "C" __global__ void name(` that let the driver call
 // it, and tell how many threads a block may have.
 std::string Trampolines(const std::string& preprocessed) {
@@ -108,15 +116,38 @@ bool ParseArchitecture(const std::string& text, bool* machine_code) {
          supported.end();
 }
 
+// Compiles a text for the host, behind shim.h.
+bool CompileForHost(const std::string& base, const std::string& text,
+                    const std::string& defines, std::string* log) {
+  const std::string source = base + ".cu", all = base + ".cc";
+  const std::string flags = " -std=c++17 -w -include " FAKE_CUDA_SOURCES
+                            "/shim.h " +
+                            defines + " -x c++ ";
+  bool done = Run(Compiler() + flags + "-E -P " + source + " -o " + all,
+                  base + ".log", log);
+  if (done) {
+    const std::string trampolines = Trampolines(ReadAll(all));
+    std::ofstream(all) << text << "\n" << trampolines;
+    done = Run(
+        Compiler() + flags + "-O2 -fPIC -shared " + all + " -o " + base + ".so",
+        base + ".log", log);
+  }
+  std::remove(all.c_str());
+  return done;
+}
+
 // The path of the text's shared object; empty, with the log, if it does not
 // compile.
-std::string Compile(const std::string& text, const std::string& defines,
-                    std::string* log) {
+std::string Compile(const std::string& text, const std::string& architecture,
+                    const std::string& defines, std::string* log) {
+  const std::string other = OtherCompiler();
   const std::string shims = ReadAll(FAKE_CUDA_SOURCES "/shim.h") +
                             ReadAll(FAKE_CUDA_SOURCES "/host_kernel.h");
   char name[32];
   std::snprintf(name, sizeof(name), "%016zx",
-                std::hash<std::string>()(text + '\0' + defines + '\0' + shims));
+                std::hash<std::string>()(
+                    text + '\0' + defines + '\0' + shims +
+                    (other.empty() ? "" : other + '\0' + architecture)));
   // Kept for other builds of the fakes, too: the name says all that matters.
   const std::string directory = Directory() + "/../kernels";
   mkdir(directory.c_str(), 0777);
@@ -125,24 +156,16 @@ std::string Compile(const std::string& text, const std::string& defines,
 
   const std::string base =
       directory + "/" + name + "." + std::to_string(getpid());
-  const std::string source = base + ".cu", all = base + ".cc",
-                    out = base + ".so", log_path = base + ".log";
-  const std::string flags = " -std=c++17 -w -include " FAKE_CUDA_SOURCES
-                            "/shim.h " +
-                            defines + " -x c++ ";
+  const std::string source = base + ".cu", out = base + ".so",
+                    log_path = base + ".log";
   std::ofstream(source) << text;
   bool done =
-      Run(Compiler() + flags + "-E -P " + source + " -o " + all, log_path, log);
-  if (done) {
-    const std::string trampolines = Trampolines(ReadAll(all));
-    std::ofstream(all) << text << "\n" << trampolines;
-    done = Run(Compiler() + flags + "-O2 -fPIC -shared " + all + " -o " + out,
-               log_path, log) &&
-           std::rename(out.c_str(), library.c_str()) == 0;
-  }
-  for (const std::string& file : {source, all, log_path}) {
-    std::remove(file.c_str());
-  }
+      other.empty()
+          ? CompileForHost(base, text, defines, log)
+          : Run(other + " " + source + " " + out + " " + architecture + defines,
+                log_path, log);
+  done = done && std::rename(out.c_str(), library.c_str()) == 0;
+  for (const std::string& file : {source, log_path}) std::remove(file.c_str());
   return done ? library : "";
 }
 
@@ -218,7 +241,8 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count,
     program->log = "kernels.cu(1): error: injected";
     return NVRTC_ERROR_COMPILATION;
   }
-  const std::string library = Compile(program->text, defines, &program->log);
+  const std::string library =
+      Compile(program->text, architecture, defines, &program->log);
   if (library.empty()) return NVRTC_ERROR_COMPILATION;
   program->ptx = "FAKE PTX compute_" +
                  architecture.substr(architecture.find('_') + 1) + " " +
