@@ -320,7 +320,7 @@ MUTATIONS = [
         _CUDA + "timing/measure_work.cc",
         "if (net <= least) {",
         "if (false) {",
-        _CONVOLUTION + "test_without_clear_times_the_first_plan_is_used",
+        _CONVOLUTION + "test_uncertain_plans_are_not_stored[slow_baseline=100000]",
     ),
     Mutation(
         "stages are measured above the middle baseline, which may be disturbed",

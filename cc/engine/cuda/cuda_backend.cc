@@ -39,7 +39,7 @@ int Lanes() {
 }
 
 // The revision that is part of Backend::Fingerprint.
-constexpr int kRevision = 3;
+constexpr int kRevision = 4;
 
 // Returns whether the operator's kernels read pitched views without a copy. Our
 // own kernels do, including the depthwise convolution with one filter per

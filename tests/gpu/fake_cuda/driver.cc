@@ -277,24 +277,22 @@ CUresult Enqueue(CUstream stream, Work work) {
 }
 
 // The microseconds that other work delays a graph. With the option "load",
-// another process uses the GPU now and then. With the option "slow_baseline", a
-// graph without convolutions takes longer, as if more of its data had to be
+// another process sometimes delays graphs with convolutions. With the option
+// "slow_baseline", other graphs take longer, as if more of their data had to be
 // written to memory. With the option "slow_empty_graphs", two of three launches
 // of empty graphs do.
 double DelayOf(const CUgraph_st& graph) {
   Machine& machine = Machine::Get();
-  double delay = 0;
-  if (const int64_t load = machine.Option("load")) {
-    delay += machine.Random() % load;
+  static int empty = 0;
+  if (graph.nodes.empty() && empty++ % 3 != 0) {
+    return machine.Option("slow_empty_graphs");
   }
   const bool convolves = std::any_of(
       graph.nodes.begin(), graph.nodes.end(),
       [](const auto& node) { return node.work.name.rfind("cudnn", 0) == 0; });
-  static int empty = 0;
-  if (graph.nodes.empty() && empty++ % 3 != 0) {
-    delay += machine.Option("slow_empty_graphs");
-  }
-  return delay + (convolves ? 0 : machine.Option("slow_baseline"));
+  if (!convolves) return machine.Option("slow_baseline");
+  const int64_t load = machine.Option("load");
+  return load > 0 ? machine.Random() % load : 0;
 }
 
 // Whether all nodes of the capture are before the origin's tails.
