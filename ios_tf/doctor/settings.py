@@ -18,6 +18,7 @@ OWN = {
 }
 # Variables of others that change results, speed or devices.
 OTHERS = {
+    "CUDA_DEVICE_MAX_CONNECTIONS": "number of the GPU's hardware queues",
     "CUDA_VISIBLE_DEVICES": "the GPUs that CUDA uses",
     "LD_LIBRARY_PATH": "directories where the loader looks first",
     "LD_PRELOAD": "libraries that are loaded first",
