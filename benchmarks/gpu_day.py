@@ -1,9 +1,9 @@
 """Measures everything on a GPU, the most important first: python -m benchmarks gpu_day.
 
 This command is for a machine that is available for minutes only. Each step is a
-separate process, so a step that fails or hangs costs only its own time. The command
-needs neither TensorFlow nor a network connection: the networks and the expected plans
-are in benchmarks/gpu_data.
+separate process, so a step that fails or hangs costs only its own time. Most steps need
+neither TensorFlow nor a network connection: the networks and the expected plans are in
+benchmarks/gpu_data.
 """
 
 from __future__ import annotations
@@ -76,9 +76,16 @@ def steps(options: argparse.Namespace) -> list[Step]:
 
     types = "--dtypes=float32,float16,bfloat16"
     whole = check("networks", types, "--only_networks", *networks)
+    no_tensorflow = _missing("tensorflow", "TensorFlow")
+    tests = ["pytest", "-n", "0", "tests/gpu/test_tensorflow_gpu.py"]
+    models = ["keras:InceptionV3", "keras:MobileNetV2", "keras:ResNet50"]
+    in_tensorflow = ["in_tensorflow", *models, f"--device={options.device}", "--xla"]
+    in_tensorflow += ["--dtypes=float32,mixed_float16", f"--json={file('models')}.json"]
     return [
         Step("library", [sys.executable, "-c", _FINGERPRINT, options.device], 0.05),
         Step("operators", check("operators", types), 0.15, no_reference),
+        Step("tensorflow", [sys.executable, "-m", *tests], 0.15, no_tensorflow),
+        Step("models", command_line(*in_tensorflow), 0.2, no_tensorflow),
         experiment("schedules", 0.2, "float32"),
         experiment("schedules", 0.2, "float16"),
         experiment("frameworks", 0.2, "float32"),
