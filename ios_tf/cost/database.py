@@ -1,8 +1,9 @@
 """The latency database: one file with one line per measurement.
 
 A line is written as soon as it is measured, so that a search that is killed loses only
-the measurement in progress. Processes that share a database measure in turn, because
-simultaneous measurements would disturb each other. Each process reads the file again
+the measurement in progress. Processes of one machine that share a database measure in
+turn, because simultaneous measurements would disturb each other. Processes of different
+machines measure at the same time, and write in turn. Each process reads the file again
 before it measures, so that it does not repeat measurements of other processes.
 
 Another user who may write into the directory may write anything into the file. So the
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import logging
 import math
@@ -27,6 +27,7 @@ import urllib.parse
 import weakref
 from collections.abc import Iterator
 
+from ios_tf import file_locks
 from ios_tf.cost.samples import Latency
 from ios_tf.reasons import Decision
 from ios_tf.reasons.loading import LATENCIES_NOT_KEPT
@@ -51,6 +52,11 @@ _LINE = re.compile(
 # is far longer than a measurement takes.
 _PATIENCE_SECONDS = 60.0
 _LOOK_AGAIN_SECONDS = 0.01
+# A lock is a range of bytes of the file. A process that writes locks the content. A
+# process that measures locks a byte beyond the content, which depends on the machine.
+_CONTENT = (0, _MAX_BYTES)
+_MACHINES = 1 << 40
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"  # the same in all containers of a machine
 _OPEN = os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -75,7 +81,7 @@ class LatencyDatabase:
         self._whole = 0  # end of the lines that have been read
         self._size = 0  # the file's size when it was read
         self._lockable = True
-        self._locked = False
+        self._locked: set[tuple[int, int]] = set()  # parts of the file
         self._warned = False
         if path:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
@@ -114,7 +120,7 @@ class LatencyDatabase:
             latency.samples,
             int(abs(time.time())),
         )
-        with self.measuring():
+        with self._locking(_CONTENT):
             try:
                 self._append(self._file, " ".join(map(str, words)) + "\n")
             except (OSError, ValueError) as error:
@@ -128,41 +134,45 @@ class LatencyDatabase:
         """The number of known latencies of the device."""
         return len(self._latencies)
 
-    @contextlib.contextmanager
-    def measuring(self) -> Iterator[None]:
-        """Locks the database: inside the `with` block, no other process measures.
+    def measuring(self) -> contextlib.AbstractContextManager[None]:
+        """In the `with` block, no other process of this machine measures.
 
         The kernel releases the lock when the process ends, however it ends. If the
         filesystem has no locks, or if a process keeps the lock without measuring, logs
         one warning and measures without the lock.
         """
-        if self._file is None or self._locked:
+        return self._locking((_MACHINES + _machine(), 1))
+
+    @contextlib.contextmanager
+    def _locking(self, part: tuple[int, int]) -> Iterator[None]:
+        """Locks a part of the file, given by its start and length."""
+        if self._file is None or part in self._locked:
             yield
             return
         if self._lockable:
             try:
-                self._lock(self._file)
+                self._lock(self._file, part)
             except OSError as error:
                 self._lockable = False
                 self._warn(error)
-        self._locked = True
+        self._locked.add(part)
         try:
             yield
         finally:
-            self._locked = False
+            self._locked.discard(part)
             with contextlib.suppress(OSError):
-                fcntl.flock(self._file, fcntl.LOCK_UN)
+                file_locks.unlock(self._file, part)
 
-    def _lock(self, file: int) -> None:
+    def _lock(self, file: int, part: tuple[int, int]) -> None:
         """Waits for the lock while other processes write latencies.
 
-        The time is limited, because any process that may read the file can take the
-        lock and keep it forever.
+        The time is limited, because any process that may read the file can take a lock
+        and keep it forever.
         """
         size, since = -1, 0.0
         while True:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                file_locks.lock(file, part)
                 return
             except BlockingIOError:
                 pass
@@ -297,6 +307,16 @@ def open_database(
             text = f"{path} cannot be used: {_why(error)}; new latencies are not saved"
             _warn(text)
     return LatencyDatabase(None, device)
+
+
+def _machine() -> int:
+    """A number below 2^31 that is the same in all processes of a machine."""
+    try:
+        with open(_BOOT_ID, "rb") as file:
+            name = file.read()
+    except OSError:
+        name = os.uname().nodename.encode()
+    return int.from_bytes(hashlib.sha256(name).digest()[:4], "big") >> 1
 
 
 def _closed(file: int) -> OSError | None:

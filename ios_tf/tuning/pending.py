@@ -44,6 +44,7 @@ from ios_tf.tuning.cache import (
     latency_database,
     pending_directory,
 )
+from ios_tf.tuning.claims import Claims
 from ios_tf.tuning.progress import Progress
 from ios_tf.tuning.searcher import Searcher
 from ios_tf.tuning.settings import DEFAULT_STRATEGY, SearchSettings
@@ -87,6 +88,11 @@ class BlockTuner:
         with self._searcher.progress.phase(phase, measures=True):
             schedules, _ = self._searcher.schedule_all([problem])
         return schedules[problem.signature]
+
+    @property
+    def progress(self) -> Progress:
+        """Shows how far the searches are."""
+        return self._searcher.progress
 
     def knows(self, problem: Problem) -> bool:
         """Returns whether the cache has a file for the block."""
@@ -149,7 +155,8 @@ def tune(options: TuneOptions) -> Tuned:
 
     A pending block has the batch size, precision and device of the process that stored
     it. Blocks of other devices stay pending, for machines with these devices. Several
-    processes may call this function at the same time.
+    processes on any machines may call this function for one cache at the same time. One
+    of them searches each block, and all return when no block is left.
 
     Args:
       {options}
@@ -179,32 +186,61 @@ def tune(options: TuneOptions) -> Tuned:
         options.progress,
         options.winograd,
     )
-    found, ignored, kept = [], [], 0
-    for path in paths:
-        try:
-            problem = read_problem(directory, path)
-        except ValueError as error:
-            _warn(CACHE_FILE_IGNORED, f"{path} is ignored", error)
-            ignored.append(path)
-            continue
-        except tf.errors.NotFoundError:  # another process has been faster
-            continue
-        except tf.errors.OpError as error:
-            _warn(CACHE_FILE_IGNORED, f"{path} is ignored", error)
-            ignored.append(path)
-            continue
-        try:
-            schedule = tuner.tune(problem)
-        except engine.EngineError as error:
-            _warn(NOT_SEARCHED, f"{path} cannot be searched", error)
-            ignored.append(path)
-            continue
-        found.append((problem, schedule))
-        if tuner.knows(problem):
-            _remove(path)
-        else:
-            kept += 1
-    return Tuned(fingerprint, tuple(found), tuple(ignored), kept)
+    tuned: dict[str, tuple[Problem, Schedule]] = {}
+    ignored = []
+    claims = Claims(directory)
+    while paths:
+        elsewhere = []
+        for path in paths:
+            with claims.claimed(path) as is_mine:
+                if not is_mine:
+                    elsewhere.append(path)
+                    continue
+                try:
+                    found = _tune_file(tuner, directory, path)
+                except _InvalidError:
+                    ignored.append(path)
+                else:
+                    if found:
+                        tuned[path] = found
+        paths = elsewhere
+        if paths:
+            with tuner.progress.phase("wait for searches of other processes"):
+                paths = claims.wait(paths)
+    kept = sum(not tuner.knows(problem) for problem, _ in tuned.values())
+    return Tuned(fingerprint, tuple(tuned.values()), tuple(ignored), kept)
+
+
+class _InvalidError(Exception):
+    """A file does not contain a block that can be searched."""
+
+
+def _tune_file(
+    tuner: BlockTuner, directory: str, path: str
+) -> tuple[Problem, Schedule] | None:
+    """Searches the block of a pending file, and removes the file.
+
+    Returns:
+      The block and its schedule. None if another process has searched the block.
+
+    Raises:
+      _InvalidError: the block cannot be searched. A warning says why.
+    """
+    try:
+        problem = read_problem(directory, path)
+    except tf.errors.NotFoundError:
+        return None
+    except (ValueError, tf.errors.OpError) as error:
+        _warn(CACHE_FILE_IGNORED, f"{path} is ignored", error)
+        raise _InvalidError from None
+    try:
+        schedule = tuner.tune(problem)
+    except engine.EngineError as error:
+        _warn(NOT_SEARCHED, f"{path} cannot be searched", error)
+        raise _InvalidError from None
+    if tuner.knows(problem):
+        _remove(path)
+    return problem, schedule
 
 
 def pending_files(cache_dir: str, fingerprint: str) -> Iterator[str]:

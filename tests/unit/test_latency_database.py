@@ -507,8 +507,9 @@ def test_who_measures_is_waited_for_and_who_keeps_the_lock_is_not(
     path = tmp_path / "latencies.txt"
     writer = LatencyDatabase(str(path), "device")
     writer.put("first", Latency(1.0, 0.0, 3))
-    holder = os.open(path, os.O_RDONLY)  # a read-only descriptor suffices for flock
-    fcntl.flock(holder, fcntl.LOCK_EX)
+    holder = os.open(path, os.O_RDONLY)  # it suffices to keep others from writing
+    whole = struct.pack("@hhqqi0q", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+    fcntl.fcntl(holder, fcntl.F_OFD_SETLK, whole)
     line = path.read_bytes()
     clock = 1000.0
 
@@ -538,10 +539,10 @@ def test_who_measures_is_waited_for_and_who_keeps_the_lock_is_not(
 def test_without_locks_nobody_cuts_what_others_have_begun(tmp_path, monkeypatch):
     path = tmp_path / "latencies.txt"
 
-    def no_locks(_file, _operation):
+    def no_locks(_file, _operation, _lock):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr("ios_tf.cost.database.fcntl.flock", no_locks)
+    monkeypatch.setattr("ios_tf.file_locks.fcntl.fcntl", no_locks)
     database = LatencyDatabase(str(path), "device")
     database.put("first", Latency(1.0, 0.0, 3))
     with path.open("ab") as file:
@@ -560,3 +561,34 @@ def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
         database.put("stage", Latency(2.0, 0.1, 3))
         again = LatencyDatabase(path, "device")
         assert again.get("stage") == database.get("stage")
+
+
+def test_machines_measure_at_the_same_time_and_processes_of_one_in_turn(
+    tmp_path, monkeypatch
+):
+    path = str(tmp_path / "latencies.txt")
+    first, second, third = (LatencyDatabase(path, "device") for _ in range(3))
+    waits = []
+
+    class WaitedError(Exception):
+        pass
+
+    def sleep(seconds):
+        waits.append(seconds)
+        raise WaitedError
+
+    monkeypatch.setattr("ios_tf.cost.database.time.sleep", sleep)
+    with first.measuring():
+        with pytest.raises(WaitedError), second.measuring():
+            pass
+        assert len(waits) == 1
+        monkeypatch.setattr("ios_tf.cost.database._machine", lambda: 7)
+        with third.measuring():
+            third.put("of another machine", Latency(2.0, 0.0, 3))
+        first.put("of this machine", Latency(1.0, 0.0, 3))
+    monkeypatch.undo()
+    with second.measuring():
+        pass
+    assert first.get("of another machine") == Latency(2.0, 0.0, 3)
+    assert second.get("of this machine") == Latency(1.0, 0.0, 3)
+    assert len(waits) == 1
