@@ -11,7 +11,7 @@ TARGET/env.sh, which sets the environment:
 
 TensorFlow loads CUDA 12's libraries by name. unpack.sh gives it those that the other
 machine's `python3` has (pip's packages `nvidia`), of CUDA 12 or newer, under the names
-that it asks for. CUDA's runtime is packed. That this works is unverified.
+that it asks for. CUDA's runtime is packed. This has not been tried on a GPU.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def _pack(tree: Path, directory: Path, chunk_bytes: int) -> int:
         old.unlink()
     tar = subprocess.Popen(["tar", "cf", "-", "."], cwd=tree, stdout=subprocess.PIPE)
     # A thread decompresses each block.
-    options = ["--x86", "--lzma2=preset=9e,dict=128MiB", "-T0", "--block-size=256MiB"]
+    options = ["--x86", "--lzma2=preset=6,dict=64MiB", "-T0", "--block-size=128MiB"]
     xz = subprocess.Popen(["xz", *options], stdin=tar.stdout, stdout=subprocess.PIPE)
     assert xz.stdout is not None
     count = 0
