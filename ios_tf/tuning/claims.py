@@ -48,8 +48,8 @@ class Claims:
         """Claims the block of a pending file during the `with` block.
 
         Yields:
-          False if another process has claimed the block. If the cache cannot be
-          written, blocks count as claimed by this process.
+          False if another process has claimed the block. True also if the claim cannot
+          be written.
         """
         path = _claim_of(pending)
         if not self._claim(path):
@@ -128,8 +128,11 @@ class Claims:
                 return False
             except OSError:  # a filesystem without locks
                 pass
-            # While this process waited, another one may have replaced the claim.
-            return self._read(path) == abandoned and self._write(path)
+            # In the meantime, another process may have replaced the claim.
+            if self._read(path) != abandoned:
+                return False
+            self._write(path)
+            return True
 
     def _renew(self, path: str, ended: threading.Event) -> None:
         while not ended.wait(_RENEWAL_SECONDS) and self._is_own(path):

@@ -174,6 +174,15 @@ def test_one_process_takes_an_abandoned_block_over(cache, monkeypatch):
     assert os.listdir(os.path.dirname(path)) == [os.path.basename(path)]
 
 
+def test_a_claim_that_cannot_be_written_keeps_nobody_from_searching(cache, monkeypatch):
+    (signature,) = fill(cache, 1)
+    (path,) = pending.pending_files(cache, DEVICE)
+    os.mkdir(claims._claim_of(path))
+    monkeypatch.setattr(claims, "_LEASE_SECONDS", 0.2)
+    tuned = pending.tune(cache, **FAST)
+    assert [p.signature for p, _ in tuned.schedules] == [signature]
+
+
 def test_object_storage():
     """Without links and atomic renames, nothing is lost, and claims are seen."""
     cache = "ram://tuning_together"
