@@ -74,8 +74,7 @@ def choose(name: str, log: Callable[[str], None] = lambda line: None) -> Device:
     # The numbers differ: CUDA counts all GPUs of the process, but `name` counts only
     # those that TensorFlow may use.
     ordinal = found[0].name.rpartition(":")[2] if found else "0"
-    tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
-    gpu = Device("gpu", f"gpu:{ordinal}{'' if tf32 else ',tf32=off'}", "/device:GPU:0")
+    gpu = Device("gpu", _gpu_name(ordinal), "/device:GPU:0")
     missing = [] if found else ["TensorFlow does not find a GPU"]
     try:
         engine.device_fingerprint(gpu.engine)
@@ -91,6 +90,20 @@ def choose(name: str, log: Callable[[str], None] = lambda line: None) -> Device:
         f"{missing[0]}"
     )
     return CPU
+
+
+def in_use() -> list[str]:
+    """The engine's names of the CPU and of the GPUs that TensorFlow may use."""
+    numbers = [
+        gpu.name.rpartition(":")[2] for gpu in tf.config.get_visible_devices("GPU")
+    ]
+    return [CPU.engine, *map(_gpu_name, numbers)]
+
+
+def _gpu_name(ordinal: str) -> str:
+    """The engine's name of a GPU, with TensorFlow's current switch for TF32."""
+    tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
+    return f"gpu:{ordinal}{'' if tf32 else ',tf32=off'}"
 
 
 def _leave_only(

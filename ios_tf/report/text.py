@@ -193,10 +193,12 @@ def _measured(size: Mapping[str, Any]) -> tuple[str, str]:
 def _speedups(latencies: Mapping[str, Any], name: str) -> dict[str, str]:
     speedups = {}
     for size, found in latencies.items():
+        milliseconds = f"{rounded(found[name]['ms'])} ms"
         text = f"{speedup_of(found, name):.2f}x of TensorFlow"
         if found[f"{name}_speedup"]["by_processor_time"]:
+            milliseconds += ", disturbed"
             text += " by processor time"
-        speedups[size] = f"{rounded(found[name]['ms'])} ms ({text})"
+        speedups[size] = f"{milliseconds} ({text})"
     return speedups
 
 

@@ -95,14 +95,28 @@ def entries(directory: str) -> list[Entry]:
 
 
 def list_table(found: Iterable[Entry]) -> str:
-    """The entries, one per line, in a table for each device."""
+    """The entries, one per line, in a table for each device.
+
+    The title of a table says how many blocks are tuned and how many are pending.
+    """
     tables = []
     by_device: dict[str, list[Entry]] = {}
     for entry in found:
         by_device.setdefault(entry.device, []).append(entry)
     for device, of_device in by_device.items():
-        tables.append(f"{printable(device)}\n{_table(of_device)}")
+        title = f"{printable(device)}: {_coverage(of_device)}"
+        tables.append(f"{title}\n{_table(of_device)}")
     return "\n\n".join(tables)
+
+
+def _coverage(found: Iterable[Entry]) -> str:
+    """The number of blocks that have a schedule, and of those that wait for one."""
+    valid = [entry for entry in found if not entry.problem]
+    tuned = {entry.signature for entry in valid if entry.kind == "schedule"}
+    waiting = {entry.signature for entry in valid if entry.kind == PENDING} - tuned
+    return (
+        f"{counted(len(tuned), 'tuned block', 'tuned blocks')}, {len(waiting)} pending"
+    )
 
 
 def _table(found: list[Entry]) -> str:

@@ -55,7 +55,8 @@ class Status:
       plugin_runs: whether TensorFlow calls the plugin, see `disable`.
       cache_dir, on_miss, batch_size, callers: as given to `enable`; None if it was not
         called.
-      pending: blocks that wait for `ios_tf tune` on this machine's CPU.
+      pending: blocks that wait for `ios_tf tune`, on this machine's CPU and on the GPUs
+        that TensorFlow may use.
       counts: numbers of events since the process began: "annotated_graphs",
         "scheduled_graphs", "passed_graphs" (frozen, but a block had no schedule),
         "graphs_not_frozen", "regions" (run by the engine), "blocks_cached",
@@ -228,7 +229,7 @@ def status() -> Status:
     directory = found.get("cache_dir")
     pending = 0
     if directory:
-        pending = len(list(pending_files(directory, plugin.device_fingerprint("cpu"))))
+        pending = sum(_pending(directory, device) for device in devices.in_use())
     return Status(
         None,
         found["enabled"],
@@ -241,6 +242,14 @@ def status() -> Status:
         found["counts"],
         [name for name in PASSES if runs and options.get(name) is False],
     )
+
+
+def _pending(directory: str, device: str) -> int:
+    """The number of pending blocks of a device."""
+    try:
+        return len(list(pending_files(directory, plugin.device_fingerprint(device))))
+    except UserError:  # the engine cannot use the device
+        return 0
 
 
 @with_options(EnableOptions)

@@ -304,6 +304,8 @@ def test_blocks_are_looked_up_where_conversions_keep_them(tmp_path, tf32):
                 x = tf.constant(gh.random_array(1, 9, 8, 3))
             assert ("IosRegion", GPU) in executed(function, x)
             (name,) = os.listdir(cache / "pending")
+            waiting = os.listdir(cache / "pending" / name)
+            assert ios_tf.status().pending == len(waiting) > 0
             assert name == plugin.device_fingerprint(devices.choose("gpu").engine)
             names.append(name)
     assert names[1] == names[0] + "_no_TF32"

@@ -65,6 +65,11 @@ def filled(cache) -> str:
     return cache
 
 
+def test_the_list_says_how_many_blocks_are_tuned(filled):
+    titles = cache_admin.list_table(cache_admin.entries(filled)).splitlines()
+    assert titles[0] == f"{DEVICE}: 2 tuned blocks, 1 pending"
+
+
 def test_tune_searches_all_that_waits(cache):
     waiting = [problem(4), problem(4, batch=8), problem(6)]
     paths = [add_pending(cache, p) for p in waiting]
