@@ -12,7 +12,7 @@ from benchmarks.contention import (
 
 def test_rows_have_percentiles_of_both_models():
     rows = ["beside 3 builds", "8 callers"]
-    found = bench_contention(str(shared.cells()), 1, 0.0, rows)
+    found = bench_contention(str(shared.branches()), 1, 0.0, rows)
     assert [(row, list(of)) for row, of in found.items()] == [
         (rows[0], list(VARIANTS)),
         (rows[1], list(VARIANTS_OF_CALLERS)),
