@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmarks.standalone import add_batch_sizes, add_whole
+from benchmarks.standalone import add_batch_sizes, add_whole, saved_model_of
 from ios_tf.errors import UserError, first_line
 from ios_tf.files import utc_now, write_json
 from ios_tf.tables import table
@@ -89,14 +89,14 @@ def run(options: argparse.Namespace) -> int:
 def _measure(name: str, device: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Converts a model and measures it at each batch size."""
     import ios_tf
-    from benchmarks.zoo.registry import networks
     from ios_tf.model import saved_models
     from ios_tf.model.inputs import accepted_inputs
 
-    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
-        source = os.path.join(directory, "original")
+    with (
+        saved_model_of(name) as source,
+        tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
+    ):
         output = os.path.join(directory, "converted")
-        networks()[name]().save(source)
         start = time.perf_counter()
         report = ios_tf.convert(
             source,

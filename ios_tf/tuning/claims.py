@@ -100,8 +100,7 @@ class Claims:
     def _create(self, path: str) -> bool:
         """Makes a claim if there is none."""
         if "://" in path:
-            # Another process may write the same file now; the last one has it.
-            return not self._write(path) or self._is_own(path)
+            return self._overwrite(path)
         new = self._unique(path)
         if not self._write(new):
             return True
@@ -110,15 +109,19 @@ class Claims:
         except FileExistsError:
             return False
         except OSError:  # a filesystem without links
-            return not self._write(path) or self._is_own(path)
+            return self._overwrite(path)
         finally:
             _remove(new)
         return True
 
+    def _overwrite(self, path: str) -> bool:
+        """Makes or replaces a claim. The last of several processes has it."""
+        return not self._write(path) or self._is_own(path)
+
     def _take_over(self, path: str, abandoned: bytes) -> bool:
         """Replaces the claim of a process that no longer renews it."""
         if "://" in path:
-            return not self._write(path) or self._is_own(path)
+            return self._overwrite(path)
         with contextlib.ExitStack() as stack:
             try:
                 file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -147,7 +150,7 @@ class Claims:
         return (self._read(path) or b"").startswith(self._name.encode())
 
     def _read(self, path: str) -> bytes | None:
-        """The content of a claim; None if there is no file."""
+        """The content of a claim; None if the file does not exist."""
         try:
             return cache_files.read(self._directory, path, _MAX_BYTES)
         except tf.errors.NotFoundError:

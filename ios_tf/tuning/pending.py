@@ -186,8 +186,7 @@ def tune(options: TuneOptions) -> Tuned:
         options.progress,
         options.winograd,
     )
-    tuned: dict[str, tuple[Problem, Schedule]] = {}
-    ignored = []
+    tuned, ignored, kept = [], [], 0
     claims = Claims(directory)
     while paths:
         elsewhere = []
@@ -202,13 +201,14 @@ def tune(options: TuneOptions) -> Tuned:
                     ignored.append(path)
                 else:
                     if found:
-                        tuned[path] = found
+                        problem, schedule, is_stored = found
+                        tuned.append((problem, schedule))
+                        kept += not is_stored
         paths = elsewhere
         if paths:
             with tuner.progress.phase("wait for searches of other processes"):
                 paths = claims.wait(paths)
-    kept = sum(not tuner.knows(problem) for problem, _ in tuned.values())
-    return Tuned(fingerprint, tuple(tuned.values()), tuple(ignored), kept)
+    return Tuned(fingerprint, tuple(tuned), tuple(ignored), kept)
 
 
 class _InvalidError(Exception):
@@ -217,11 +217,12 @@ class _InvalidError(Exception):
 
 def _tune_file(
     tuner: BlockTuner, directory: str, path: str
-) -> tuple[Problem, Schedule] | None:
+) -> tuple[Problem, Schedule, bool] | None:
     """Searches the block of a pending file, and removes the file.
 
     Returns:
-      The block and its schedule. None if another process has searched the block.
+      The block, its schedule, and whether the schedule could be stored. None if
+      another process has searched the block.
 
     Raises:
       _InvalidError: the block cannot be searched. A warning says why.
@@ -238,9 +239,10 @@ def _tune_file(
     except engine.EngineError as error:
         _warn(NOT_SEARCHED, f"{path} cannot be searched", error)
         raise _InvalidError from None
-    if tuner.knows(problem):
+    is_stored = tuner.knows(problem)
+    if is_stored:
         _remove(path)
-    return problem, schedule
+    return problem, schedule, is_stored
 
 
 def pending_files(cache_dir: str, fingerprint: str) -> Iterator[str]:

@@ -12,7 +12,6 @@ import pytest
 import tensorflow as tf
 from cache_helpers import undoing_enable
 from tensorflow.core.framework import graph_pb2
-from tensorflow.python.eager import wrap_function
 
 import ios_tf
 from ios_tf.conversion import inner_tensors, timing
@@ -104,17 +103,9 @@ def lowered(dtype: str = "float32", merge: bool = True) -> gh.Graph:
     return placed(graph, GPU, "IosRegion")
 
 
-def function_of(graph: gh.Graph):
-    return wrap_function.function_from_graph_def(
-        graph.graph_def,
-        [name + ":0" for name in graph.inputs],
-        list(graph.outputs),
-    )
-
-
 def region():
     """The region as a function of a tensor on the GPU, with its result there."""
-    return function_of(placed(lowered(), ""))
+    return gh.as_function(placed(lowered(), ""))
 
 
 def on_gpu(images: np.ndarray) -> tf.Tensor:
@@ -279,7 +270,7 @@ def executed(function, *arguments) -> list[tuple[str, str]]:
 
 def test_plugin_lowers_what_is_placed_on_the_gpu():
     rewritten = gh.rewrite(freeze(), batch_size=2, device="gpu")
-    function = function_of(placed(rewritten, ""))
+    function = gh.as_function(placed(rewritten, ""))
     images = gh.random_array(2, 9, 8, 3)
     with tf.device(CPU):
         x = tf.constant(images)
@@ -299,7 +290,7 @@ def test_blocks_are_looked_up_where_conversions_keep_them(tmp_path, tf32):
             tf32(enabled)
             cache = tmp_path / str(enabled)
             ios_tf.enable(cache_dir=str(cache), on_miss="greedy")
-            function = function_of(graph)
+            function = gh.as_function(graph)
             with tf.device(CPU):
                 x = tf.constant(gh.random_array(1, 9, 8, 3))
             assert ("IosRegion", GPU) in executed(function, x)

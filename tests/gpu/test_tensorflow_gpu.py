@@ -18,7 +18,7 @@ import pytest
 import tensorflow as tf
 from cache_helpers import undoing_enable
 from keras import layers
-from tensorflow.python.eager import wrap_function
+from networks import relative_difference as difference
 
 import ios_tf
 from ios_tf.model import function_library
@@ -67,11 +67,6 @@ def on_cpu(path: str, x: np.ndarray) -> np.ndarray:
         return result.numpy()
 
 
-def difference(found: np.ndarray, expected: np.ndarray) -> float:
-    assert found.shape == expected.shape
-    return np.abs(found - expected).max() / np.abs(expected).max()
-
-
 def regions(function, *arguments, **keywords) -> list[str]:
     """The devices of the regions that TensorFlow executes, and nothing else of note."""
     return [
@@ -91,7 +86,7 @@ def policy(request):
 
 @pytest.fixture
 def cache(tmp_path):
-    """What conversions of the tests share: none of it is the user's."""
+    """Options of conversions, with a cache that is not the user's."""
     return {
         "cache_dir": str(tmp_path / "cache"),
         "time_limit": 20,
@@ -160,16 +155,6 @@ def test_tensorflow_s_switch_for_tf32(tmp_path, cache):
     assert differences[1] < 1e-5
 
 
-def frozen(model: keras.Model):
-    """A function with constant weights."""
-    graph = gh.freeze(model, (None, 33, 31, 3))
-    return wrap_function.function_from_graph_def(
-        graph.graph_def,
-        [name + ":0" for name in graph.inputs],
-        list(graph.outputs),
-    )
-
-
 @pytest.mark.parametrize("on_miss", ["greedy", "search"])
 def test_enable(tmp_path, on_miss):
     model = network()
@@ -177,7 +162,7 @@ def test_enable(tmp_path, on_miss):
     expected = on_cpu(saved(tmp_path, model), x)
     with undoing_enable():
         ios_tf.enable(cache_dir=str(tmp_path / "cache"), on_miss=on_miss)
-        call = frozen(model)
+        call = gh.as_function(gh.freeze(model, (None, 33, 31, 3)))
         placed = regions(call, tf.constant(x))
         print(ios_tf.status())
         assert placed and all(device.endswith(GPU) for device in placed)
@@ -209,7 +194,7 @@ def test_variables_that_are_assigned(tmp_path, cache, monkeypatch):
 
 
 def test_concurrent_calls(tmp_path, cache):
-    """Of several batch sizes, which take turns on TensorFlow's stream."""
+    """Batches of several sizes take turns on TensorFlow's stream."""
     source, output = saved(tmp_path), str(tmp_path / "converted")
     ios_tf.convert(source, output, **cache)
     function = tf.saved_model.load(output).signatures["serving_default"]
