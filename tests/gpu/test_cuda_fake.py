@@ -3,6 +3,7 @@ kind of mistake is found."""
 
 import ctypes
 import threading
+from collections.abc import Sequence
 
 import cuda_driver as cd
 import numpy as np
@@ -367,27 +368,56 @@ def test_barriers(gpu):
     assert finish(gpu) == []
 
 
-def test_concurrent_work_overlaps_in_simulated_time(gpu):
-    gpu.fake.set(time_scale=10_000)  # far more than the host needs for launches
-    x, y, z = gpu.memory(1), gpu.memory(), gpu.memory()
-    one, other = gpu.stream(), gpu.stream()
-
-    def milliseconds(second: int) -> float:
-        start, end = gpu.event(0), gpu.event(0)
-        gpu("cuEventRecord", start, one)
-        gpu.order(one, other)
-        gpu.launch(gpu.add, one, x, x, y)
-        gpu.launch(gpu.add, second, x, x, z)
-        gpu.order(other, one)
-        gpu("cuEventRecord", end, one)
-        gpu("cuEventSynchronize", end)
-        elapsed = ctypes.c_float()
-        gpu("cuEventElapsedTime", ctypes.byref(elapsed), start, end)
-        return elapsed.value
-
-    assert milliseconds(one) == pytest.approx(2 * milliseconds(other), rel=0.05)
-    assert milliseconds(other) > 0
+def milliseconds(gpu, *streams: Sequence[int]) -> float:
+    """The time of kernels, as their numbers of blocks: each stream's in order."""
+    x, y = gpu.memory(1), gpu.memory()
+    start, end = gpu.event(0), gpu.event(0)
+    first, *others = [gpu.stream() for _ in streams]
+    gpu("cuEventRecord", start, first)
+    for other in others:
+        gpu.order(first, other)
+    for stream, blocks in zip([first, *others], streams, strict=True):
+        for n in blocks:
+            gpu.launch(gpu.add, stream, x, x, y, blocks=n)
+    for other in others:
+        gpu.order(other, first)
+    gpu("cuEventRecord", end, first)
+    gpu("cuEventSynchronize", end)
+    elapsed = ctypes.c_float()
+    gpu("cuEventElapsedTime", ctypes.byref(elapsed), start, end)
     assert finish(gpu) == []
+    return elapsed.value
+
+
+def test_concurrent_work_overlaps_in_simulated_time(gpu):
+    gpu.fake.set(inert=1, time_scale=10_000)  # far more than the host's launches take
+    assert milliseconds(gpu, [1]) == pytest.approx(0.64, rel=0.02)
+    assert milliseconds(gpu, [1, 1]) == pytest.approx(1.28, rel=0.02)
+    assert milliseconds(gpu, [1], [1]) == pytest.approx(0.64, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("streams", "expected"),
+    [
+        ([[64]], 40.96),
+        ([[64, 64]], 81.92),
+        ([[64], [64]], 81.92),  # each fills the GPU
+        ([[32], [32]], 20.48),
+        ([[32], [32], [32]], 40.96),  # the third has no room
+        ([[96]], 61.44),  # in two waves of 30.72
+        # From 30.72 on, there is room for 32 blocks of 20.48.
+        ([[96], [32]], 61.44),
+        # 32 blocks of 40.96 start at 30.72, and the others at 61.44.
+        ([[96], [64]], 102.4),
+        # 32 blocks of 30.72 start at 0, 32 at 20.48, and 32 at 30.72.
+        ([[32], [96]], 61.44),
+    ],
+)
+def test_blocks_wait_for_multiprocessors(gpu, streams, expected):
+    """Two multiprocessors have room for 64 blocks of 64 threads. A block of a kernel
+    takes 0.64 ms for each block of the kernel, or half of this if it has two waves."""
+    gpu.fake.set(inert=1, time_scale=10_000, sms=2)
+    assert milliseconds(gpu, *streams) == pytest.approx(expected, rel=0.01)
 
 
 def test_leaks_are_reported(gpu):

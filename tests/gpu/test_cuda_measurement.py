@@ -16,7 +16,9 @@ import cuda_helpers
 import numpy as np
 import pytest
 
+from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.native import engine
+from ios_tf.scheduler import Problem, SearchOptions, search
 
 pytestmark = pytest.mark.one_core
 
@@ -65,6 +67,38 @@ def test_the_gpu_does_not_wait_for_launches_one_by_one(gpu):
     gpu.fake.set(fail_begin_capture=1)
     (launched,) = medians(block, stages([[0]]))
     assert launched == pytest.approx(captured + 0.002, rel=0.01)
+
+
+@pytest.mark.parametrize("operator", [RELU, CONV])
+@pytest.mark.parametrize("fills", [True, False])
+def test_stages_share_multiprocessors(gpu, operator, fills):
+    """Two operators that fill the GPU are as fast one after the other, without a fork
+    and a join. If both fit, they take the time of one, and the search finds that."""
+    # The activation has 32 blocks of 64 threads, which fill one multiprocessor. The
+    # convolution's engines have 32 or 256 blocks, which fill one multiprocessor each.
+    sms = 1 if operator is RELU else 32
+    if not fills:
+        sms *= 2 if operator is RELU else 16
+    gpu.fake.set(time_scale=10, sms=sms, join_nanoseconds=4000)
+    block = block_of(*({**operator, "inputs": [-1]} for _ in range(2)), outputs=[0, 1])
+    block["inputs"] = [[1, 16, 32, 16]]
+    alone, in_turn, together = medians(
+        block, stages([[0]]), stages([[0]], [[1]]), stages([[0], [1]])
+    )
+    assert in_turn == pytest.approx(2 * alone, rel=0.01)
+    if fills:
+        assert in_turn < together < in_turn + 0.005
+    else:
+        assert alone < together < alone + 0.005
+    if operator is RELU:  # 2048 threads of 0.01 us, and 1 us for the launch
+        assert alone == pytest.approx(0.02148, rel=0.01)
+    found = search(
+        Problem.from_json(engine.problem(block)),
+        ProfiledCostModel(cuda_engine.DEVICE),
+        SearchOptions("parallel"),
+    )
+    groups = [stage.groups for stage in found.schedule.stages]
+    assert groups == ([((0,),), ((1,),)] if fills else [((0,), (1,))])
 
 
 def test_a_driver_may_reject_empty_graphs(gpu):
@@ -145,6 +179,40 @@ def test_plans_are_timed_with_weights_that_are_not_in_the_cache(gpu):
     block["inputs"][0][1] = 7
     gpu.fake.set(memory_limit=gpu.fake.report()["live"]["bytes"] + 16384)
     engine.Program(block, stages([[0]]), weights, "gpu")
+
+
+def test_building_plans_takes_the_host_s_time(gpu):
+    """1.4 ms for each plan that is ready, and 300 ms for each of two compiled ones, as a
+    convolution that writes into a concat has. Later programs build one plan."""
+    gpu.fake.set(host_costs=1, tiles=2)
+    block = block_of(
+        {**CONV, "inputs": [-1]}, {"type": "concat", "inputs": [0, -1]}, outputs=[1]
+    )
+    block["inputs"] = [[1, 6, 11, 16]]
+    prices = {
+        "cuMemAlloc": 100,
+        "cuMemFree": 100,
+        "cuStreamCreate": 10,
+        "cuModuleLoadData": 200,
+        "cuGraphInstantiate": 10,
+        "captured nodes": 1,
+        "cudnnCreate": 10_000,
+    }
+
+    def spent_on_plans() -> tuple[int, int]:
+        gpu.fake.library.fake_cuda_reset()
+        weights = [np.zeros((1, 1, 16, 16), np.float32)]
+        engine.Program(block, stages([[0]], [[1]]), weights, "gpu")
+        counts = gpu.fake.report()["counts"]
+        rest = sum(price * counts.get(name, 0) for name, price in prices.items())
+        return counts["host microseconds"] - rest, counts["cudnn plans"]
+
+    spent, plans = spent_on_plans()
+    assert plans > 2
+    assert spent == 2 * 300_000 + (plans - 2) * 1400
+    spent, plans = spent_on_plans()
+    assert plans == 1
+    assert spent in (1400, 300_000)
 
 
 CLOCKS = """

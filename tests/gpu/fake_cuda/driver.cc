@@ -101,6 +101,9 @@ constexpr double kBytesPerMicrosecond = 1e6;
 // The host's.
 constexpr double kHostLaunch = 3, kHostGraphLaunch = 5, kHostGraphNode = 0.02;
 constexpr double kHostEvent = 1;
+// The host's for preparing work (see Machine::Prepare): their magnitudes only.
+constexpr int64_t kHostAllocation = 100, kHostStream = 10, kHostModule = 200;
+constexpr int64_t kHostInstantiation = 10;
 
 bool initialized = false;
 CUctx_st primary_contexts[kMaxDevices];
@@ -271,7 +274,7 @@ CUresult Enqueue(CUstream stream, Work work) {
     machine.Count("legacy stream");
   }
   machine.Spend(kHostLaunch);
-  work.microseconds += kLaunchMicroseconds;
+  work.latency = kLaunchMicroseconds;
   EnqueueNow(stream, std::move(work));
   return CUDA_SUCCESS;
 }
@@ -498,6 +501,7 @@ CUresult CUDAAPI cuMemAlloc(CUdeviceptr* pointer, size_t bytes) {
   FAKE_NOT_WHILE_CAPTURING();
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   machine.Count("cuMemAlloc");
+  machine.Prepare(kHostAllocation);
   void* const memory = machine.Allocate(bytes, context);
   if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
   *pointer = reinterpret_cast<CUdeviceptr>(memory);
@@ -509,6 +513,8 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr pointer) {
   FAKE_NOT_WHILE_CAPTURING();
   if (pointer == 0) return CUDA_SUCCESS;
   machine.RunAll();  // it waits for the device
+  machine.Count("cuMemFree");
+  machine.Prepare(kHostAllocation);
   return machine.Free(reinterpret_cast<void*>(pointer))
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
@@ -620,6 +626,7 @@ CUresult CUDAAPI cuStreamCreate(CUstream* stream, unsigned int flags) {
   streams.insert(*stream);
   machine.Made("stream", *stream);
   machine.Count("cuStreamCreate");
+  machine.Prepare(kHostStream);
   return CUDA_SUCCESS;
 }
 
@@ -764,7 +771,8 @@ CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent start,
     return CUDA_ERROR_INVALID_HANDLE;
   }
   if (!start->node->done || !end->node->done) return CUDA_ERROR_NOT_READY;
-  *milliseconds = (end->node->end - start->node->end) / 1000;
+  *milliseconds =
+      (machine.EndOf(end->node) - machine.EndOf(start->node)) / 1000;
   return CUDA_SUCCESS;
 }
 
@@ -799,6 +807,7 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule* module, const void* image) {
   (*module)->library = library;
   machine.Made("module", *module);
   machine.Count("cuModuleLoadData");
+  machine.Prepare(kHostModule);
   return CUDA_SUCCESS;
 }
 
@@ -910,7 +919,8 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int grid_x,
            machine.Violate(name + ": threads do not meet at the same barrier");
          }
        },
-       microseconds, function->name != "Spin"});
+       microseconds, function->name != "Spin", context,
+       static_cast<int64_t>(blocks), static_cast<int64_t>(threads)});
 }
 
 // --- capture and graphs
@@ -987,6 +997,7 @@ CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
   }
   machine.Made("graph exec", *exec);
   machine.Count("cuGraphInstantiate");
+  machine.Prepare(kHostInstantiation + graph->nodes.size());
   return CUDA_SUCCESS;
 }
 
@@ -1017,13 +1028,15 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec exec, CUstream handle) {
   std::vector<bool> leaf(exec->graph.nodes.size(), true);
   for (const GraphNode& node : exec->graph.nodes) {
     std::vector<NodePtr> after;
-    for (int i : node.after) {
+    for (int i : std::set<int>(node.after.begin(), node.after.end())) {
       after.push_back(nodes[i]);
       leaf[i] = false;
     }
     if (after.empty()) after.push_back(start);
     Work work = node.work;
-    work.microseconds += kGraphNodeMicroseconds;
+    work.latency =
+        kGraphNodeMicroseconds +
+        (after.size() - 1) * machine.Option("join_nanoseconds") / 1e3;
     nodes.push_back(
         machine.Enqueue(std::move(work), exec->chains[node.slot], after));
   }

@@ -16,17 +16,21 @@ struct Invented {
   bool needs_alignment;  // of 16 bytes
   Arithmetic float_arithmetic;
   bool works;
+  int64_t block_elements;  // of the output that a block computes
 };
 
 // The fastest is not exact enough for float32, the one after it may be faster
-// or slower than the first, the last is listed and cannot be built.
+// or slower than the first, and has more blocks. The last is listed and cannot
+// be built.
 constexpr Invented kInvented[] = {
-    {1.5, 0, false, Arithmetic::kFloat32, true},
-    {1.0, 4096, true, Arithmetic::kTf32, true},
-    {0.5, 0, false, Arithmetic::kBFloat16, true},
-    {1.2, 512, false, Arithmetic::kFloat32, true},
-    {1.0, 0, false, Arithmetic::kFloat32, false},
+    {1.5, 0, false, Arithmetic::kFloat32, true, 256},
+    {1.0, 4096, true, Arithmetic::kTf32, true, 64},
+    {0.5, 0, false, Arithmetic::kBFloat16, true, 64},
+    {1.2, 512, false, Arithmetic::kFloat32, true, 32},
+    {1.0, 0, false, Arithmetic::kFloat32, false, 64},
 };
+// The same of other engines.
+constexpr int64_t kBlockElements = 64;
 // The engine whose fused activations keep NaN, as in recordings, unless the
 // option "nan_engine" names another.
 constexpr int kNanEngine = 0;
@@ -42,8 +46,12 @@ bool IsTile(int engine) { return engine >= kReadyEngines; }
 
 Invented InventedAt(int engine) {
   if (!IsTile(engine)) return kInvented[engine];
-  return {std::ldexp(1.2, kReadyEngines - engine), 0, false, Arithmetic::kTf32,
-          true};
+  return {std::ldexp(1.2, kReadyEngines - engine),
+          0,
+          false,
+          Arithmetic::kTf32,
+          true,
+          kBlockElements};
 }
 
 bool IsFloat(const OperationGraph& graph) {
@@ -94,6 +102,11 @@ cudnnStatus_t StatusOf(const Invented& engine, const OperationGraph& graph) {
   return CUDNN_STATUS_SUCCESS;
 }
 
+int64_t Blocks(const OperationGraph& graph, int64_t block_elements) {
+  const int64_t elements = graph.operations[0].y.elements();
+  return std::max<int64_t>((elements + block_elements - 1) / block_elements, 1);
+}
+
 // Of an engine that is neither fast nor slow: for each `seed`, which stands for
 // an engine, and shape between 0.75 and 1.25 times as much.
 double Microseconds(const OperationGraph& graph, uint64_t seed) {
@@ -125,6 +138,7 @@ EnginePtr MakeInvented(const OperationGraph& graph, int index) {
   engine.status = StatusOf(invented, graph);
   if (IsFloat(graph)) engine.arithmetic = invented.float_arithmetic;
   engine.microseconds = invented.time * Microseconds(graph, index);
+  engine.blocks = Blocks(graph, invented.block_elements);
   return std::make_shared<const Engine>(std::move(engine));
 }
 
@@ -136,6 +150,7 @@ EnginePtr Complete(Engine engine, const OperationGraph& graph) {
     }
   }
   engine.microseconds = Microseconds(graph, Hash(engine.Name()));
+  engine.blocks = Blocks(graph, kBlockElements);
   return std::make_shared<const Engine>(std::move(engine));
 }
 
@@ -168,6 +183,11 @@ std::string Engine::Name() const {
 bool Engine::KeepsNan() const {
   return std::find(numerical.begin(), numerical.end(),
                    CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP) != numerical.end();
+}
+
+bool Engine::Compiles() const {
+  return std::find(behavior.begin(), behavior.end(),
+                   CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != behavior.end();
 }
 
 std::vector<EnginePtr> Propose(const OperationGraph& graph,

@@ -26,11 +26,13 @@ struct Engine {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // of building a plan
   Arithmetic arithmetic = Arithmetic::kFloat32;
   double microseconds = 0;  // simulated
+  int64_t blocks = 1;       // each takes a whole multiprocessor
 
   // "eng41_k2=3_k13=0", as cuDNN's frontend has it.
   std::string Name() const;
   // Whether fused activations keep NaN: cuDNN promises this by a note.
   bool KeepsNan() const;
+  bool Compiles() const;
 };
 using EnginePtr = std::shared_ptr<const Engine>;
 

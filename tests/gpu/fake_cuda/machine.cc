@@ -289,16 +289,14 @@ NodePtr Machine::Enqueue(Work work, uint32_t chain,
   node->chain = chain;
   node->id = infos_.size();
   node->clock = host_clock_;
-  double start = host_time_;
   for (const NodePtr& other : after) {
     Join(&node->clock, other->clock);
-    start = std::max(start, other->end);
     if (!other->done) {
       ++node->waits_for;
       other->next.push_back(node);
     }
   }
-  node->end = start + node->work.microseconds * Slowness(node->work, start);
+  timeline_.Add(node, host_time_, after);
   if (node->clock.size() <= chain) node->clock.resize(chain + 1);
   node->clock[chain] = ++sequences_[chain];
   infos_.push_back({chain, sequences_[chain], node->work.name});
@@ -306,17 +304,6 @@ NodePtr Machine::Enqueue(Work work, uint32_t chain,
   if (node->waits_for == 0) ready_.push_back(node);
   if (Option("eager")) RunUntil(node);
   return node;
-}
-
-// With the option "clock_ramp", a GPU that was idle for 0.1 s runs four times
-// as slow for the first 50 ms.
-double Machine::Slowness(const Work& work, double start) {
-  if (!Option("clock_ramp") || work.microseconds == 0) return 1;
-  if (start - idle_from_ > 1e5) busy_ = 0;
-  const double slowness = busy_ < 5e4 * 0.99 && work.by_the_clock ? 4 : 1;
-  busy_ += slowness * work.microseconds;
-  idle_from_ = std::max(idle_from_, start + slowness * work.microseconds);
-  return slowness;
 }
 
 void Machine::RunOne() {
@@ -368,7 +355,13 @@ void Machine::Execute(const NodePtr& node) {
 
 void Machine::HostSaw(const NodePtr& node) {
   Join(&host_clock_, node->clock);
-  host_time_ = std::max(host_time_, node->end);
+  EndOf(node);
+}
+
+double Machine::EndOf(const NodePtr& node) {
+  const double end = timeline_.EndOf(node);
+  host_time_ = std::max(host_time_, end);
+  return end;
 }
 
 void Machine::HostSawEverything() { Join(&host_clock_, sequences_); }

@@ -7,7 +7,6 @@
 #include <cuda.h>
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,35 +17,9 @@
 #include <vector>
 
 #include "host_kernel.h"
+#include "timeline.h"
 
 namespace fake {
-
-// clock[c]: how many nodes of chain c are ordered before. A chain is a sequence
-// of nodes that are ordered among themselves: a stream's, or a graph's captured
-// stream's.
-using Clock = std::vector<uint32_t>;
-
-// A piece of work for a stream.
-struct Work {
-  std::string name;
-  std::function<void()> run;    // tells its accesses by Machine::Read and Write
-  double microseconds = 0;      // of simulated time
-  bool by_the_clock = true;     // takes longer where the GPU's clocks are low
-  CUcontext context = nullptr;  // its stream's
-};
-
-// A Work that has been enqueued, and what it waits for.
-struct Node {
-  Work work;
-  uint32_t id = 0;
-  uint32_t chain = 0;
-  Clock clock;
-  double end = 0;  // simulated
-  bool done = false;
-  int waits_for = 0;
-  std::vector<std::shared_ptr<Node>> next;
-};
-using NodePtr = std::shared_ptr<Node>;
 
 struct Cell {
   uint32_t writer = 0;   // a node's id; 0: nobody
@@ -114,10 +87,17 @@ class Machine {
   // The host has seen that `node` is done: what is enqueued from now on comes
   // after.
   void HostSaw(const NodePtr& node);
+  double EndOf(const NodePtr& node);  // for which the host has waited
   void HostSawEverything();
-  double host_time() const { return host_time_; }
   // The host is busy for so many simulated microseconds.
   void Spend(double microseconds) { host_time_ += microseconds; }
+  // The same for calls that prepare work, with the option "host_costs". Threads
+  // that prepare at once spend their times one after the other.
+  void Prepare(int64_t microseconds) {
+    if (!Option("host_costs")) return;
+    Spend(microseconds);
+    Count("host microseconds", microseconds);
+  }
   uint64_t Random() { return random_(); }
 
  private:
@@ -134,7 +114,6 @@ class Machine {
   void RunOne();
   void Execute(const NodePtr& node);
   void Account(const Node& node);
-  double Slowness(const Work& work, double start);
   void AccountBuffer(const Node& node, Buffer* buffer);
   void Visit(const Node& node, Buffer* buffer, size_t begin, size_t end,
              bool write);
@@ -165,7 +144,7 @@ class Machine {
   int policy_ = 0;
   Clock host_clock_;
   double host_time_ = 0;
-  double busy_ = 0, idle_from_ = 0;  // of the clocks: see Slowness()
+  Timeline timeline_;
   std::mt19937_64 random_;
 };
 
