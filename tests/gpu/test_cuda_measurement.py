@@ -182,8 +182,8 @@ def test_plans_are_timed_with_weights_that_are_not_in_the_cache(gpu):
 
 
 def test_building_plans_takes_the_host_s_time(gpu):
-    """1.4 ms for each plan that is ready, and 300 ms for each of two compiled ones, as a
-    convolution that writes into a concat has. Later programs build one plan."""
+    """1.4 ms for each plan that is ready, and 300 ms for each of the two compiled ones
+    of a convolution that writes into a concat. Later programs build one plan."""
     gpu.fake.set(host_costs=1, tiles=2)
     block = block_of(
         {**CONV, "inputs": [-1]}, {"type": "concat", "inputs": [0, -1]}, outputs=[1]
