@@ -82,6 +82,13 @@ MUTATIONS = [
         _DEVICE + "test_memory_that_work_still_uses_is_not_written",
     ),
     Mutation(
+        "an invalidated capture is not repeated",
+        _CUDA + "driver/graph_capture.h",
+        "attempt < kMaxCaptures",
+        "attempt < 1",
+        _ENGINE + "test_a_capture_that_another_thread_invalidates_is_repeated",
+    ),
+    Mutation(
         "an instance for each caller on a stream",
         _CUDA + "execution.cc",
         "if (instance.stream == stream) own = &instance;",

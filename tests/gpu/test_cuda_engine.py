@@ -408,12 +408,14 @@ def test_a_shared_arena_is_found(gpu):
 
 
 @pytest.mark.parametrize(
-    "option", ["fail_begin_capture", "fail_end_capture", "fail_instantiate"]
+    ("option", "attempts"),
+    [("fail_begin_capture", 1), ("fail_end_capture", 3), ("fail_instantiate", 1)],
 )
-def test_where_capturing_fails_work_runs_eagerly(gpu, option):
+def test_where_capturing_fails_work_runs_eagerly(gpu, option, attempts):
+    case = Case(3, 9)  # its search for plans captures, too
     before = engine.failed_captures()
+    gpu.fake.reset()
     gpu.fake.set(**{option: 1})
-    case = Case(3, 9)
     inputs = case.inputs()
     expected = case.expected(inputs)
     run = cuda_engine.DeviceRun(gpu, case.program, inputs, "float32")
@@ -422,17 +424,37 @@ def test_where_capturing_fails_work_runs_eagerly(gpu, option):
     counts = gpu.fake.report()["counts"]
     assert "cuGraphLaunch" not in counts
     # Not with each run; how often is counted.
-    assert counts["cuStreamBeginCapture"] == 1
+    assert counts["cuStreamBeginCapture"] == attempts
     assert engine.failed_captures() == before + 1
     # It may have been the moment: it is tried again, and then later and later.
     for _ in range(2 + 32):
         run.enqueue()
-    assert gpu.fake.report()["counts"]["cuStreamBeginCapture"] == 2
+    assert gpu.fake.report()["counts"]["cuStreamBeginCapture"] == 2 * attempts
     gpu.fake.set(**{option: 0})
     for _ in range(2):
         case.assert_right(run(), expected)
     assert gpu.fake.report()["counts"]["cuGraphLaunch"] == 2
     assert engine.failed_captures() == before + 2
+    run.close()
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_a_capture_that_another_thread_invalidates_is_repeated(gpu, n):
+    """The work of the call is done once, as a graph."""
+    case = Case(3, 9)
+    before = engine.failed_captures()
+    inputs = case.inputs()
+    expected = case.expected(inputs)
+    run = cuda_engine.DeviceRun(gpu, case.program, inputs, "float32")
+    case.assert_right(run(), expected)
+    gpu.fake.library.fake_cuda_reset()
+    gpu.fake.plant("invalidate_capture", n)
+    for calls in (1, 2):
+        case.assert_right(run(), expected)
+        counts = gpu.fake.report()["counts"]
+        assert counts["planted invalidate_capture"] == 1
+        assert counts["cuGraphLaunch"] == calls
+    assert engine.failed_captures() == before
     run.close()
 
 

@@ -101,6 +101,17 @@ def test_stages_share_multiprocessors(gpu, operator, fills):
     assert groups == ([((0,),), ((1,),)] if fills else [((0,), (1,))])
 
 
+def test_a_capture_that_another_thread_invalidates_changes_no_time(gpu):
+    """Kernels that are enqueued one by one take 2 us longer than in a graph."""
+    gpu.fake.set(time_scale=1)
+    block = block_of(*({**RELU, "inputs": [i - 1]} for i in range(2)))
+    (expected,) = medians(block, stages([[0]]))
+    gpu.fake.plant("invalidate_capture")
+    (found,) = medians(block, stages([[0]]))
+    assert gpu.fake.report()["counts"]["planted invalidate_capture"] == 1
+    assert found == pytest.approx(expected, rel=1e-3)
+
+
 def test_a_driver_may_reject_empty_graphs(gpu):
     """The launch of a graph with 32 runs, 3 µs, is then part of their time."""
     block = block_of(*({**RELU, "inputs": [i - 1]} for i in range(2)))

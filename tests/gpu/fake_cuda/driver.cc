@@ -250,6 +250,7 @@ CUresult Enqueue(CUstream stream, Work work) {
     work.microseconds *= machine.Option("time_scale", 100);
   }
   if (stream->capture) {
+    if (machine.Planted("invalidate_capture")) stream->capture->invalid = true;
     if (stream->capture->invalid) {
       return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     }

@@ -505,8 +505,9 @@ void fake_cuda_clear_options() {
 }
 
 // "drop_event", "fail_launch": at the n-th opportunity from now.
-// "share_memory": the next allocation of n bytes shares memory with one of that
-// size.
+// "invalidate_capture": another thread does this when the n-th piece of work
+// from now is captured. "share_memory": the next allocation of n bytes shares
+// memory with one of that size.
 void fake_cuda_plant(const char* what, int n) {
   fake::Machine& machine = fake::Machine::Get();
   std::lock_guard<std::recursive_mutex> lock(machine.mutex);
