@@ -30,6 +30,9 @@ inline constexpr int64_t kMaxMapped = int64_t{1} << 24;
 // The largest number of elements of a tensor or a weight. Dimensions of 0 count
 // as 1.
 inline constexpr int64_t kMaxElements = int64_t{1} << 40;
+// A tensor on a GPU has fewer elements than this, because the CUDA kernels
+// compute indices in 31 bits.
+inline constexpr int64_t kMaxGpuElements = int64_t{1} << 31;
 // The largest value of Flops() of one operator. A CPU needs days for this many
 // operations.
 inline constexpr int64_t kMaxFlops = int64_t{1} << 53;

@@ -245,3 +245,13 @@ FED = Reason(
     "must stay.",
     "Do not feed or name this tensor as an input.",
 )
+TENSOR_SIZE = Reason(
+    27,
+    "tensor-size",
+    "A tensor is too large for the engine on a GPU",
+    "The engine's kernels for GPUs compute indices in 31 bits, so a tensor must have "
+    "fewer than 2,147,483,648 elements (8 GiB in float32). The node reads or writes a "
+    "larger tensor, at the batch size and image size that the model was converted for. "
+    "The limit does not apply to CPUs.",
+    "Use a smaller batch size or smaller images.",
+)

@@ -38,6 +38,7 @@ from ios_tf.reasons.loading import (
 )
 from ios_tf.reasons.measurements import CUT, LITTLE_MEMORY, TIME_LIMIT
 from ios_tf.reasons.models import NOT_REQUESTED, REGION_NOT_TIMED, SHARE_OF_NAN
+from ios_tf.reasons.nodes import TENSOR_SIZE
 from ios_tf.tuning.on_the_fly import Status
 from ios_tf.tuning.searcher import SearchStats
 
@@ -57,6 +58,29 @@ def test_searches_that_ended_early():
         LITTLE_MEMORY,
         TIME_LIMIT,
     ]
+
+
+@pytest.mark.parametrize(("width", "taken"), [(2**15 - 1, 2), (2**15, 1)])
+def test_tensors_of_two_to_the_31_elements(width, taken):
+    """Nothing runs. The first convolution writes 2^31 elements, or 2^16 fewer."""
+
+    def network(x):
+        x = tf.nn.conv2d(x, np.ones((1, 1, 1, 2), np.float32), 1, "VALID")
+        x = tf.nn.max_pool2d(x, 2, 2, "VALID")
+        return tf.nn.conv2d(x, np.ones((1, 1, 2, 1), np.float32), 1, "VALID")
+
+    graph = gh.freeze(network, [1, 2**15, width, 1])
+    for device, convolutions in (("cpu", 2), ("gpu", taken)):
+        report = gh.collect(graph, device=device)["report"]
+        assert report["operators"].get("conv2d", 0) == convolutions
+        refused = [
+            one
+            for one in report["left_to_tensorflow"]
+            if one["code"] == TENSOR_SIZE.code
+        ]
+        # The pool reads the tensor, too.
+        assert len(refused) == 2 * (2 - convolutions)
+        assert all("2147483648 elements" in one["text"] for one in refused)
 
 
 def test_a_signature_that_is_not_requested(tmp_path):

@@ -46,6 +46,7 @@ SLUGS = {
     24: "pattern",
     25: "conditional",
     26: "fed",
+    27: "tensor-size",
     101: "no-convolution",
     102: "convolution-type",
     103: "inside-function",

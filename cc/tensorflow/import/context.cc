@@ -60,6 +60,7 @@ Result ImportContext::Enter(int i) {
   }
   dtype_ = *dtype;
   TF_RETURN_IF_ERROR(CheckDtype(dtype_));
+  TF_RETURN_IF_ERROR(CheckSizes(i));
   const std::string& op = node.op();
   // Casts and transposes have no type or layout of their own: they connect
   // tensors of two types or layouts.
@@ -100,6 +101,23 @@ Result ImportContext::CheckDtype(DataType dtype) const {
     return Refuse(
         Reason::kTypeOnGpuOnly,
         absl::StrCat("the engine computes ", ToString(dtype), " on GPUs only"));
+  }
+  return absl::OkStatus();
+}
+
+Result ImportContext::CheckSizes(int i) const {
+  if (device_ == kCpu) return absl::OkStatus();
+  std::vector<TensorRef> tensors = graph_.inputs(i);
+  tensors.push_back({i, 0});
+  for (const TensorRef t : tensors) {
+    const Shape* const shape = shapes_.shape(t);
+    if (shape && NumElements(*shape) >= kMaxGpuElements) {
+      return Refuse(Reason::kTensorSize,
+                    absl::StrCat("a tensor of ", NumElements(*shape),
+                                 " elements is too large for the engine on a "
+                                 "GPU, which supports fewer than ",
+                                 kMaxGpuElements));
+    }
   }
   return absl::OkStatus();
 }

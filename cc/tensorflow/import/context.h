@@ -62,6 +62,10 @@ class ImportContext {
   // Refuses a data type that the node's device does not compute.
   Result CheckDtype(DataType dtype) const;
 
+  // Refuses node `i` on a GPU if, in sample 0, it reads or writes a tensor that
+  // is too large for the engine's kernels.
+  Result CheckSizes(int i) const;
+
   // Input() returns data input k of node `i`. InputShape() returns its shape,
   // but null unless the input has the current node's data type, one of `ranks`,
   // and at least one element in all required shape samples. Constant() returns

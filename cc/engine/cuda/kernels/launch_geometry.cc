@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cc/core/limits.h"
 #include "cc/engine/backend/arrays.h"
 
 namespace ios::cuda {
@@ -41,7 +42,7 @@ int64_t VectorOf(DataType dtype, const TensorView& view) {
 
 Status CheckIndices(const TensorView& view) {
   if (NumElements(view.shape) == 0 ||
-      (view.pixels() - 1) * view.pitch + view.channels() < int64_t{1} << 31) {
+      (view.pixels() - 1) * view.pitch + view.channels() < kMaxGpuElements) {
     return Status();
   }
   return Unimplemented("tensor " + ios::ToString(view.shape) +
