@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ios_tf.conversion.report import Report
     from ios_tf.trace_files import trace
     from ios_tf.tuning.on_the_fly import (
+        RegionStatus,
         Status,
         disable,
         enable,
@@ -34,6 +35,7 @@ __version__ = "0.1.0"
 __all__ = [
     "NativeLibraryError",
     "OptimizedFunction",
+    "RegionStatus",
     "Report",
     "Status",
     "Tuned",
@@ -50,6 +52,7 @@ __all__ = [
 # These modules are imported on first use, because most of them need TensorFlow.
 _MODULES = {
     "OptimizedFunction": "ios_tf.conversion.optimized_function",
+    "RegionStatus": "ios_tf.tuning.on_the_fly",
     "Report": "ios_tf.conversion.report",
     "Status": "ios_tf.tuning.on_the_fly",
     "Tuned": "ios_tf.tuning.pending",

@@ -48,6 +48,14 @@ def counted(count: int, singular: str, plural: str) -> str:
     return f"{count} {singular if count == 1 else plural}"
 
 
+def age(seconds: float) -> str:
+    """A time span in the largest unit that fits, rounded down: 12 min, 5 h, 3 days."""
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(0, int(seconds))} s"
+
+
 def wrapped(text: str, first: str = "", indent: int = 0) -> str:
     """A paragraph that begins with `first`; its other lines are indented."""
     return _filled(text, text_width(), first, " " * indent)

@@ -213,15 +213,22 @@ class ProgramImpl : public Program {
     return CatchExceptions([&] { return CopyAndRun(inputs, outputs); });
   }
 
-  // Compiles the program for calls of any number of callers with these input
-  // shapes, unless that was done before.
-  Status Prepare(const std::vector<Shape>& inputs) {
-    const Load first = ScheduledLoad({BatchSize(inputs), 1});
-    for (auto it = scheduled_.find(first);
-         it != scheduled_.end() && it->first.batch == first.batch; ++it) {
-      IOS_RETURN_IF_ERROR(ExecutionFor(inputs, it->first.callers).status());
+  Status Prepare(const std::vector<Shape>& inputs) override {
+    return CatchExceptions([&] { return CompileForCallers(inputs); });
+  }
+
+  std::vector<std::vector<Shape>> PreparedShapes() const override {
+    std::vector<std::vector<Shape>> result;
+    const ForkGuard no_fork;
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& cached : executions_) {
+      if (result.size() == kFewExecutions) break;
+      if (std::find(result.begin(), result.end(), cached->key.inputs) ==
+          result.end()) {
+        result.push_back(cached->key.inputs);
+      }
     }
-    return Status();
+    return result;
   }
 
  private:
@@ -245,6 +252,16 @@ class ProgramImpl : public Program {
     int64_t arena_bytes = 0;
     std::unique_ptr<Execution> execution;
   };
+
+  Status CompileForCallers(const std::vector<Shape>& inputs) {
+    IOS_RETURN_IF_ERROR(WithInputs(block_, inputs).status());
+    const Load first = ScheduledLoad({BatchSize(inputs), 1});
+    for (auto it = scheduled_.find(first);
+         it != scheduled_.end() && it->first.batch == first.batch; ++it) {
+      IOS_RETURN_IF_ERROR(ExecutionFor(inputs, it->first.callers).status());
+    }
+    return Status();
+  }
 
   StatusOr<std::vector<Shape>> InferOutputs(
       const std::vector<Shape>& inputs) const {

@@ -34,6 +34,13 @@ class Program {
   virtual StatusOr<std::vector<Shape>> OutputShapes(
       const std::vector<Shape>& inputs) const = 0;
 
+  // Compiles the program for calls of any number of callers with these input
+  // shapes, unless that was done before. Thread-safe.
+  virtual Status Prepare(const std::vector<Shape>& inputs) = 0;
+  // Returns the latest input shapes that the program is compiled for, at most
+  // as many as it always keeps.
+  virtual std::vector<std::vector<Shape>> PreparedShapes() const = 0;
+
   // Runs the program on tensors in device memory. Inputs are [N,H,W,C] or
   // [N,C]. `outputs` are in the order of block.outputs, with the sizes of
   // OutputShapes(). The number of calls of all programs that are in progress

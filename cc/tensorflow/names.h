@@ -32,6 +32,7 @@ inline constexpr char kMerged[] = "/ios_merge";
 
 inline constexpr char kOptimizer[] = "IosOptimizer";
 inline constexpr char kRegion[] = "IosRegion";
+inline constexpr char kRegionReady[] = "IosRegionReady";
 
 // TensorFlow's names for optimizer passes that the plugin runs itself, after
 // its own work, so that users cannot switch them off.

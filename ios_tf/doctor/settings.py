@@ -15,6 +15,7 @@ OWN = {
     "IOS_TF_CUDA_LIBRARIES": "directories of cuDNN and NVRTC, separated by colons",
     "IOS_TF_NUM_THREADS": "number of threads of the engine",
     "IOS_TF_PLAN_CACHE": "directory of cuDNN plans",
+    "IOS_TF_REFRESH_SECONDS": "seconds between two looks for new schedules; 0: never",
 }
 # Variables of others that change results, speed or devices.
 OTHERS = {

@@ -84,7 +84,7 @@ def latency_database(directory: str) -> str:
 
 
 def pending_directory(directory: str, device: str) -> str:
-    """The directory of pending blocks (cc/tensorflow/plugin/schedule_cache.h)."""
+    """The directory of pending blocks (cc/tensorflow/cache/schedule_cache.h)."""
     return os.path.join(directory, PENDING, device)
 
 

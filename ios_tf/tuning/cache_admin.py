@@ -22,7 +22,7 @@ from ios_tf.files import is_special
 from ios_tf.native.names import PENDING
 from ios_tf.printable import printable
 from ios_tf.scheduler import STRATEGIES, Schedule, document
-from ios_tf.tables import counted, rounded, table
+from ios_tf.tables import age, counted, rounded, table
 from ios_tf.tuning import cache_files
 from ios_tf.tuning.cache import latency_database
 from ios_tf.tuning.pending import problem_of
@@ -54,6 +54,7 @@ class Entry:
       strategy: strategy of a schedule; empty for a pending block.
       data: the JSON object; empty if there is none.
       problem: what is wrong with the file, in one line; None if the file is valid.
+      age_s: seconds since the file was written; None if its filesystem keeps no times.
     """
 
     path: str
@@ -63,6 +64,7 @@ class Entry:
     strategy: str
     data: dict[str, Any]
     problem: str | None
+    age_s: float | None = None
 
     @property
     def name(self) -> str:
@@ -110,13 +112,16 @@ def list_table(found: Iterable[Entry]) -> str:
 
 
 def _coverage(found: Iterable[Entry]) -> str:
-    """The number of blocks that have a schedule, and of those that wait for one."""
+    """The number of blocks with and without a schedule, and the ages of the files."""
     valid = [entry for entry in found if not entry.problem]
     tuned = {entry.signature for entry in valid if entry.kind == "schedule"}
     waiting = {entry.signature for entry in valid if entry.kind == PENDING} - tuned
-    return (
-        f"{counted(len(tuned), 'tuned block', 'tuned blocks')}, {len(waiting)} pending"
-    )
+    text = counted(len(tuned | waiting), "block", "blocks")
+    text += f", {len(tuned)} tuned, {len(waiting)} pending"
+    ages = [entry.age_s for entry in valid if entry.age_s is not None]
+    if ages:
+        text += f"; newest entry {age(min(ages))} old, oldest {age(max(ages))}"
+    return text
 
 
 def _table(found: list[Entry]) -> str:
@@ -299,13 +304,15 @@ def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:
         kind = PENDING if pending else "schedule"
         strategy = "" if pending else rest.removesuffix("json").rstrip(".")
         data: dict[str, Any] = {}
+        age_s = None
         try:
+            if modified_ns := tf.io.gfile.stat(path).mtime_nsec:
+                age_s = time.time() - modified_ns / 1e9
             if name.endswith(".tmp"):
                 kind, problem = "temporary", None
                 # abs() is needed because the file's time is in the future if a clock
                 # was set back.
-                age = time.time() - tf.io.gfile.stat(path).mtime_nsec / 1e9
-                if abs(age) > _STALE_SECONDS:
+                if age_s is None or abs(age_s) > _STALE_SECONDS:
                     problem = "a process that was killed left this temporary file"
             else:
                 data = document.parse(cache_files.read(directory, path), "it")
@@ -326,6 +333,7 @@ def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:
             strategy or ("" if pending else DEFAULT_STRATEGY),
             data if isinstance(data, dict) else {},
             problem,
+            age_s,
         )
 
 

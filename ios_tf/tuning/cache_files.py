@@ -1,7 +1,7 @@
 """Reads and writes the files of a schedule cache safely.
 
 Another user who may write into the directory must not be able to make a process access
-files outside of it, or wait forever. cc/tensorflow/plugin/cache_file.cc ensures this,
+files outside of it, or wait forever. cc/tensorflow/cache/cache_file.cc ensures this,
 also in servers without Python. The functions of this module call it.
 """
 

@@ -33,6 +33,7 @@ from ios_tf.reasons.loading import (
     PASSES_STAY_ON,
 )
 from ios_tf.scheduler import Pruning
+from ios_tf.tables import age
 from ios_tf.tuning.cache import directory_of
 from ios_tf.tuning.pending import BlockTuner, pending_files, problem_of
 
@@ -43,6 +44,28 @@ _search: _SearchThread | None = None
 # then goes on without it: the search needs Python's global lock, and the thread that
 # holds the lock may be waiting for TensorFlow.
 _PATIENCE_MS = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class RegionStatus:
+    """A region that takes schedules from the cache while the process runs.
+
+    Attributes:
+      name: the name of the region's first operator.
+      waits: whether TensorFlow runs the region until all of its blocks have schedules.
+      blocks: number of the region's blocks that a search can find a schedule for.
+      missing: number of these blocks that have no schedule in the cache yet.
+      age_s: seconds since the oldest schedule in use was written; None if no schedule
+        comes from the cache, or if its filesystem keeps no times.
+      picked_up: number of times that the region got a new schedule after loading.
+    """
+
+    name: str
+    waits: bool
+    blocks: int
+    missing: int
+    age_s: float | None
+    picked_up: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,11 +83,15 @@ class Status:
       counts: numbers of events since the process began: "annotated_graphs",
         "scheduled_graphs", "passed_graphs" (frozen, but a block had no schedule),
         "graphs_not_frozen", "regions" (run by the engine), "blocks_cached",
-        "blocks_greedy", "blocks_searched", "blocks_missed", "failed_captures" (CUDA
-        graphs that could not be made, so that their work is enqueued kernel by kernel),
-        "warnings" (of the schedule cache).
+        "blocks_greedy", "blocks_searched", "blocks_missed" (still without a schedule),
+        "schedules_picked_up" (times that a region got a new schedule after loading),
+        "failed_captures" (CUDA graphs that could not be made, so that their work is
+        enqueued kernel by kernel), "warnings" (of the schedule cache).
       not_off: passes of TensorFlow that the plugin runs although TensorFlow's options
         switch them off.
+      regions: the regions that take new schedules from the cache as these appear.
+      refresh_s: seconds between two looks into the cache for new schedules; 0 if
+        schedules are only read when a graph is loaded.
     """
 
     problem: str | None
@@ -77,6 +104,8 @@ class Status:
     pending: int = 0
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     not_off: Sequence[str] = ()
+    regions: Sequence[RegionStatus] = ()
+    refresh_s: float = 0
 
     def decisions(self) -> list[Decision]:
         """The reasons why parts of this process run as plain TensorFlow, and others."""
@@ -146,7 +175,22 @@ class Status:
             f"{count['blocks_searched']} searched, {count['blocks_greedy']} greedy, "
             f"{count['blocks_missed']} without a schedule; {self.pending} pending"
         )
+        if self.regions:
+            lines.append(self._freshness())
         return "\n".join([*lines, *decisions])
+
+    def _freshness(self) -> str:
+        """The ages of the schedules in use, in one line."""
+        ages = [region.age_s for region in self.regions if region.age_s is not None]
+        text = "no schedule from the cache is in use"
+        if ages:
+            text = f"schedules in use are {age(min(ages))}"
+            text += f" to {age(max(ages))} old" if len(ages) > 1 else " old"
+        return (
+            f"{text}; {sum(region.waits for region in self.regions)} regions wait for "
+            f"schedules, {self.counts['schedules_picked_up']} schedules were picked up "
+            f"after loading (the cache is read every {self.refresh_s:g} s)"
+        )
 
 
 @with_options(EnableOptions)
@@ -159,6 +203,9 @@ def enable(options: EnableOptions) -> Status:
     captures reach the optimizer as arguments; `status` counts such graphs. After the
     first call of `enable`, functions that have run before are optimised again when they
     are called the next time. Later calls do not have this effect.
+
+    Schedules that appear in the cache later are used, too, without a new load. A thread
+    looks for them every IOS_TF_REFRESH_SECONDS seconds (60 by default, 0 for never).
 
     If the native library cannot be used, one line in the log says why, and nothing
     changes.
@@ -241,6 +288,8 @@ def status() -> Status:
         pending,
         found["counts"],
         [name for name in PASSES if runs and options.get(name) is False],
+        [RegionStatus(**region) for region in found["regions"]],
+        found["refresh_s"],
     )
 
 

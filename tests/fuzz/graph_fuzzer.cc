@@ -134,7 +134,8 @@ void CheckLowered(const tensorflow::grappler::GrapplerItem& item,
   GraphDef lowered = item.graph;
   const auto every = [](const ios::tf::Region&, const ios::Block& block,
                         const std::string&) {
-    return ios::Schedules{{ios::LoadOf(block), ScheduleOf(block)}};
+    return ios::tf::RegionSchedules{{{ios::LoadOf(block), ScheduleOf(block)}},
+                                    std::nullopt};
   };
   const auto regions =
       annotated ? Lower(*partition, AnnotatedSchedules(*partition), &lowered)

@@ -2,9 +2,9 @@
 
 A function is run as it is, by TensorFlow's kernels, unoptimized. The same feeds are
 then given to what `convert` writes, without the plugin ("plain") and with it
-("plugin"), and to its frozen graph as `enable` schedules it ("optimize"). The
-schedules are random; nothing is measured. Settings.end_to_end checks the graph saved,
-converted and loaded.
+("plugin"), and to its frozen graph as `enable` schedules it ("optimize") or prepares it
+for later schedules ("wait"). The schedules are random; nothing is measured.
+Settings.end_to_end checks the graph saved, converted and loaded.
 """
 
 from __future__ import annotations
@@ -109,12 +109,22 @@ def check(
                 check_one.conversion_fails(error, "convert")
             else:
                 result.skipped += 1
-        optimize = on_the_fly.session_config(
-            cache_dir=os.path.join(directory, "cache"),
-            on_miss="greedy",
-            batch_size=settings.batch_sizes[0],
-        )
-        modes = [("optimize", frozen.graph_def, config_of(ON, optimize))]
+        # "wait": TensorFlow runs its own nodes, with an IosRegion node beside them.
+        modes = [
+            (
+                mode,
+                frozen.graph_def,
+                config_of(
+                    ON,
+                    on_the_fly.session_config(
+                        cache_dir=os.path.join(directory, mode),
+                        on_miss=on_miss,
+                        batch_size=settings.batch_sizes[0],
+                    ),
+                ),
+            )
+            for mode, on_miss in (("optimize", "greedy"), ("wait", "skip"))
+        ]
         if rewritten is not None:
             modes = [
                 ("plain", rewritten, config_of(OFF)),

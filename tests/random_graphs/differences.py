@@ -16,8 +16,8 @@ class Difference:
     """A difference between a converted function and the original.
 
     Attributes:
-      mode: "convert", "plain", "plugin", "optimize", "end to end plain" or
-        "end to end plugin".
+      mode: "convert", "plain", "plugin", "optimize", "wait", "end to end
+        plain" or "end to end plugin".
       kind: "raises", "does not raise", "shape", "dtype" or "values".
       shapes: shapes of the arguments; empty for "convert".
       expected, got: the two outcomes in words.

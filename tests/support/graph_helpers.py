@@ -76,6 +76,12 @@ def executed_ops(function, *arguments, **keywords) -> Counter[str]:
     return Counter(node.op for node in executed_nodes(function, *arguments, **keywords))
 
 
+def runs_on_the_engine(node: node_def_pb2.NodeDef) -> bool:
+    """Whether a node is a region that does not wait for a schedule."""
+    watch = node.attr["watch"].s or b"{}"
+    return node.op == "IosRegion" and not json.loads(watch).get("waits")
+
+
 def freeze(function: Callable[..., Any], *shapes: Sequence[int | None]) -> Graph:
     """Freezes a Keras model or any function of float32 tensors of these shapes."""
 

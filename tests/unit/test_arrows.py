@@ -94,6 +94,7 @@ ARROWS = {
         "cc/tensorflow/import",
         "cc/tensorflow/shapes",
     ],
+    "cc/tensorflow/cache": [*CORE, "cc/engine", "cc/engine/host", "cc/tensorflow"],
     "cc/tensorflow/ops": [
         *CORE,
         "cc/engine",
@@ -101,6 +102,7 @@ ARROWS = {
         "cc/engine/host",
         "cc/engine/trace",
         "cc/tensorflow",
+        "cc/tensorflow/cache",
         "cc/tensorflow/graph",
         "cc/tensorflow/import",
     ],
@@ -108,6 +110,7 @@ ARROWS = {
         *CORE,
         "cc/engine",
         "cc/tensorflow",
+        "cc/tensorflow/cache",
         "cc/tensorflow/graph",
         "cc/tensorflow/ops",
         "cc/tensorflow/partition",
@@ -126,7 +129,7 @@ ARROWS = {
 HEADERS = {
     ("cc/tensorflow", "cc/engine"): ["devices.h", "profiler.h", "program.h"],
     ("cc/tensorflow", "cc/engine/backend"): ["arrays.h"],
-    ("cc/tensorflow", "cc/engine/host"): ["shared_objects.h"],
+    ("cc/tensorflow", "cc/engine/host"): ["fork_guard.h", "shared_objects.h"],
     ("cc/tensorflow", "cc/engine/trace"): ["profiler_hook.h"],
     ("cc/tensorflow", "cc/engine/cpu/kernels"): ["activations.h", "broadcast.h"],
 }

@@ -129,6 +129,7 @@ REGISTER_OP("IosRegion")
     .Attr("weights: list(tensor) >= 0")
     .Attr("T: {float, half, bfloat16} = DT_FLOAT")
     .Attr("device: {'cpu', 'gpu'} = 'cpu'")
+    .Attr("watch: string = ''")
     .SetShapeFn([](InferenceContext* c) {
       return CatchExceptionsAbsl([c] { return RegionShape(c); });
     })
@@ -147,6 +148,25 @@ program: JSON object with "block", "schedules" and "parameters". Each schedule
 weights: One list of the weights of all operators in float32. For a weight that
   is a parameter, the list has the factors of its filters.
 device: The device that the region was made for.
+watch: The files of the schedule cache that the schedule comes from, as JSON. The
+  op takes new schedules from these files while the process runs. If the attribute
+  is empty, it does not.
+)doc");
+
+REGISTER_OP("IosRegionReady")
+    .Input("inputs: N * T")
+    .Output("ready: bool")
+    .Attr("N: int >= 1")
+    .Attr("key: string")
+    .Attr("T: {float, half, bfloat16} = DT_FLOAT")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc(R"doc(
+Tells whether the engine can run a region, because all of its blocks have schedules.
+
+inputs: The inputs of the region.
+ready: If false, TensorFlow runs the nodes of the region.
+key: Identifies the region: "key" of its attribute `watch`.
 )doc");
 
 REGISTER_OP("IosStageLatency")

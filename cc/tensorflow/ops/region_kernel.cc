@@ -18,8 +18,11 @@
 #include "cc/tensorflow/names.h"
 #include "cc/tensorflow/ops/engine_device.h"
 #include "cc/tensorflow/ops/program_json.h"
+#include "cc/tensorflow/ops/region_watch.h"
 #include "cc/tensorflow/ops/region_weights.h"
+#include "cc/tensorflow/ops/watched_region.h"
 #include "cc/tensorflow/status_util.h"
+#include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tsl/profiler/lib/traceme_encode.h"
@@ -85,6 +88,9 @@ class IosRegionOp : public OpKernel {
     OP_REQUIRES_OK(context,
                    CatchExceptionsAbsl([&] { return Create(context); }));
   }
+  ~IosRegionOp() override {
+    if (watched_) watched_->Detach();
+  }
 
   void Compute(OpKernelContext* context) override {
     OP_REQUIRES_OK(context, CatchExceptionsAbsl([&] { return Run(context); }));
@@ -108,12 +114,13 @@ class IosRegionOp : public OpKernel {
 
  private:
   absl::Status Create(OpKernelConstruction* context) {
-    std::string json;
+    std::string json, watch;
     std::vector<Tensor> tensors;
     tensorflow::DataType dtype;
     TF_RETURN_IF_ERROR(context->GetAttr("program", &json));
     TF_RETURN_IF_ERROR(context->GetAttr("weights", &tensors));
     TF_RETURN_IF_ERROR(context->GetAttr("T", &dtype));
+    TF_RETURN_IF_ERROR(context->GetAttr("watch", &watch));
     TF_ASSIGN_OR_RETURN(device_, EngineDevice(context));
     allocator_ = EngineAllocator(context);
     StatusOr<RegionProgram> region = RegionProgramFromJson(json);
@@ -137,9 +144,47 @@ class IosRegionOp : public OpKernel {
     TF_RETURN_IF_ERROR(ToAbsl(weights.status()));
     weights_ = *std::move(weights);
     if (!region_.parameters.empty()) return absl::OkStatus();
-    TF_RETURN_IF_ERROR(MakeProgram({}));
+    if (!watch.empty()) {
+      TF_RETURN_IF_ERROR(Watch(watch));
+    } else {
+      TF_RETURN_IF_ERROR(MakeProgram({}));
+    }
     weights_.reset();  // the program has packed them
     return absl::OkStatus();
+  }
+
+  // Makes the region take new schedules from the cache. `json` is the attribute
+  // `watch`.
+  absl::Status Watch(const std::string& json) {
+    StatusOr<RegionWatch> watch = RegionWatchFromJson(json);
+    TF_RETURN_IF_ERROR(ToAbsl(watch.status()));
+    if (!watch->waits) TF_RETURN_IF_ERROR(MakeProgram({}));
+    watched_ = std::make_shared<WatchedRegion>(
+        *std::move(watch), region_.block, std::move(program_),
+        [this](const Schedule& schedule) { return ProgramFor(schedule); });
+    WatchedRegion::Register(watched_);
+    return absl::OkStatus();
+  }
+
+  // Returns a program that runs by another schedule, for the same load. The
+  // weights are read again from the node. Called by another thread than the
+  // other functions.
+  StatusOr<std::shared_ptr<Program>> ProgramFor(
+      const Schedule& schedule) const {
+    std::vector<Tensor> tensors;
+    const absl::Status read =
+        tensorflow::GetNodeAttr(def(), "weights", &tensors);
+    if (!read.ok()) return Internal(std::string(read.message()));
+    IOS_ASSIGN_OR_RETURN(const RegionWeights weights,
+                         RegionWeights::Create(region_, std::move(tensors)));
+    std::vector<std::vector<float>> made;
+    IOS_ASSIGN_OR_RETURN(const Weights values, weights.Values({}, &made));
+    const Load load = region_.schedules.begin()->first;
+    IOS_ASSIGN_OR_RETURN(std::unique_ptr<Program> program,
+                         Program::Create(region_.block, {{load, schedule}},
+                                         values, device_, allocator_));
+    ++packings;
+    return std::shared_ptr<Program>(std::move(program));
   }
 
   int NumActivations(const OpKernelContext& context) const {
@@ -174,6 +219,7 @@ class IosRegionOp : public OpKernel {
   // Returns the program with the values that the variables have in this call.
   absl::StatusOr<std::shared_ptr<Program>> CurrentProgram(
       OpKernelContext* context) {
+    if (watched_) return watched_->Current();
     if (region_.parameters.empty()) return program_;
     const int first = NumActivations(*context);
     std::lock_guard<std::mutex> lock(mutex_);
@@ -200,6 +246,10 @@ class IosRegionOp : public OpKernel {
   absl::Status Run(OpKernelContext* context) {
     TF_ASSIGN_OR_RETURN(const std::shared_ptr<Program> program,
                         CurrentProgram(context));
+    if (!program) {
+      return absl::FailedPreconditionError(
+          "the region still waits for a schedule");
+    }
     std::vector<Shape> shapes;
     for (int k = 0; k < NumActivations(*context); ++k) {
       shapes.push_back(ToShape(context->input(k).shape()));
@@ -252,13 +302,50 @@ class IosRegionOp : public OpKernel {
   // The mutex guards the members below. It is used only if the region has
   // parameters.
   std::shared_ptr<Program> program_;
-  std::vector<Tensor> held_;  // the variables' values in program_
+  std::vector<Tensor> held_;                // the variables' values in program_
+  std::shared_ptr<WatchedRegion> watched_;  // has the program, unless null
+};
+
+// Tells TensorFlow whether to run a region, or the nodes that it replaces.
+class IosRegionReadyOp : public OpKernel {
+ public:
+  explicit IosRegionReadyOp(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("key", &key_));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    OP_REQUIRES_OK(context, CatchExceptionsAbsl([&] { return Run(context); }));
+  }
+
+  bool IsExpensive() override { return false; }
+
+ private:
+  absl::Status Run(OpKernelContext* context) const {
+    std::vector<Shape> shapes;
+    bool empty = false;  // a batch of no images
+    for (int k = 0; k < context->num_inputs(); ++k) {
+      shapes.push_back(ToShape(context->input(k).shape()));
+      empty = empty || context->input(k).NumElements() == 0;
+    }
+    if (empty) shapes.clear();
+    Tensor* ready = nullptr;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, {}, &ready));
+    ready->scalar<bool>()() = WatchedRegion::IsReady(key_, shapes);
+    return absl::OkStatus();
+  }
+
+  std::string key_;
 };
 
 REGISTER_KERNEL_BUILDER(Name(kRegion).Device(tensorflow::DEVICE_CPU),
                         IosRegionOp);
 REGISTER_KERNEL_BUILDER(Name(kRegion).Device(tensorflow::DEVICE_GPU),
                         IosRegionOp);
+REGISTER_KERNEL_BUILDER(Name(kRegionReady).Device(tensorflow::DEVICE_CPU),
+                        IosRegionReadyOp);
+REGISTER_KERNEL_BUILDER(
+    Name(kRegionReady).Device(tensorflow::DEVICE_GPU).HostMemory("ready"),
+    IosRegionReadyOp);
 
 }  // namespace
 

@@ -146,7 +146,7 @@ RegionScheduler AnnotatedSchedules(const Partition& partition) {
       }
       schedule = AnnotatedSchedule(block, of_load);
     }
-    return schedules;
+    return RegionSchedules{std::move(schedules), std::nullopt};
   };
 }
 }  // namespace ios::tf

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "cc/tensorflow/plugin/cache_file.h"
+#include "cc/tensorflow/cache/cache_file.h"
 #include "cc/tensorflow/status_util.h"
 
 namespace {

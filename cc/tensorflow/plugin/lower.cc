@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,10 +32,12 @@ using ::tensorflow::NodeDef;
 struct LoweredRegion {
   PartitionBlock made;
   Schedules schedules;
+  std::optional<RegionWatch> watch;
   std::string name;
   std::vector<int> nodes;
   std::string device;       // kCpu or kGpu
   std::string node_device;  // as in NodeDef
+  bool waits() const { return watch && watch->waits; }
 };
 
 // Converts layouts at the borders of the regions: tensors that enter or leave a
@@ -98,12 +101,12 @@ class Borders {
   std::map<std::pair<TensorRef, std::string>, std::string> inputs_;
 };
 
-void AddRegionNode(const Partition& partition, const LoweredRegion& region,
-                   Borders* borders, GraphEditor* editor) {
+// Adds the IosRegion node of a region, which reads `inputs`.
+NodeDef* AddRegionNode(const Partition& partition, const LoweredRegion& region,
+                       const std::vector<std::string>& inputs,
+                       GraphEditor* editor) {
   NodeDef* node = editor->AddNode(region.name, kRegion, region.node_device);
-  for (const TensorRef& input : region.made.inputs) {
-    node->add_input(borders->Enter(input, region));
-  }
+  for (const std::string& input : inputs) node->add_input(input);
   tensorflow::AddNodeAttr("N", static_cast<int64_t>(region.made.inputs.size()),
                           node);
   tensorflow::AddNodeAttr(
@@ -132,10 +135,143 @@ void AddRegionNode(const Partition& partition, const LoweredRegion& region,
   tensorflow::AddNodeAttr("P", static_cast<int64_t>(program.parameters.size()),
                           node);
   tensorflow::AddNodeAttr("program", ToJson(program), node);
-  for (const std::string& wait : editor->ControlInputs(region.nodes)) {
-    if (wait != absl::StrCat("^", region.name)) node->add_input(wait);
+  if (region.watch) {
+    tensorflow::AddNodeAttr("watch", ToJson(*region.watch), node);
+  }
+  return node;
+}
+
+// Adds the control inputs that all nodes of a region need together. `name` is
+// the node that stands for the region as a control input of other nodes.
+void AddControlInputs(const LoweredRegion& region, const std::string& name,
+                      const GraphEditor& editor, NodeDef* node) {
+  for (const std::string& wait : editor.ControlInputs(region.nodes)) {
+    if (wait != absl::StrCat("^", name)) node->add_input(wait);
   }
 }
+
+// Builds the nodes of a region that waits for schedules:
+//
+//   inputs --> IosRegionReady
+//     |             | (is the region ready?)
+//     +--------> Switch -- no --> copies of the region's nodes --> Merge -->
+//                   +----- yes -> IosRegion ---------------------^
+//
+// The region's own nodes are copied, because other nodes may read them, too.
+class WaitingRegion {
+ public:
+  // Call the constructor before GraphEditor::Replace() is called for other
+  // regions, and Build() afterwards.
+  WaitingRegion(const Partition& partition, const LoweredRegion& region,
+                GraphEditor* editor)
+      : partition_(partition),
+        graph_(partition.graph()),
+        region_(region),
+        own_(region.nodes.begin(), region.nodes.end()),
+        editor_(*editor) {
+    for (size_t port = 0; port < region.made.block.outputs.size(); ++port) {
+      merges_.push_back(
+          editor_.UniqueName(absl::StrCat(region.name, "/merge_", port)));
+      editor_.Replace(Output(port), merges_.back());
+    }
+    for (int i : region.nodes) editor_.ReplaceControl(i, merges_[0]);
+  }
+
+  void Build() {
+    const std::string ready = AddReady();
+    std::vector<std::string> inputs;
+    for (const TensorRef& input : region_.made.inputs) {
+      NodeDef* node = Add("switch", "Switch");
+      node->add_input(editor_.Input(input));
+      node->add_input(ready);
+      AddType(node);
+      switches_[input] = node->name();
+      inputs.push_back(editor_.InLayout(
+          editor_.UniqueName(absl::StrCat(region_.name, "/input")),
+          absl::StrCat(node->name(), ":1"), partition_.layouts().layout(input),
+          Layout::kChannelsLast, partition_.shapes().dtype(input),
+          region_.node_device));
+    }
+    AddRegionNode(partition_, region_, inputs, &editor_);
+    for (size_t port = 0; port < merges_.size(); ++port) {
+      const TensorRef output = Output(port);
+      const std::string copied = Copy(output);
+      const std::string computed = editor_.InLayout(
+          editor_.UniqueName(absl::StrCat(region_.name, "/output")),
+          port == 0 ? region_.name : absl::StrCat(region_.name, ":", port),
+          Layout::kChannelsLast, partition_.layouts().layout(output),
+          partition_.shapes().dtype(output), region_.node_device);
+      NodeDef* node =
+          editor_.AddNode(merges_[port], "Merge", region_.node_device);
+      node->add_input(copied);
+      node->add_input(computed);
+      tensorflow::AddNodeAttr("N", 2, node);
+      AddType(node);
+    }
+  }
+
+ private:
+  TensorRef Output(size_t port) const {
+    const int op = region_.made.operators[region_.made.block.outputs[port]];
+    return partition_.operators[op].output;
+  }
+
+  NodeDef* Add(const std::string& name, const std::string& op) {
+    return editor_.AddNode(
+        editor_.UniqueName(absl::StrCat(region_.name, "/", name)), op,
+        region_.node_device);
+  }
+
+  void AddType(NodeDef* node) const {
+    tensorflow::AddNodeAttr("T", ToTensorFlow(region_.made.block.dtype), node);
+  }
+
+  std::string AddReady() {
+    NodeDef* node = Add("ready", kRegionReady);
+    for (const TensorRef& input : region_.made.inputs) {
+      node->add_input(editor_.Input(input));
+    }
+    tensorflow::AddNodeAttr(
+        "N", static_cast<int64_t>(region_.made.inputs.size()), node);
+    tensorflow::AddNodeAttr("key", region_.watch->key, node);
+    AddType(node);
+    AddControlInputs(region_, merges_[0], editor_, node);
+    return node->name();
+  }
+
+  // Returns the text for NodeDef::input that reads a copy of `tensor`, if it is
+  // inside of the region. Copies the nodes that compute it, where necessary.
+  std::string Copy(TensorRef tensor) {
+    const auto outside = switches_.find(tensor);
+    if (outside != switches_.end()) return outside->second;
+    if (own_.count(tensor.node) == 0) return editor_.Input(tensor);
+    std::string& name = copies_[tensor.node];
+    if (name.empty()) {
+      const NodeDef& original = graph_.node(tensor.node);
+      name = editor_.UniqueName(
+          absl::StrCat(region_.name, "/tensorflow/", original.name()));
+      NodeDef copy = original;
+      copy.set_name(name);
+      copy.clear_input();
+      // The node's group for placement may consist of removed nodes.
+      copy.mutable_attr()->erase("_class");
+      for (const TensorRef& input : graph_.inputs(tensor.node)) {
+        copy.add_input(Copy(graph_.Resolve(input)));
+      }
+      *editor_.AddNode(name, copy.op(), copy.device()) = copy;
+    }
+    return tensor.port == 0 ? name : absl::StrCat(name, ":", tensor.port);
+  }
+
+  const Partition& partition_;
+  GraphView& graph_;
+  const LoweredRegion& region_;
+  const std::set<int> own_;
+  GraphEditor& editor_;
+  std::vector<std::string> merges_;  // by output
+  std::map<TensorRef, std::string> switches_;
+  std::map<int, std::string> copies_;  // by the copied node
+};
 
 std::string DeviceOf(const Partition& partition, const Region& region) {
   const ImportedOperator& first = partition.operators[region.operators[0]];
@@ -153,6 +289,23 @@ bool IsUsable(const std::string& device, const DevicePlacement& placement) {
        absl::StrCat("nodes on a GPU run as plain TensorFlow: ",
                     found.status().message()));
   return false;
+}
+
+// Returns whether the region may get other schedules while the process runs.
+// Weights from variables are packed in a caller's thread, so they are excluded.
+// A tensor whose shape in TensorFlow differs from its shape in the engine
+// cannot come from both.
+bool CanBeWatched(const Partition& partition, const LoweredRegion& region) {
+  for (int k : region.made.operators) {
+    for (const Weight& weight : partition.operators[k].weights) {
+      if (!weight.constant()) return false;
+    }
+  }
+  const std::vector<int>& outputs = region.made.block.outputs;
+  return !region.waits() ||
+         std::none_of(outputs.begin(), outputs.end(), [&](int i) {
+           return partition.operators[region.made.operators[i]].reshaped;
+         });
 }
 
 // Returns a region with valid schedules, or nullopt if the region is left to
@@ -178,8 +331,14 @@ std::optional<LoweredRegion> ScheduleRegion(const Partition& partition,
                       usable_block.message()));
     return std::nullopt;
   }
-  result.schedules = scheduler(region, block, device);
+  RegionSchedules scheduled = scheduler(region, block, device);
+  result.schedules = std::move(scheduled.schedules);
+  result.watch = std::move(scheduled.watch);
   if (result.schedules.empty()) return std::nullopt;
+  if (!CanBeWatched(partition, result)) {
+    if (result.waits()) return std::nullopt;
+    result.watch.reset();
+  }
   for (auto& [load, schedule] : result.schedules) {
     const Status status = Validate(schedule, block);
     if (status.ok()) continue;
@@ -211,29 +370,45 @@ absl::StatusOr<int> Lower(const Partition& partition,
     std::optional<LoweredRegion> scheduled =
         ScheduleRegion(partition, region, device, scheduler);
     if (!scheduled) continue;
-    LoweredRegion& result = *scheduled;
-    result.name =
+    scheduled->name =
         editor.UniqueName(absl::StrCat("ios_region_", lowered.size()));
-    const std::vector<int>& outputs = result.made.block.outputs;
-    for (size_t port = 0; port < outputs.size(); ++port) {
-      borders.Leave(
-          partition.operators[result.made.operators[outputs[port]]].output,
-          port == 0 ? result.name : absl::StrCat(result.name, ":", port),
-          result);
-    }
     for (int k : region.operators) {
-      for (int i : partition.operators[k].nodes) {
-        editor.ReplaceControl(i, result.name);
-        result.nodes.push_back(i);
-      }
+      const std::vector<int>& nodes = partition.operators[k].nodes;
+      scheduled->nodes.insert(scheduled->nodes.end(), nodes.begin(),
+                              nodes.end());
     }
     lowered.push_back(*std::move(scheduled));
   }
+  std::map<const LoweredRegion*, WaitingRegion> waiting;
   for (const LoweredRegion& region : lowered) {
-    AddRegionNode(partition, region, &borders, &editor);
+    if (region.waits()) {
+      waiting.try_emplace(&region, partition, region, &editor);
+      continue;
+    }
+    const std::vector<int>& outputs = region.made.block.outputs;
+    for (size_t port = 0; port < outputs.size(); ++port) {
+      borders.Leave(
+          partition.operators[region.made.operators[outputs[port]]].output,
+          port == 0 ? region.name : absl::StrCat(region.name, ":", port),
+          region);
+    }
+    for (int i : region.nodes) editor.ReplaceControl(i, region.name);
+  }
+  for (const LoweredRegion& region : lowered) {
+    const auto waits = waiting.find(&region);
+    if (waits != waiting.end()) {
+      waits->second.Build();
+      continue;
+    }
+    std::vector<std::string> inputs;
+    for (const TensorRef& input : region.made.inputs) {
+      inputs.push_back(borders.Enter(input, region));
+    }
+    NodeDef* node = AddRegionNode(partition, region, inputs, &editor);
+    AddControlInputs(region, region.name, editor, node);
   }
   if (!lowered.empty()) editor.Finish();
-  return static_cast<int>(lowered.size());
+  return static_cast<int>(lowered.size() - waiting.size());
 }
 
 }  // namespace ios::tf

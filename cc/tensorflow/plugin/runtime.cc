@@ -10,14 +10,17 @@
 #include "absl/strings/str_cat.h"
 #include "cc/core/ir/problem.h"
 #include "cc/core/ir/schedule.h"
+#include "cc/tensorflow/cache/schedule_cache.h"
 #include "cc/tensorflow/ops/engine_device.h"
+#include "cc/tensorflow/ops/region_watch.h"
+#include "cc/tensorflow/ops/watched_region.h"
 #include "cc/tensorflow/partition/blocks.h"
 #include "cc/tensorflow/plugin/lower.h"
-#include "cc/tensorflow/plugin/schedule_cache.h"
 #include "cc/tensorflow/plugin/search_queue.h"
 #include "cc/tensorflow/status_util.h"
 #include "cc/tensorflow/warn.h"
 #include "tensorflow/core/graph/tensor_id.h"
+#include "tensorflow/core/platform/random.h"
 
 namespace ios::tf {
 namespace {
@@ -89,54 +92,72 @@ class BlockScheduler {
   BlockScheduler(const Partition& partition, const RuntimeOptions& options)
       : partition_(partition), options_(options) {}
 
-  // Returns the schedules of the region's blocks, one after the other. Returns
-  // nullopt unless all blocks have a schedule.
-  std::optional<Schedule> Join(const Region& region,
-                               const std::string& device) {
-    Schedule result;
-    bool complete = true;
-    int first = 0;
+  // Joins the schedules of the region's blocks. If a block has no schedule, the
+  // region waits for one, or the result is empty.
+  RegionSchedules OfRegion(const Region& region, const Block& whole,
+                           const std::string& device) {
+    RegionWatch watch;
+    bool is_searched = false;
     for (const std::vector<int>& operators : region.blocks) {
-      const Block block = MakeBlock(partition_, operators,
-                                    partition_.operators[operators[0]].op.name)
-                              .block;
       // Looks up all blocks of a region, even if an earlier block has no
       // schedule, so that `ios_tf tune` gets all blocks without schedules.
-      std::optional<Schedule> schedule = OfBlock(block, device);
-      complete = complete && schedule.has_value();
-      if (!complete) continue;
-      for (Stage& stage : schedule->stages) {
-        for (std::vector<int>& group : stage.groups) {
-          for (int& op : group) op += first;
-        }
-        result.stages.push_back(std::move(stage));
-      }
-      for (const auto& [op, algorithm] : schedule->algorithms) {
-        result.algorithms[first + op] = algorithm;
-      }
-      first += operators.size();
+      watch.blocks.push_back(
+          OfBlock(MakeBlock(partition_, operators,
+                            partition_.operators[operators[0]].op.name)
+                      .block,
+                  device));
+      is_searched = is_searched || watch.blocks.back().is_searched;
     }
-    if (!complete) return std::nullopt;
+    RegionSchedules result;
+    std::optional<Schedule> joined = JoinSchedules(watch.blocks);
+    if (is_searched && CacheOf(device) && RefreshSeconds() > 0) {
+      watch.key = absl::StrCat(absl::Hex(tensorflow::random::New64()),
+                               absl::Hex(tensorflow::random::New64()));
+      watch.cache_dir = options_.cache_dir;
+      watch.engine_device = EngineDevice(device);
+      watch.waits = !joined.has_value();
+      // The region does not run by this schedule while it waits.
+      if (watch.waits) joined = SequentialSchedule(whole);
+      result.watch = std::move(watch);
+    }
+    if (joined) result.schedules[LoadOf(whole)] = *std::move(joined);
     return result;
   }
 
  private:
-  std::optional<Schedule> OfBlock(const Block& block,
-                                  const std::string& device) {
-    if (!HasChoices(block, device)) return SequentialSchedule(block);
-    const ScheduleCache* cache = CacheOf(device);
-    if (!cache) return std::nullopt;
-    std::optional<Schedule> schedule = cache->Find(block);
-    if (schedule) {
-      Count([](RuntimeCounts* counts) { ++counts->cached; });
-      return schedule;
+  WatchedBlock OfBlock(Block block, const std::string& device) {
+    WatchedBlock result;
+    result.block = std::move(block);
+    result.is_searched = HasChoices(result.block, device);
+    if (!result.is_searched) {
+      result.schedule = SequentialSchedule(result.block);
+      return result;
     }
+    const ScheduleCache* cache = CacheOf(device);
+    if (!cache) return result;
+    // The version comes first: if the file is replaced between the two calls,
+    // it is read again later.
+    result.version = cache->Version(result.block);
+    result.schedule = cache->Find(result.block);
+    result.is_cached = result.schedule.has_value();
+    if (result.is_cached) {
+      Count([](RuntimeCounts* counts) { ++counts->cached; });
+      return result;
+    }
+    result.schedule = Missed(result.block, device, *cache);
+    return result;
+  }
+
+  // Treats a block that is not in the cache by the option `on_miss`.
+  std::optional<Schedule> Missed(const Block& block, const std::string& device,
+                                 const ScheduleCache& cache) {
+    std::optional<Schedule> schedule;
     if (options_.on_miss == OnMiss::kSearch) schedule = Search(block, device);
     if (schedule) {
       Count([](RuntimeCounts* counts) { ++counts->searched; });
       return schedule;
     }
-    cache->AddPending(block);
+    cache.AddPending(block);
     // The sequential schedule is the only one for a chain, unless a search
     // chooses algorithms.
     if (IsChain(block)) return SequentialSchedule(block);
@@ -227,8 +248,12 @@ void SetProcessOptions(std::optional<RuntimeOptions> options) {
 }
 
 RuntimeCounts Counts() {
+  const RefreshCounts refreshed = RefreshedSchedules();
   std::lock_guard<std::mutex> lock(TheProcess().mutex);
-  return TheProcess().counts;
+  RuntimeCounts counts = TheProcess().counts;
+  counts.picked_up = refreshed.picked_up;
+  counts.missed -= refreshed.blocks_filled;
+  return counts;
 }
 
 void CountAnnotated(int regions) {
@@ -277,13 +302,10 @@ absl::StatusOr<int> ScheduleAndLower(
                           partition,
                           [&](const Region& region, const Block& block,
                               const std::string& device) {
-                            Schedules schedules;
-                            if (TooSmallToOffload(block)) return schedules;
-                            std::optional<Schedule> schedule =
-                                scheduler.Join(region, device);
-                            if (schedule)
-                              schedules[LoadOf(block)] = std::move(*schedule);
-                            return schedules;
+                            return TooSmallToOffload(block)
+                                       ? RegionSchedules()
+                                       : scheduler.OfRegion(region, block,
+                                                            device);
                           },
                           graph));
   Count([regions](RuntimeCounts* counts) {

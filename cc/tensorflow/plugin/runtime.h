@@ -43,7 +43,9 @@ struct RuntimeCounts {
   int passed = 0;      // frozen graphs without scheduled regions
   int not_frozen = 0;  // graphs without any constant convolution filter
   int regions = 0;     // regions that the engine runs
-  int cached = 0, greedy = 0, searched = 0, missed = 0;  // blocks
+  int cached = 0, greedy = 0, searched = 0;  // blocks
+  int missed = 0;     // blocks that still have no schedule
+  int picked_up = 0;  // times that a region got a new schedule later
 };
 RuntimeCounts Counts();
 void CountAnnotated(int regions);
@@ -55,7 +57,8 @@ bool IsFrozenNetwork(const tensorflow::GraphDef& graph);
 
 // Finds schedules for a graph without annotations, lowers its regions in
 // `graph` (a copy of the item's graph), and returns the number of these
-// regions. A region stays unchanged if one of its blocks has no schedule.
+// regions. If one of its blocks has no schedule, TensorFlow runs a region until
+// the cache has one. With RefreshSeconds() == 0, such a region stays unchanged.
 absl::StatusOr<int> ScheduleAndLower(
     const tensorflow::grappler::GrapplerItem& item,
     const RuntimeOptions& options, PartitionOptions partition_options,

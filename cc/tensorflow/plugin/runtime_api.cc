@@ -10,10 +10,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/engine/devices.h"
+#include "cc/tensorflow/cache/schedule_cache.h"
 #include "cc/tensorflow/names.h"
 #include "cc/tensorflow/ops/region_kernel.h"
+#include "cc/tensorflow/ops/watched_region.h"
 #include "cc/tensorflow/plugin/runtime.h"
-#include "cc/tensorflow/plugin/schedule_cache.h"
 #include "cc/tensorflow/plugin/search_queue.h"
 #include "cc/tensorflow/warn.h"
 
@@ -68,8 +69,26 @@ char* StatusJson() {
         {"blocks_greedy", counts.greedy},
         {"blocks_searched", counts.searched},
         {"blocks_missed", counts.missed},
+        {"schedules_picked_up", counts.picked_up},
         {"failed_captures", ios::FailedCaptures()},
         {"warnings", ios::tf::ScheduleCache::warnings()}}}};
+  const int64_t now_ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(
+          std::chrono::system_clock::now().time_since_epoch())
+          .count();
+  status["regions"] = nlohmann::json::array();
+  for (const ios::tf::WatchedRegion::State& region :
+       ios::tf::WatchedRegion::States()) {
+    nlohmann::json age_s;  // null: no schedule comes from a file with a time
+    if (region.oldest_ns > 0) age_s = (now_ns - region.oldest_ns) / 1e9;
+    status["regions"].push_back({{"name", region.name},
+                                 {"waits", region.waits},
+                                 {"blocks", region.blocks},
+                                 {"missing", region.missing},
+                                 {"age_s", age_s},
+                                 {"picked_up", region.picked_up}});
+  }
+  status["refresh_s"] = ios::tf::RefreshSeconds();
   if (options) {
     status["cache_dir"] = options->cache_dir;
     status["on_miss"] = ios::tf::ToString(options->on_miss);

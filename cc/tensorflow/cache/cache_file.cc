@@ -1,4 +1,4 @@
-#include "cc/tensorflow/plugin/cache_file.h"
+#include "cc/tensorflow/cache/cache_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

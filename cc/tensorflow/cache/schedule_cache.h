@@ -1,9 +1,10 @@
 // ScheduleCache: the schedules of one device, stored in files named by the
 // signatures of their blocks. It also stores the blocks that wait for a
 // schedule.
-#ifndef IOS_TF_CC_TENSORFLOW_PLUGIN_SCHEDULE_CACHE_H_
-#define IOS_TF_CC_TENSORFLOW_PLUGIN_SCHEDULE_CACHE_H_
+#ifndef IOS_TF_CC_TENSORFLOW_CACHE_SCHEDULE_CACHE_H_
+#define IOS_TF_CC_TENSORFLOW_CACHE_SCHEDULE_CACHE_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,16 @@
 #include "cc/core/ir/schedule.h"
 
 namespace ios::tf {
+
+// Identifies the content of a file. Two versions of a file compare as
+// different.
+struct FileVersion {
+  int64_t modified_ns = 0;  // since 1970; 0: no file, or an unknown time
+  int64_t bytes = -1;       // -1: no file
+  bool operator==(const FileVersion& other) const {
+    return modified_ns == other.modified_ns && bytes == other.bytes;
+  }
+};
 
 // <directory>/<device>/<signature>.json: a schedule (ios_tf/tuning/cache.py).
 // <directory>/pending/<device>/<signature>.json: a problem
@@ -27,6 +38,10 @@ class ScheduleCache {
   // valid schedule for the block is ignored, with one warning per file and
   // process.
   std::optional<Schedule> Find(const Block& block) const;
+
+  // Returns the path of the file of a block's schedule, and the file's version.
+  std::string PathOf(const Block& block) const;
+  FileVersion Version(const Block& block) const;
 
   // Stores the block for `ios_tf tune`. Returns true if the block was not
   // stored before. If the directory cannot be written, warns once.
@@ -49,4 +64,4 @@ StatusOr<std::string> SearchRequest(const Block& block,
 
 }  // namespace ios::tf
 
-#endif  // IOS_TF_CC_TENSORFLOW_PLUGIN_SCHEDULE_CACHE_H_
+#endif  // IOS_TF_CC_TENSORFLOW_CACHE_SCHEDULE_CACHE_H_

@@ -1,4 +1,4 @@
-#include "cc/tensorflow/plugin/schedule_cache.h"
+#include "cc/tensorflow/cache/schedule_cache.h"
 
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -8,8 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "cc/core/ir/problem.h"
 #include "cc/engine/devices.h"
+#include "cc/engine/host/fork_guard.h"
+#include "cc/tensorflow/cache/cache_file.h"
 #include "cc/tensorflow/names.h"
-#include "cc/tensorflow/plugin/cache_file.h"
 #include "cc/tensorflow/status_util.h"
 #include "cc/tensorflow/warn.h"
 #include "tensorflow/core/platform/env.h"
@@ -33,6 +34,7 @@ std::set<std::string>& Warned() {
 
 // Warns once per path, even if a server loads its models again and again.
 void WarnOnce(Reason reason, const std::string& path, const std::string& text) {
+  const ForkGuard no_fork;
   std::lock_guard<std::mutex> lock(WarnedMutex());
   if (Warned().insert(path).second) {
     Warn(reason, absl::StrCat(path, " ", text));
@@ -53,9 +55,18 @@ absl::StatusOr<ScheduleCache> ScheduleCache::Open(
   return cache;
 }
 
+std::string ScheduleCache::PathOf(const Block& block) const {
+  return JoinPath(directory_, schedules_, Signature(block) + ".json");
+}
+
+FileVersion ScheduleCache::Version(const Block& block) const {
+  tensorflow::FileStatistics found;
+  if (!Env::Default()->Stat(PathOf(block), &found).ok()) return {};
+  return {found.mtime_nsec, found.length};
+}
+
 std::optional<Schedule> ScheduleCache::Find(const Block& block) const {
-  const std::string path =
-      JoinPath(directory_, schedules_, Signature(block) + ".json");
+  const std::string path = PathOf(block);
   const absl::StatusOr<std::string> json = ReadCacheFile(directory_, path);
   if (absl::IsNotFound(json.status())) return std::nullopt;
   if (!json.ok()) {
@@ -89,6 +100,7 @@ bool ScheduleCache::AddPending(const Block& block) const {
 }
 
 int ScheduleCache::warnings() {
+  const ForkGuard no_fork;
   std::lock_guard<std::mutex> lock(WarnedMutex());
   return Warned().size();
 }

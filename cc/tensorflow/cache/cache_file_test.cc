@@ -1,7 +1,7 @@
 // Tests that writing to a remote filesystem that fails midway leaves either the
 // complete file or no file. tests/integration/test_hostile_cache.py tests local
 // files.
-#include "cc/tensorflow/plugin/cache_file.h"
+#include "cc/tensorflow/cache/cache_file.h"
 
 #include <memory>
 #include <string>

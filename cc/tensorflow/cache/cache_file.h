@@ -1,8 +1,8 @@
 // Reads and writes the files of a schedule cache. Other users who can write to
 // the directory cannot make this process access files outside of it, or wait
 // forever. Python calls these functions through cache_api.h.
-#ifndef IOS_TF_CC_TENSORFLOW_PLUGIN_CACHE_FILE_H_
-#define IOS_TF_CC_TENSORFLOW_PLUGIN_CACHE_FILE_H_
+#ifndef IOS_TF_CC_TENSORFLOW_CACHE_CACHE_FILE_H_
+#define IOS_TF_CC_TENSORFLOW_CACHE_CACHE_FILE_H_
 
 #include <cstdint>
 #include <string>
@@ -37,4 +37,4 @@ absl::Status CheckInsideCache(const std::string& directory,
 
 }  // namespace ios::tf
 
-#endif  // IOS_TF_CC_TENSORFLOW_PLUGIN_CACHE_FILE_H_
+#endif  // IOS_TF_CC_TENSORFLOW_CACHE_CACHE_FILE_H_
