@@ -192,8 +192,9 @@ class EnableOptions(SearchOptions):
     on_miss: OnMiss = _option(
         "skip",
         'what happens to a block that is not in the cache. "skip": TensorFlow runs the '
-        "block's region, and the block is written to `cache_dir`/pending for `ios_tf "
-        'tune`; a chain, which has only one schedule, runs by that schedule. "greedy": '
+        "block's region until the cache has a schedule, and the block is written to "
+        "`cache_dir`/pending for `ios_tf tune`; a chain, which has only one schedule, "
+        'runs by that schedule. "greedy": '
         "the block runs by the greedy schedule, and is written to pending, too. "
         '"search": the dynamic program (paper, section 4) searches the block at once, '
         "on this machine",

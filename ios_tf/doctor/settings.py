@@ -58,6 +58,8 @@ def environment_findings() -> Iterator[Finding]:
 
 
 def _problem_of(name: str, value: str) -> str:
+    if name == "IOS_TF_REFRESH_SECONDS" and not _is_period(value):
+        return "set it to a number of seconds, at most 1,000,000; this value is ignored"
     if name != "IOS_TF_NUM_THREADS":
         return ""
     cores = os.cpu_count() or 1
@@ -66,3 +68,10 @@ def _problem_of(name: str, value: str) -> str:
     if int(value) > cores:
         return f"the machine has {cores} cores; a larger number has no effect"
     return ""
+
+
+def _is_period(value: str) -> bool:
+    try:
+        return 0 <= float(value) <= 1e6
+    except ValueError:
+        return False

@@ -108,7 +108,8 @@ NO_SCHEDULE = Reason(
     "no-schedule",
     "Blocks run as plain TensorFlow until they have a schedule",
     "The schedule cache does not know the blocks. They wait in the folder `pending`.",
-    'Run `ios_tf tune`, or call `ios_tf.enable` with on_miss="greedy" or "search".',
+    "Run `ios_tf tune`: running processes then use the schedules. Or call "
+    '`ios_tf.enable` with on_miss="greedy" or "search".',
 )
 NO_CUDA_GRAPH = Reason(
     414,

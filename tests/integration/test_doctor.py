@@ -83,6 +83,7 @@ def test_faults_are_found(tmp_path):
         libraries=tmp_path,
         IOS_TF_CACHE="/proc/ios_tf",
         IOS_TF_NUM_THREADS="many",
+        IOS_TF_REFRESH_SECONDS="often",
         IOS_TF_CASHE="/tmp",
     )
     assert (done.returncode, done.stderr) == (1, "")
@@ -93,6 +94,7 @@ def test_faults_are_found(tmp_path):
         ("plugin", "library"): ("error", "converted models run as plain TensorFlow"),
         ("cache", "directory"): ("warning", "--cache_dir=DIR or IOS_TF_CACHE=DIR"),
         ("environment", "IOS_TF_NUM_THREADS"): ("warning", "a number from 1 to"),
+        ("environment", "IOS_TF_REFRESH_SECONDS"): ("warning", "a number of seconds"),
         ("environment", "IOS_TF_CASHE"): ("warning", "did you mean IOS_TF_CACHE?"),
     }
     for key, (status, text) in expected.items():

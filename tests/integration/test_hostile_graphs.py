@@ -132,6 +132,34 @@ def test_what_is_no_program_is_an_error(rewritten, text):
         gh.run(lowered, gh.random_array(1, *SHAPE[1:]))
 
 
+def test_mutated_watches(original, rewritten, tmp_path, monkeypatch):
+    """The files that a region's schedules come from, while a thread reads them."""
+    monkeypatch.setenv("IOS_TF_REFRESH_SECONDS", "0.01")
+    images = gh.random_array(2, *SHAPE[1:])
+    expected = gh.run(original, images)
+    refused = 0
+    for seed in range(60):
+        lowered = gh.lower(rewritten)
+        (region,) = (n for n in lowered.graph_def.node if n.op == "IosRegion")
+        block = json.loads(region.attr["program"].s)["block"]
+        watched = {"block": block, "is_searched": True, "is_cached": False}
+        watch = {
+            "key": f"region {seed}",
+            "cache_dir": str(tmp_path),
+            "device": "cpu",
+            "waits": False,
+            "blocks": [{**watched, "modified_ns": 0, "bytes": -1}],
+        }
+        region.attr["watch"].s = mutated(watch, np.random.default_rng(seed)).encode()
+        try:
+            found = gh.run(lowered, images)
+        except (tf.errors.OpError, ValueError):
+            refused += 1
+            continue
+        gh.assert_equal(found, expected)
+    assert 10 < refused < 60
+
+
 @pytest.mark.parametrize("number", [0, -1, 2**31, 2**62, 2**63 - 1, -(2**63)])
 @pytest.mark.parametrize(
     ("op", "attribute"),

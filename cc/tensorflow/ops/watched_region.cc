@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <system_error>
 #include <thread>
@@ -133,12 +133,20 @@ class RefreshThread {
 
 double RefreshSeconds() {
   const char* const text = std::getenv("IOS_TF_REFRESH_SECONDS");
+  if (!text || !*text) return kDefaultSeconds;
   double seconds = 0;
-  if (!text || !absl::SimpleAtod(text, &seconds) ||
-      !(seconds >= 0 && seconds <= kMostSeconds)) {
-    return kDefaultSeconds;
+  if (absl::SimpleAtod(text, &seconds) && seconds >= 0 &&
+      seconds <= kMostSeconds) {
+    return seconds;
   }
-  return seconds;
+  static std::atomic<bool> told{false};
+  if (!told.exchange(true)) {
+    std::fprintf(stderr,
+                 "ios_tf: IOS_TF_REFRESH_SECONDS=%s is not a number from 0 to "
+                 "%.0f, so new schedules are looked for every %.0f s\n",
+                 text, kMostSeconds, kDefaultSeconds);
+  }
+  return kDefaultSeconds;
 }
 
 RefreshCounts RefreshedSchedules() {

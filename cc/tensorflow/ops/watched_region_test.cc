@@ -123,6 +123,20 @@ WatchedRegion::State StateOf(const std::string& name) {
   return {};
 }
 
+TEST(PeriodsComeFromTheEnvironment) {
+  const char* const name = "IOS_TF_REFRESH_SECONDS";
+  unsetenv(name);
+  EXPECT(RefreshSeconds() == 60);
+  for (const char* const wrong : {"", "often", "-1", "nan", "1e9", "5 s"}) {
+    setenv(name, wrong, 1);
+    EXPECT(RefreshSeconds() == 60);
+  }
+  setenv(name, "0.5", 1);
+  EXPECT(RefreshSeconds() == 0.5);
+  setenv(name, "0", 1);
+  EXPECT(RefreshSeconds() == 0);
+}
+
 TEST(AWaitingRegionBecomesReady) {
   Server server;
   EXPECT(!server.IsReady());
