@@ -1,6 +1,7 @@
 """IosRegion and IosStageLatency on a TensorFlow device "GPU", run by
 test_gpu_device.py: the device is for the whole process."""
 
+import dataclasses
 import json
 import os
 import threading
@@ -19,6 +20,9 @@ from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.model import frozen_graphs
 from ios_tf.native import devices, plugin
 from ios_tf.scheduler import Problem, sequential_schedule
+from ios_tf.tuning import pending
+from ios_tf.tuning.cache import ScheduleCache
+from ios_tf.tuning.settings import SearchSettings
 
 DEVICE = gpu_device.load()
 # Before anything runs on the GPU.
@@ -300,6 +304,33 @@ def test_blocks_are_looked_up_where_conversions_keep_them(tmp_path, tf32):
             assert name == plugin.device_fingerprint(devices.choose("gpu").engine)
             names.append(name)
     assert names[1] == names[0] + "_no_TF32"
+
+
+def test_schedules_are_picked_up(tmp_path, monkeypatch):
+    """The background thread compiles them for TensorFlow's GPU."""
+    monkeypatch.setenv("IOS_TF_REFRESH_SECONDS", "0.02")
+    cache = str(tmp_path)
+    images = gh.random_array(2, 9, 8, 3)
+    truth = expected(images)
+    limit = TOLERANCE["float32"] * np.abs(truth).max()
+    graph = freeze()
+    with undoing_enable():
+        ios_tf.enable(cache_dir=cache, on_miss="greedy")
+        function = gh.as_function(graph)
+        with tf.device(CPU):
+            x = tf.constant(images)
+        np.testing.assert_allclose(function(x)[0], truth, atol=limit)
+        (region,) = ios_tf.status().regions
+        assert not region.waits
+        device = plugin.device_fingerprint(devices.choose("gpu").engine)
+        for path in pending.pending_files(cache, device):
+            problem = pending.read_problem(cache, path)
+            times = {"latency_ms": 1.0, "sequential_ms": 1.0}
+            schedule = dataclasses.replace(sequential_schedule(problem), metadata=times)
+            ScheduleCache(cache, device).put(schedule, SearchSettings())
+        while not ios_tf.status().regions[0].picked_up:
+            np.testing.assert_allclose(function(x)[0], truth, atol=limit)
+        np.testing.assert_allclose(function(x)[0], truth, atol=limit)
 
 
 def measure_sequential_stages():

@@ -86,7 +86,7 @@ def test_a_program_prints_as_one_that_runs(capsys):
     with pytest.raises(SystemExit) as ended:
         exec(compile(program.source, "program", "exec"), {})
     assert ended.value.code == 0
-    assert capsys.readouterr().out.startswith("equal: 15 comparisons, 1 regions")
+    assert capsys.readouterr().out.startswith("equal: 20 comparisons, 1 regions")
 
 
 def test_a_mistake_is_seen(monkeypatch):
@@ -140,7 +140,7 @@ def test_the_whole_road_is_compared():
     result = check_program(program)
     assert result.differences == []
     assert result.end_to_end
-    assert result.comparisons == 25
+    assert result.comparisons == 30
 
 
 @pytest.mark.parametrize(
