@@ -20,9 +20,15 @@ these operators alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from ios_tf.cost.cost_model import LaneCostModel, Observer
+from ios_tf.cost.cost_model import (
+    LaneCostModel,
+    Measurement,
+    Observer,
+    RemoteCostModel,
+    StageRequest,
+)
 from ios_tf.cost.database import LatencyDatabase
 from ios_tf.cost.samples import Latency, Sample
 from ios_tf.cost.stage_key import lane_key, stage_key
@@ -39,6 +45,7 @@ class CachedCostModel:
     Attributes:
       measured: number of latencies for which the other cost model was asked.
       reused: number of latencies that were in the database.
+      withdrawn: number of latencies that a remote cost model has withdrawn.
     """
 
     def __init__(
@@ -48,26 +55,74 @@ class CachedCostModel:
         self._cost_model = cost_model
         self._lanes = cost_model if isinstance(cost_model, LaneCostModel) else None
         self._observer = cost_model if isinstance(cost_model, Observer) else None
+        self._remote = cost_model if isinstance(cost_model, RemoteCostModel) else None
+        self._measurement: Measurement | None = getattr(cost_model, "measurement", None)
         self._database = LatencyDatabase(None, "") if database is None else database
         self._parts: dict[tuple[str, tuple[int, ...], int], float] = {}
         self._group_keys: dict[tuple[str, tuple[int, ...]], str] = {}
         # Estimated latencies (from disturbed samples). They are used in this search,
         # and measured again in the next search.
         self._estimates: dict[str, Latency] = {}
+        # The keys of requests to a remote cost model, and of its latencies that are
+        # neither confirmed nor withdrawn.
+        self._requested: set[str] = set()
+        self._unconfirmed: set[str] = set()
+        self.withdrawn = 0
         self.measured = 0
         self.reused = 0
 
+    @property
+    def forecast(self) -> CachedCostModel | None:
+        """This object if the other cost model measures several latencies at a time."""
+        return self if self._remote else None
+
+    @property
+    def devices(self) -> int:
+        """The number of devices of a remote cost model; 0 if it is not remote."""
+        return self._remote.devices if self._remote else 0
+
+    def settle(self) -> None:
+        """Waits until all latencies of a remote cost model are final."""
+        remote = self._remote
+        if remote:
+            remote.wait_until(lambda: self._is_settled(remote))
+
+    def _is_settled(self, remote: RemoteCostModel) -> bool:
+        self._take(remote)
+        return not self._unconfirmed
+
+    def expect_bounds(self, problem: Problem, stages: Iterable[Stage]) -> None:
+        """Announces calls of `lower_bound`, so that devices measure at the same time.
+
+        The other cost model must be a RemoteCostModel and a LaneCostModel.
+        """
+        assert self._lanes
+        pieces = {
+            piece: None
+            for stage in stages
+            for piece in self._pieces(self._lanes, stage)
+        }
+        self._request(
+            self._piece_request(problem, group, lanes)
+            for group, lanes in pieces
+            if (problem.signature, group, lanes) not in self._parts
+        )
+
+    def expect_stages(
+        self, problem: Problem, stages: Iterable[Stage], likely: bool = False
+    ) -> None:
+        """Announces calls of `stage_latency`; with `likely`, calls that may not follow.
+
+        The other cost model must be a RemoteCostModel.
+        """
+        self._request(
+            [self._stage_request(problem, stage) for stage in stages],
+            problem.signature if likely else "",
+        )
+
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
         """The latency of one stage in milliseconds."""
-        if (
-            stage.strategy is Strategy.CONCURRENT
-            and len(stage.groups) == 1
-            and self._lanes
-            and not self._lanes.lanes_divide_device
-        ):
-            return self._part(problem, stage.groups[0], 1)
-        key = stage_key(problem, stage, self._group_keys)
-        return self._latency(key, problem, stage, 0)
+        return self._latency(self._stage_request(problem, stage))
 
     def group_latency(
         self, problem: Problem, group: tuple[int, ...], groups: int
@@ -82,7 +137,7 @@ class CachedCostModel:
             )
         lanes = min(groups, self._lanes.lanes)
         divided = self._lanes.lanes_divide_device
-        return self._part(problem, group, lanes if divided else 1)
+        return self._piece(problem, group, lanes if divided else 1)
 
     def lower_bound(self, problem: Problem, stage: Stage) -> float:
         """A lower bound of a stage's latency in ms; see the module's docstring.
@@ -91,44 +146,125 @@ class CachedCostModel:
         """
         if not self._lanes:
             raise TypeError("lower bounds need a cost model with lanes (LaneCostModel)")
-        if stage.strategy is Strategy.MERGE:
-            return max(
-                self.stage_latency(problem, Stage(Strategy.CONCURRENT, ((op,),)))
-                for op in stage.groups[0]
-            )
-        if not self._lanes.lanes_divide_device:
-            return max(self._part(problem, group, 1) for group in stage.groups)
-        most = self._lanes.lanes
-        if len(stage.groups) == 1:
-            return self._part(problem, stage.groups[0], most) / most
-        lanes = min(len(stage.groups), most)
-        parts = [self._part(problem, group, lanes) for group in stage.groups]
-        return least_time(parts, lanes)
+        latencies = [
+            self._piece(problem, group, lanes)
+            for group, lanes in self._pieces(self._lanes, stage)
+        ]
+        if stage.strategy is Strategy.MERGE or not self._lanes.lanes_divide_device:
+            return max(latencies)
+        if len(latencies) == 1:
+            return latencies[0] / self._lanes.lanes
+        return least_time(latencies, min(len(latencies), self._lanes.lanes))
 
-    def _part(self, problem: Problem, group: tuple[int, ...], lanes: int) -> float:
+    def _pieces(
+        self, device: LaneCostModel, stage: Stage
+    ) -> list[tuple[tuple[int, ...], int]]:
+        """The groups on whose latencies a stage's bound depends, and their lanes.
+
+        If the number of lanes is 0, the group is a stage that uses the whole device.
+        """
+        if stage.strategy is Strategy.MERGE:
+            return [((op,), 0) for op in stage.groups[0]]
+        if not device.lanes_divide_device:
+            return [(group, 1) for group in stage.groups]
+        count = len(stage.groups)
+        lanes = device.lanes if count == 1 else min(count, device.lanes)
+        return [(group, lanes) for group in stage.groups]
+
+    def _piece(self, problem: Problem, group: tuple[int, ...], lanes: int) -> float:
         name = (problem.signature, group, lanes)
         if name not in self._parts:
-            key = lane_key(problem, group, lanes, self._group_keys)
-            stage = Stage(Strategy.CONCURRENT, (group,))
-            self._parts[name] = self._latency(key, problem, stage, lanes)
+            request = self._piece_request(problem, group, lanes)
+            self._parts[name] = self._latency(request)
         return self._parts[name]
 
-    def _latency(self, key: str, problem: Problem, stage: Stage, lanes: int) -> float:
-        """A latency in ms, known or measured; for `lanes` see SampledCostModel."""
-        known = self._known(key)
+    def _piece_request(
+        self, problem: Problem, group: tuple[int, ...], lanes: int
+    ) -> StageRequest:
+        stage = Stage(Strategy.CONCURRENT, (group,))
+        if lanes == 0:
+            return self._stage_request(problem, stage)
+        key = lane_key(problem, group, lanes, self._group_keys)
+        return StageRequest(key, problem, stage, lanes)
+
+    def _stage_request(self, problem: Problem, stage: Stage) -> StageRequest:
+        if (
+            stage.strategy is Strategy.CONCURRENT
+            and len(stage.groups) == 1
+            and self._lanes
+            and not self._lanes.lanes_divide_device
+        ):
+            return self._piece_request(problem, stage.groups[0], 1)
+        key = stage_key(problem, stage, self._group_keys)
+        return StageRequest(key, problem, stage, 0)
+
+    def _latency(self, request: StageRequest) -> float:
+        """A latency in ms, known or measured."""
+        known = self._known(request.key)
         if known is None:
+            if self._remote:
+                known = self._wait(self._remote, request)
+                self.measured += 1
+                return known.median_ms
             with self._database.measuring():
-                known = self._known(key)  # another process may have measured it
+                # Another process may have measured it.
+                known = self._known(request.key)
                 if known is None:
-                    known = self._measure(problem, stage, lanes)
-                    if known.disturbed or not self._accepts(known):
-                        self._estimates[key] = known
-                    else:
-                        self._database.put(key, known)
+                    known = self._measure(request.problem, request.stage, request.lanes)
+                    self._store(request.key, known)
                     self.measured += 1
                     return known.median_ms
         self.reused += 1
         return known.median_ms
+
+    def _wait(self, remote: RemoteCostModel, request: StageRequest) -> Latency:
+        """Waits until a remote device has measured a latency."""
+        while True:
+            self._take(remote)
+            known = self._known(request.key)
+            if known is not None:
+                return known
+            if request.key not in self._requested:
+                self._requested.add(request.key)
+                remote.request([request])
+            remote.wait(request.key)
+
+    def _take(self, remote: RemoteCostModel) -> None:
+        """Takes over the latencies that have arrived from a remote cost model.
+
+        Only confirmed latencies are stored. Until then, they are estimates.
+        """
+        arrivals = remote.collect()
+        self._estimates.update(arrivals.latencies)
+        self._unconfirmed.update(arrivals.latencies)
+        for key in arrivals.confirmed:
+            self._unconfirmed.discard(key)
+            if key in self._estimates:
+                self._store(key, self._estimates.pop(key))
+        for key in arrivals.withdrawn:
+            self._unconfirmed.discard(key)
+            self._requested.discard(key)
+            self._estimates.pop(key, None)
+        self._unconfirmed.difference_update(arrivals.estimated)
+        if arrivals.withdrawn:
+            self.withdrawn += len(arrivals.withdrawn)
+            self._parts.clear()
+
+    def _request(self, requests: Iterable[StageRequest], likely: str = "") -> None:
+        assert self._remote
+        new = {}
+        for request in requests:
+            if request.key not in self._requested and self._known(request.key) is None:
+                new[request.key] = request
+        if not likely:
+            self._requested.update(new)
+        self._remote.request(list(new.values()), likely)
+
+    def _store(self, key: str, latency: Latency) -> None:
+        if latency.disturbed or not self._accepts(latency):
+            self._estimates[key] = latency
+        else:
+            self._database.put(key, latency)
 
     def _known(self, key: str) -> Latency | None:
         if key in self._estimates:
@@ -139,7 +275,7 @@ class CachedCostModel:
         return latency
 
     def _accepts(self, latency: Latency) -> bool:
-        return not self._observer or self._observer.measurement.accepts(latency)
+        return not self._measurement or self._measurement.accepts(latency)
 
     def _measure(self, problem: Problem, stage: Stage, lanes: int) -> Latency:
         if self._observer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 import math
 import time
@@ -156,6 +157,75 @@ class NetworkCostModel(BlockCostModel, Protocol):
         network. Its latency is the sum of the regions' latencies. `seconds` is as for
         `compare`.
         """
+
+
+@dataclasses.dataclass(frozen=True)
+class StageRequest:
+    """A latency to measure.
+
+    Attributes:
+      key: the stage's key (ios_tf/cost/stage_key.py).
+      problem: the block.
+      stage: a stage of the block.
+      lanes: if above 0, the stage runs on one of this many lanes.
+    """
+
+    key: str
+    problem: Problem
+    stage: Stage
+    lanes: int
+
+
+@dataclasses.dataclass
+class Arrivals:
+    """New answers of the devices of a RemoteCostModel, by stage keys.
+
+    Attributes:
+      latencies: new latencies.
+      confirmed: latencies, of this or earlier arrivals, whose device was steady.
+      withdrawn: latencies of earlier arrivals whose device was not steady.
+      estimated: the same, but no other device can measure them.
+    """
+
+    latencies: dict[str, Latency] = dataclasses.field(default_factory=dict)
+    confirmed: list[str] = dataclasses.field(default_factory=list)
+    withdrawn: list[str] = dataclasses.field(default_factory=list)
+    estimated: list[str] = dataclasses.field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return any(vars(self).values())
+
+
+@runtime_checkable
+class RemoteCostModel(Protocol):
+    """A cost model that measures several latencies at the same time, elsewhere.
+
+    Attributes:
+      measurement: how the devices measure.
+      devices: the number of devices that measure now.
+    """
+
+    measurement: Measurement
+    devices: int
+
+    def turn(self) -> contextlib.AbstractContextManager[None]:
+        """The `with` block of one thread runs while all other such threads wait."""
+
+    def request(self, requests: Sequence[StageRequest], likely: str = "") -> None:
+        """Asks for latencies; does not wait for them.
+
+        Requests with `likely` may not be needed. They replace earlier requests with
+        the same `likely` that no device has begun.
+        """
+
+    def wait(self, key: str) -> None:
+        """Waits until the answer to a request is known; raises its error."""
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Waits until a condition holds, which is checked after each arrival."""
+
+    def collect(self) -> Arrivals:
+        """Returns what has arrived since the last call."""
 
 
 def compare_within_memory(

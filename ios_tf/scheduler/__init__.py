@@ -12,6 +12,7 @@ from ios_tf.scheduler.schedule import Schedule, Stage, Strategy
 from ios_tf.scheduler.search import (
     Bounds,
     CostModel,
+    Forecast,
     Progress,
     SearchOptions,
     SearchResult,
@@ -34,6 +35,7 @@ __all__ = [
     "BlockTooLargeError",
     "Bounds",
     "CostModel",
+    "Forecast",
     "Load",
     "Problem",
     "Progress",

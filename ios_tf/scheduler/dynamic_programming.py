@@ -56,3 +56,32 @@ def solve(space: StateSpace, stage_ms: np.ndarray) -> tuple[list[int], float]:
         stages.append(int(space.stage[choice[state]]))
         state = space.rest[choice[state]]
     return stages[::-1], float(cost[-1])
+
+
+def cheapest_with(space: StateSpace, stage_ms: np.ndarray) -> np.ndarray:
+    """The cost of the cheapest way that contains each stage, float64[stages].
+
+    Args:
+      space: states and transitions.
+      stage_ms: float64[stages], the latency of every distinct stage.
+    """
+    transition_ms = stage_ms[space.stage]
+    count = len(space.first) - 1
+    before = np.zeros(count)  # from the empty state
+    after = np.full(count, np.inf)  # to the whole block
+    after[-1] = 0.0
+    state = np.repeat(np.arange(count), np.diff(space.first))
+    levels = list(itertools.pairwise(space.levels.tolist()))
+    for low, high in levels:
+        first = space.first[low : high + 1]
+        own = slice(first[0], first[-1])
+        candidates = transition_ms[own] + before[space.rest[own]]
+        before[low:high] = np.minimum.reduceat(candidates, first[:-1] - first[0])
+    for low, high in reversed(levels):
+        own = slice(space.first[low], space.first[high])
+        candidates = transition_ms[own] + after[state[own]]
+        np.minimum.at(after, space.rest[own], candidates)
+    result = np.full(len(stage_ms), np.inf)
+    through = before[space.rest] + transition_ms + after[state]
+    np.minimum.at(result, space.stage, through)
+    return result

@@ -12,7 +12,7 @@ import numpy as np
 
 from ios_tf.scheduler import bitsets
 from ios_tf.scheduler.baselines import greedy_schedule, sequential_schedule
-from ios_tf.scheduler.dynamic_programming import solve
+from ios_tf.scheduler.dynamic_programming import cheapest_with, solve
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.pruning import PAPER_PRUNING, Pruning
 from ios_tf.scheduler.schedule import Schedule, Stage
@@ -21,6 +21,8 @@ from ios_tf.scheduler.units import Units, make_units
 from ios_tf.strategies import STRATEGIES
 
 _NEAR_TIES = 3  # the most that a search returns
+# The number of stages that a forecast learns of at once.
+_EXPECTED_AT_ONCE = 500
 
 
 class CostModel(Protocol):
@@ -32,6 +34,28 @@ class CostModel(Protocol):
 
 class UnknownLatencyError(LookupError):
     """A cost model does not know the latency of a stage; the message says which."""
+
+
+class Forecast(Protocol):
+    """Learns early what a search will ask for, to measure it at the same time.
+
+    Attributes:
+      devices: the number of latencies that can be measured at the same time.
+    """
+
+    @property
+    def devices(self) -> int: ...
+
+    def expect_bounds(self, problem: Problem, stages: Sequence[Stage]) -> None:
+        """The search will ask for the lower bounds of these stages."""
+
+    def expect_stages(
+        self, problem: Problem, stages: Sequence[Stage], likely: bool = False
+    ) -> None:
+        """The search will ask for these latencies; with `likely`, it may not.
+
+        Likely stages replace earlier likely stages.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,11 +137,13 @@ class Bounds:
         possible one.
       stop: ends the search when it returns true. The result is then the best schedule
         whose stages all have a latency.
+      forecast: learns early which bounds and latencies the search will ask for.
     """
 
     latency_ms: Callable[[Problem, Stage], float]
     tolerance: float = 0.0
     stop: Callable[[], bool] = lambda: False
+    forecast: Forecast | None = None
 
 
 def search(
@@ -266,6 +292,9 @@ class _Candidates:
             unknown = [form for form in forms if math.isinf(self._ms[form])]
             if not unknown and complete:
                 return chosen, lowest_ms, None
+            if bounds.forecast:
+                least_ms = found_ms * (1 - bounds.tolerance)
+                self._forecast(bounds.forecast, optimistic_ms, unknown, least_ms)
             for row, i in unknown:
                 self._ask(row, i)
                 optimistic_ms[row, i] = self._ms[row, i]
@@ -287,7 +316,16 @@ class _Candidates:
         """
         optimistic_ms = np.full(self._exists.shape, math.inf)
         sizes = bitsets.sizes(self._space.stages)
-        for i in np.argsort(sizes, kind="stable").tolist():
+        order = np.argsort(sizes, kind="stable").tolist()
+        if bounds.forecast:
+            for start in range(0, len(order), _EXPECTED_AT_ONCE):
+                stages = [
+                    self._stage(row, i)
+                    for i in order[start : start + _EXPECTED_AT_ONCE]
+                    for row in np.flatnonzero(self._exists[:, i]).tolist()
+                ]
+                bounds.forecast.expect_bounds(self._asker.problem, stages)
+        for i in order:
             if sizes[i] > 1 and bounds.stop():
                 return optimistic_ms, False
             for row in np.flatnonzero(self._exists[:, i]).tolist():
@@ -295,6 +333,34 @@ class _Candidates:
                 latency_ms = bounds.latency_ms(self._asker.problem, stage)
                 optimistic_ms[row, i] = latency_ms
         return optimistic_ms, True
+
+    def _forecast(
+        self,
+        forecast: Forecast,
+        optimistic_ms: np.ndarray,
+        unknown: Sequence[tuple[int, int]],
+        least_ms: float,
+    ) -> None:
+        """Announces the unknown forms, and enough likely ones to keep devices busy.
+
+        The likely forms are those of the cheapest schedules by their lower bounds.
+        """
+        problem = self._asker.problem
+        forecast.expect_stages(problem, [self._stage(*form) for form in unknown])
+        idle = forecast.devices - len(unknown)
+        if idle <= 0:
+            return
+        is_open = self._exists & np.isinf(self._ms)
+        is_open[tuple(zip(*unknown, strict=True))] = False
+        # The least cost of a schedule with each form. The search does not need forms
+        # that cost `least_ms` or more.
+        fastest_ms = optimistic_ms.min(axis=0)
+        cost_ms = cheapest_with(self._space, fastest_ms) - fastest_ms + optimistic_ms
+        cost_ms[~is_open | (cost_ms >= least_ms)] = math.inf
+        best = np.argsort(cost_ms, axis=None, kind="stable")[:idle]
+        forms = [divmod(int(k), cost_ms.shape[1]) for k in best]
+        likely = [self._stage(*form) for form in forms if cost_ms[form] < math.inf]
+        forecast.expect_stages(problem, likely, likely=True)
 
     def _ask(self, row: int, i: int) -> None:
         self._ms[row, i] = self._asker.ask(self._stage(row, i))

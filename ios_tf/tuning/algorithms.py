@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ios_tf.native import engine
-from ios_tf.scheduler import CostModel, Problem, Schedule, Stage
+from ios_tf.scheduler import CostModel, Forecast, Problem, Schedule, Stage
 from ios_tf.scheduler.problem import operators_of
 from ios_tf.scheduler.units import product_before
 from ios_tf.tuning.parts import part_of
@@ -38,6 +38,7 @@ def choose(
     cost_model: CostModel,
     algorithms: Collection[str],
     stop: Callable[[], bool] = lambda: False,
+    forecast: Forecast | None = None,
 ) -> tuple[dict[int, str], bool]:
     """Finds the operators of a block that have a faster algorithm than the direct one.
 
@@ -50,6 +51,7 @@ def choose(
       algorithms: the algorithms that may be chosen.
       stop: called before each operator; if it returns true, the remaining operators are
         computed directly.
+      forecast: learns early which latencies are needed.
 
     Returns:
       The chosen algorithms by operator, and whether all operators were measured.
@@ -57,21 +59,23 @@ def choose(
     chosen: dict[int, str] = {}
     # The operators with the most work come first, because the time may be over before
     # the others are measured.
-    for op in sorted(range(len(problem)), key=lambda op: -problem.flops[op]):
-        others = [a for a in problem.algorithms[op] if a in algorithms and a != ROWS]
+    by_work = sorted(range(len(problem)), key=lambda op: -problem.flops[op])
+    variants = _announced(
+        (_variants(problem, op, algorithms) for op in by_work), forecast
+    )
+    for op, direct, others in variants:
         if not others:
             continue
         if stop():
             return chosen, False
-        alone = part_of(problem, 1 << op).problem
-        best = _latency(alone, cost_model)
-        for algorithm in others:
-            latency = _latency(with_algorithms(alone, {0: algorithm}), cost_model)
+        best = _latency(direct, cost_model)
+        for algorithm, variant in others.items():
+            latency = _latency(variant, cost_model)
             if latency < _WORTHWHILE[algorithm] * best:
                 best, chosen[op] = latency, algorithm
     if ROWS not in algorithms:
         return chosen, True
-    return _by_rows(problem, cost_model, chosen, stop)
+    return _by_rows(problem, cost_model, chosen, stop, forecast)
 
 
 def _by_rows(
@@ -79,26 +83,56 @@ def _by_rows(
     cost_model: CostModel,
     chosen: dict[int, str],
     stop: Callable[[], bool],
+    forecast: Forecast | None,
 ) -> tuple[dict[int, str], bool]:
     """Like `choose`, for depthwise convolutions and the algorithm `rows`."""
     before = with_algorithms(problem, chosen)
-    for op, of_op in enumerate(problem.algorithms):
-        if ROWS not in of_op:
-            continue
+    depthwise = [op for op, of_op in enumerate(problem.algorithms) if ROWS in of_op]
+    variants = _announced(
+        (_with_rows(problem, before, op) for op in depthwise), forecast
+    )
+    for op, now, others in variants:
         if stop():
             return chosen, False
-        # With ROWS, `op` also computes the 1x1 convolution before it (`product`),
-        # which then needs no algorithm of its own.
-        product = product_before(problem, op)
-        together = part_of(problem, 1 << op | product)
-        rows = {together.operators.index(op): ROWS}
-        by_rows = _latency(with_algorithms(together.problem, rows), cost_model)
-        now = _latency(part_of(before, 1 << op | product).problem, cost_model)
-        if by_rows < _WORTHWHILE[ROWS] * now:
-            for computed in operators_of(product):
+        by_rows = _latency(others[ROWS], cost_model)
+        if by_rows < _WORTHWHILE[ROWS] * _latency(now, cost_model):
+            for computed in operators_of(product_before(problem, op)):
                 chosen.pop(computed, None)
             chosen[op] = ROWS
     return chosen, True
+
+
+# An operator, its present form as a small problem, and its other forms by algorithm.
+_Variants = tuple[int, Problem, dict[str, Problem]]
+
+
+def _variants(problem: Problem, op: int, algorithms: Collection[str]) -> _Variants:
+    others = [a for a in problem.algorithms[op] if a in algorithms and a != ROWS]
+    alone = part_of(problem, 1 << op).problem if others else problem
+    return op, alone, {a: with_algorithms(alone, {0: a}) for a in others}
+
+
+def _with_rows(problem: Problem, before: Problem, op: int) -> _Variants:
+    # With ROWS, `op` also computes the 1x1 convolution before it, which then needs no
+    # algorithm of its own.
+    operators = 1 << op | product_before(problem, op)
+    together = part_of(problem, operators)
+    rows = with_algorithms(together.problem, {together.operators.index(op): ROWS})
+    return op, part_of(before, operators).problem, {ROWS: rows}
+
+
+def _announced(
+    variants: Iterable[_Variants], forecast: Forecast | None
+) -> Iterable[_Variants]:
+    """Announces the latencies of all variants, if there is a forecast."""
+    if not forecast:
+        return variants
+    variants = list(variants)
+    for _, now, others in variants:
+        for form in [now, *others.values()] if others else []:
+            stage = Stage.concurrent(form, form.all_operators)
+            forecast.expect_stages(form, [stage])
+    return variants
 
 
 def with_products(problem: Problem, schedule: Schedule) -> Schedule:

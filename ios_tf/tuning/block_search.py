@@ -136,6 +136,7 @@ class BlockSearch:
                 self._cached.lower_bound,
                 1 - _WORTHWHILE,
                 lambda: time.monotonic() > self._deadline,
+                self._cached.forecast,
             ),
             progress=lambda state: self._progress(state.done),
         )

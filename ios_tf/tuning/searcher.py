@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent import futures
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ios_tf.cost.cached import CachedCostModel
-from ios_tf.cost.cost_model import BlockCostModel, NetworkCostModel
+from ios_tf.cost.cost_model import (
+    BlockCostModel,
+    NetworkCostModel,
+    RemoteCostModel,
+)
 from ios_tf.cost.database import LatencyDatabase
 from ios_tf.cost.samples import RECORDER
 from ios_tf.scheduler import Problem, Schedule, Stage, sequential_schedule
@@ -27,6 +33,11 @@ if TYPE_CHECKING:  # imports TensorFlow, which not every search needs
     from ios_tf.tuning.cache import ScheduleCache
 
 _Model = TypeVar("_Model", bound=BlockCostModel)
+# The number of blocks that are searched at the same time with a remote cost model. Each
+# needs memory for its dynamic program.
+_MAX_SEARCHES = 16
+# The number of times that blocks are searched while devices withdraw latencies.
+_MAX_REPEATS = 3
 
 
 @dataclasses.dataclass
@@ -94,6 +105,7 @@ class Searcher(Generic[_Model]):
         self.searches = settings.searches
         self._settings = settings
         self._cached = CachedCostModel(cost_model, database)
+        self._remote = cost_model if isinstance(cost_model, RemoteCostModel) else None
         self.time_limit = time_limit or math.inf
         self._cache = cache
         self.progress = progress or Progress(shown=False)
@@ -134,22 +146,26 @@ class Searcher(Generic[_Model]):
         # The algorithms of all blocks are chosen before the first search, because on a
         # CPU they gain the most.
         shown = SearchProgress(self.progress, waiting)
-        with RECORDER.watched() as load_of_algorithms:
-            chosen = []
-            for problem in waiting:
-                chosen.append(self._algorithms(problem, end, stats))
-                shown.chosen(problem)
-        for problem, algorithms in zip(waiting, chosen, strict=True):
+        chosen: dict[str, dict[int, str]] = {}
+
+        def choose_algorithms(problem: Problem) -> None:
+            chosen[problem.signature] = self._algorithms(problem, end, stats)
+            shown.chosen(problem)
+
+        def search(problem: Problem) -> None:
+            nonlocal left
             # Each search gets a share of the remaining time, so that later searches get
-            # the time that earlier ones did not use.
+            # the time that earlier ones did not use. Searches at the same time may use
+            # all of it.
             now = time.monotonic()
-            share = (end - now) * search_weight(problem) / left
-            left -= search_weight(problem)
+            weight = search_weight(problem)
+            share = 1.0 if self._remote else weight / left
+            left -= weight
             with RECORDER.watched() as load:
                 schedule = self._search(
                     problem,
-                    algorithms,
-                    now + share,
+                    chosen[problem.signature],
+                    now + share * (end - now),
                     stats,
                     functools.partial(shown.searching, problem),
                 )
@@ -157,9 +173,18 @@ class Searcher(Generic[_Model]):
             if any(found.busy for found in (*load_of_algorithms, *load)):
                 schedule = _disturbed(schedule)
             self.cost_model.release()
+            schedules[problem.signature] = schedule
             if problem.name not in stats.too_large:
                 self._keep(schedule)
-            schedules[problem.signature] = schedule
+
+        for _ in range(_MAX_REPEATS):
+            withdrawn = self._cached.withdrawn
+            with RECORDER.watched() as load_of_algorithms:
+                self._for_each(choose_algorithms, waiting)
+            self._for_each(search, waiting)
+            self._settle()
+            if self._cached.withdrawn == withdrawn:
+                break
         stats.measured = self.cost_model.measurements - before
         stats.reused = self._cached.reused
         result = {
@@ -237,6 +262,35 @@ class Searcher(Generic[_Model]):
                 ] = dataclasses.replace(split, algorithms=found[signature].algorithms)
         return _different(found, others + list(by_count.values()))
 
+    def _for_each(
+        self, function: Callable[[Problem], None], problems: Sequence[Problem]
+    ) -> None:
+        """Calls a function for each problem; for a remote cost model, in threads."""
+        remote = self._remote
+        if remote is None:
+            for problem in problems:
+                function(problem)
+            return
+
+        def in_turn(problem: Problem) -> None:
+            with remote.turn():
+                function(problem)
+
+        with contextlib.ExitStack() as stack:
+            pool = futures.ThreadPoolExecutor(_MAX_SEARCHES)
+            # After an error, the other searches end when the cost model is closed.
+            stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+            for done in futures.as_completed(
+                [pool.submit(in_turn, problem) for problem in problems]
+            ):
+                done.result()
+
+    def _settle(self) -> None:
+        """Waits until the latencies of a remote cost model are final."""
+        if self._remote:
+            with self._remote.turn():
+                self._cached.settle()
+
     def _look_up(self, problem: Problem) -> Schedule | None:
         if not self._cache:
             return None
@@ -290,6 +344,7 @@ class Searcher(Generic[_Model]):
                 self._cached,
                 self._settings.algorithms,
                 stop=lambda: time.monotonic() > end,
+                forecast=self._cached.forecast,
             )
             if not complete:
                 stats.stopped[problem.signature] = 1.0
