@@ -40,6 +40,7 @@ GROUPS = (
     "Search",
     "Measurements",
     "Many callers",
+    "Several machines",
     "Schedule cache",
     "Result",
     "Messages",
@@ -252,6 +253,15 @@ class MeasuringOptions(SearchOptions):
         "does",
         "Search",
     )
+    ray: str | None = _option(
+        None,
+        "address of a Ray cluster whose devices measure the latencies of blocks: auto, "
+        "HOST:PORT or ray://HOST:PORT",
+        "Several machines",
+        check=_optional(validation.name_of),
+        metavar="ADDRESS",
+        default_text="this machine measures",
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -271,6 +281,22 @@ class TuneOptions(MeasuringOptions):
         check=validation.engine_device,
         metavar="DEVICE",
     )
+    fingerprint: str | None = _option(
+        None,
+        "fingerprint of the devices of the Ray cluster to use, as `ios_tf cache list` "
+        "prints it",
+        "Several machines",
+        check=_optional(validation.name_of),
+        metavar="NAME",
+        default_text="that of the cluster's first device",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.fingerprint and not self.ray:
+            raise UserError(
+                "fingerprint names devices of a Ray cluster; give its address with ray"
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -290,6 +290,17 @@ def path(name: str, value: Any) -> str:
     return text
 
 
+def name_of(name: str, value: Any) -> str:
+    """Checks that an argument is a text that is not empty and has no line ends.
+
+    Raises:
+      UserError: it is not.
+    """
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise UserError(f"{name} must be a name, not {_shown(value)}")
+    return value
+
+
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:40]}…"

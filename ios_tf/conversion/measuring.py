@@ -12,10 +12,11 @@ import tensorflow as tf
 from ios_tf.conversion import phases
 from ios_tf.conversion.report import Report, SizeReport
 from ios_tf.conversion.report_document import options_json
-from ios_tf.cost.cost_model import Measurement
+from ios_tf.cost.cost_model import Measurement, NetworkCostModel
 from ios_tf.cost.database import open_database
 from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.errors import UserError
+from ios_tf.fleet.ray_fleet import network_fleet
 from ios_tf.native import devices, plugin
 from ios_tf.options import ModelOptions
 from ios_tf.scheduler import Load, Pruning
@@ -40,13 +41,16 @@ os.register_at_fork(after_in_child=_reset_after_fork)
 
 @contextlib.contextmanager
 def searcher_for(options: ModelOptions) -> Iterator[NetworkSearcher]:
-    """Makes a searcher, which measures on this machine and caches its schedules.
+    """Makes a searcher, which caches its schedules.
+
+    It measures on this machine, or blocks on a Ray cluster of equal machines.
 
     Only one searcher exists at a time, because another one would disturb the
     measurements, and because comparisons switch the plugin on and off for all threads.
 
     Raises:
-      UserError: the device does not exist, or a distribution strategy is active.
+      UserError: the device does not exist, a distribution strategy is active, or the
+        Ray cluster cannot be used.
     """
     cache_dir = directory_of(options.cache_dir)
     _check_distribution()
@@ -60,14 +64,20 @@ def searcher_for(options: ModelOptions) -> Iterator[NetworkSearcher]:
             )
         name = plugin.device_fingerprint(device.engine)
         database = open_database(latency_database(cache_dir), name, options.fresh)
-        with contextlib.closing(database):
+        measurement = Measurement(
+            options.warmup_runs, options.runs, options.sample_count
+        )
+        with contextlib.ExitStack() as stack:
+            stack.callback(database.close)
+            cost_model: NetworkCostModel = MeasuredCostModel(device, measurement)
+            if options.ray is not None:
+                cost_model = stack.enter_context(
+                    network_fleet(
+                        options.ray, device.engine, name, measurement, cost_model
+                    )
+                )
             yield Searcher(
-                MeasuredCostModel(
-                    device,
-                    Measurement(
-                        options.warmup_runs, options.runs, options.sample_count
-                    ),
-                ),
+                cost_model,
                 SearchSettings(
                     options.strategy,
                     Pruning(options.max_group_size, options.max_groups),

@@ -388,7 +388,7 @@ class _SearchThread(threading.Thread):
                 pruning=Pruning(options.max_group_size, options.max_groups),
                 progress=options.progress,
             )
-        return self._tuners[key].tune(problem).to_json()
+        return self._tuners[key].tune(problem)[problem.signature].to_json()
 
 
 def _start_search(options: EnableOptions) -> None:

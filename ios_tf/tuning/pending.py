@@ -6,19 +6,22 @@ are loaded (`enable` with on_miss="search").
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement
+from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, BlockCostModel, Measurement
 from ios_tf.cost.database import open_database
 from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.errors import UserError, first_line
+from ios_tf.fleet.cost_model import FleetCostModel
+from ios_tf.fleet.ray_fleet import ray_fleet
 from ios_tf.native import engine, plugin
 from ios_tf.options import TuneOptions, with_options
 from ios_tf.reasons import Decision, Reason
@@ -50,6 +53,8 @@ from ios_tf.tuning.searcher import Searcher
 from ios_tf.tuning.settings import DEFAULT_STRATEGY, SearchSettings
 
 _logger = logging.getLogger("ios_tf")
+# The number of blocks that a process searches at the same time on a Ray cluster.
+_AT_ONCE = 16
 
 
 class BlockTuner:
@@ -66,28 +71,39 @@ class BlockTuner:
         measurement: Measurement = DEFAULT_MEASUREMENT,
         progress: bool = False,
         winograd: bool = True,
+        fleet: FleetCostModel | None = None,
+        fingerprint: str | None = None,
     ) -> None:
         """`device` is the engine's name of the device, "cpu" or "gpu".
+
+        If there is a `fleet`, its devices measure. They have the given fingerprint.
 
         Raises:
           UserError: the device does not exist.
         """
-        fingerprint = plugin.device_fingerprint(device)
+        fingerprint = fingerprint or plugin.device_fingerprint(device)
+        self._fingerprint = fingerprint
         self._cache = ScheduleCache(cache_dir, fingerprint)
-        self._searcher = Searcher(
-            ProfiledCostModel(device, measurement),
+        self._searcher: Searcher[BlockCostModel] = Searcher(
+            fleet or ProfiledCostModel(device, measurement),
             SearchSettings(pruning=pruning, algorithms=allowed(device, winograd)),
             self._cache,
             open_database(latency_database(cache_dir), fingerprint),
             progress=Progress(progress),
         )
 
-    def tune(self, problem: Problem) -> Schedule:
-        """Returns a block's schedule: from the cache, or searched and then stored."""
-        phase = f"search {problem.name or 'a block'}"
-        with self._searcher.progress.phase(phase, measures=True):
-            schedules, _ = self._searcher.schedule_all([problem])
-        return schedules[problem.signature]
+    def tune(self, *problems: Problem) -> dict[str, Schedule]:
+        """The schedules of blocks: from the cache, or searched and then stored."""
+        names = ", ".join(problem.name or "a block" for problem in problems[:2])
+        more = f" and {len(problems) - 2} more" if len(problems) > 2 else ""
+        with self._searcher.progress.phase(f"search {names}{more}", measures=True):
+            schedules, _ = self._searcher.schedule_all(problems)
+        return schedules
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the device."""
+        return self._fingerprint
 
     @property
     def progress(self) -> Progress:
@@ -174,75 +190,101 @@ def tune(options: TuneOptions) -> Tuned:
     directory = directory_of(options.cache_dir)
     if options.cache_dir and not tf.io.gfile.isdir(directory):
         raise UserError(f"{directory}: no such directory")
-    fingerprint = plugin.device_fingerprint(options.device)
-    paths = list(pending_files(directory, fingerprint))
-    if not paths:  # the directory need not exist
-        return Tuned(fingerprint, (), (), 0)
-    tuner = BlockTuner(
-        directory,
-        options.device,
-        Pruning(options.max_group_size, options.max_groups),
-        Measurement(options.warmup_runs, options.runs, options.sample_count),
-        options.progress,
-        options.winograd,
-    )
+    measurement = Measurement(options.warmup_runs, options.runs, options.sample_count)
+    with contextlib.ExitStack() as stack:
+        if options.ray is None:
+            fleet, fingerprint = None, plugin.device_fingerprint(options.device)
+        else:
+            fleet = stack.enter_context(
+                ray_fleet(options.ray, options.device, options.fingerprint, measurement)
+            )
+            fingerprint = fleet.fingerprint
+        paths = list(pending_files(directory, fingerprint))
+        if not paths:  # the directory need not exist
+            return Tuned(fingerprint, (), (), 0)
+        tuner = BlockTuner(
+            directory,
+            options.device,
+            Pruning(options.max_group_size, options.max_groups),
+            measurement,
+            options.progress,
+            options.winograd,
+            fleet,
+            fingerprint,
+        )
+        return _tune_files(tuner, directory, paths, _AT_ONCE if fleet else 1)
+
+
+def _tune_files(
+    tuner: BlockTuner, directory: str, paths: Sequence[str], at_once: int
+) -> Tuned:
+    """Searches the blocks of pending files, `at_once` at the same time."""
     tuned, ignored, kept = [], [], 0
     claims = Claims(directory)
     while paths:
-        elsewhere = []
-        for path in paths:
-            with claims.claimed(path) as is_mine:
-                if not is_mine:
-                    elsewhere.append(path)
-                    continue
-                try:
-                    found = _tune_file(tuner, directory, path)
-                except _InvalidError:
-                    ignored.append(path)
-                else:
-                    if found:
-                        problem, schedule, is_stored = found
-                        tuned.append((problem, schedule))
-                        kept += not is_stored
+        elsewhere: list[str] = []
+        for start in range(0, len(paths), at_once):
+            with contextlib.ExitStack() as stack:
+                mine: list[str] = []
+                for path in paths[start : start + at_once]:
+                    is_mine = stack.enter_context(claims.claimed(path))
+                    (mine if is_mine else elsewhere).append(path)
+                problems, invalid = _read_problems(directory, mine)
+                schedules, unsearchable = _schedules(tuner, problems)
+                ignored += invalid + unsearchable
+                for path, schedule in schedules.items():
+                    tuned.append((problems[path], schedule))
+                    if tuner.knows(problems[path]):
+                        _remove(path)
+                    else:
+                        kept += 1
         paths = elsewhere
         if paths:
             with tuner.progress.phase("wait for searches of other processes"):
                 paths = claims.wait(paths)
-    return Tuned(fingerprint, tuple(tuned), tuple(ignored), kept)
+    return Tuned(tuner.fingerprint, tuple(tuned), tuple(ignored), kept)
 
 
-class _InvalidError(Exception):
-    """A file does not contain a block that can be searched."""
+def _read_problems(
+    directory: str, paths: Iterable[str]
+) -> tuple[dict[str, Problem], list[str]]:
+    """Returns the blocks of pending files, and the files that are not valid.
 
-
-def _tune_file(
-    tuner: BlockTuner, directory: str, path: str
-) -> tuple[Problem, Schedule, bool] | None:
-    """Searches the block of a pending file, and removes the file.
-
-    Returns:
-      The block, its schedule, and whether the schedule could be stored. None if
-      another process has searched the block.
-
-    Raises:
-      _InvalidError: the block cannot be searched. A warning says why.
+    A file that does not exist any more is in neither: another process has searched it.
     """
+    problems, invalid = {}, []
+    for path in paths:
+        try:
+            problems[path] = read_problem(directory, path)
+        except tf.errors.NotFoundError:
+            pass
+        except (ValueError, tf.errors.OpError) as error:
+            _warn(CACHE_FILE_IGNORED, f"{path} is ignored", error)
+            invalid.append(path)
+    return problems, invalid
+
+
+def _schedules(
+    tuner: BlockTuner, problems: Mapping[str, Problem]
+) -> tuple[dict[str, Schedule], list[str]]:
+    """Searches blocks; returns their schedules, and the files of the other blocks."""
+    if not problems:
+        return {}, []
     try:
-        problem = read_problem(directory, path)
-    except tf.errors.NotFoundError:
-        return None
-    except (ValueError, tf.errors.OpError) as error:
-        _warn(CACHE_FILE_IGNORED, f"{path} is ignored", error)
-        raise _InvalidError from None
-    try:
-        schedule = tuner.tune(problem)
+        found = tuner.tune(*problems.values())
+        return {path: found[one.signature] for path, one in problems.items()}, []
     except engine.EngineError as error:
-        _warn(NOT_SEARCHED, f"{path} cannot be searched", error)
-        raise _InvalidError from None
-    is_stored = tuner.knows(problem)
-    if is_stored:
-        _remove(path)
-    return problem, schedule, is_stored
+        if len(problems) == 1:
+            (path,) = problems
+            _warn(NOT_SEARCHED, f"{path} cannot be searched", error)
+            return {}, [path]
+    # One of the blocks cannot be searched. The others are in the cache or will be soon.
+    schedules, ignored = {}, []
+    for path, problem in problems.items():
+        found, bad = _schedules(tuner, {path: problem})
+        schedules.update(found)
+        ignored += bad
+    return schedules, ignored
 
 
 def pending_files(cache_dir: str, fingerprint: str) -> Iterator[str]:
