@@ -21,6 +21,7 @@ _MODULES = {
     "cudnn_plans": "find the fastest cuDNN plans on a GPU",
     "explore": "compare strategies on a device that is not present",
     "export_blocks": "write a model's blocks for machines without TensorFlow",
+    "fleet": "simulate searches on 1 to 64 devices",
     "gpu_day": "run all GPU measurements, the most important first",
     "in_tensorflow": "compare converted models with TensorFlow and XLA",
     "page": "make docs/benchmarks/paper.md from the results",
