@@ -38,8 +38,8 @@ from ios_tf.validation import as_argument, listed, whole
 
 _NETWORKS = ("models:inception_v3", "models:squeezenet")
 _DEVICE_COUNTS = (1, 2, 4, 8, 16, 32, 64)
-# The time of a measurement besides its runs: 22 ms on a CPU (NASNetMobile on an AMD EPYC
-# with 2 cores: 2,061 measurements in 45 s).
+# The time of a measurement besides its runs. On an AMD EPYC with 2 cores, NASNetMobile
+# took 45 s for 2,061 measurements.
 _SETUP_SECONDS = 0.02
 # Runs per latency: the warm-up, and three samples of three runs.
 _RUNS = DEFAULT_MEASUREMENT.warmup_runs + 9

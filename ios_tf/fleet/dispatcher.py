@@ -352,6 +352,7 @@ class Dispatcher:
                 return True
             text = f"has become {_described(self._deviation(references))} than before: "
             if self._admitted == {device}:
+                self._norm = list(references)  # a lone device agrees with itself
                 self._tell(keys, "estimated")
                 text += "its latencies are only estimates"
                 self._notice_of(device, text)
