@@ -48,6 +48,17 @@ def calm_machine(monkeypatch):
 
 
 @pytest.fixture(autouse=True, scope="module")
+def _frozen():
+    """Hides all objects that exist before a test module from the garbage collector.
+
+    TensorFlow, Keras and the tests are a million objects. Without this fixture, each
+    collection by a test or a conversion would look through these objects.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
 def _cores(request):
     """One core for a test module marked `one_core`, each worker another.
 
@@ -121,12 +132,11 @@ def gpu(cuda):
     for device in ("gpu", "gpu:1"):
         engine.device_fingerprint(device)  # makes the device
     cuda.reset()
-    gc.freeze()  # TensorFlow's and Keras's objects, which take long to look through
+    gc.collect()  # programs of earlier tests
     with driver.context():
         before = cuda.report()["live"]
         yield driver
         gc.collect()  # programs
-        gc.unfreeze()
         driver("cuCtxSynchronize")
         after = cuda.report()["live"]
         for kind in {*before, *after} - lasting:

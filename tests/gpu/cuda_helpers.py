@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
+import fcntl
 import functools
 import hashlib
 import importlib.metadata
@@ -61,14 +61,22 @@ def build_fakes() -> Path:
         text += source.name.encode() + b"\0" + source.read_bytes()
     digest = hashlib.sha256(text).hexdigest()[:16]
     target = ROOT / "build" / "fake_cuda" / digest
-    if target.exists():
-        return target
-    building = target.with_name(f"{digest}.{os.getpid()}")
-    building.mkdir(parents=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Other processes wait, because compiling the same sources would take longer.
+    with open(target.with_name("lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            _compile_fakes([*compiler, *flags], target)
+    return target
+
+
+def _compile_fakes(compiler: list[str], target: Path) -> None:
+    building = target.with_name(f"{target.name}.{os.getpid()}")
+    building.mkdir()
     try:
         jobs = {
             name: subprocess.Popen(
-                [*compiler, *flags, "-c", str(SOURCES / name), "-o", f"{name}.o"],
+                [*compiler, "-c", str(SOURCES / name), "-o", f"{name}.o"],
                 cwd=building,
             )
             for names in LIBRARIES.values()
@@ -83,11 +91,9 @@ def build_fakes() -> Path:
             if library != "libcuda.so.1":
                 link += ["-L.", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"]
             subprocess.run([*compiler, *link, "-ldl"], cwd=building, check=True)
-        with contextlib.suppress(OSError):  # another process was faster
-            building.rename(target)
+        building.rename(target)
     finally:
         shutil.rmtree(building, ignore_errors=True)
-    return target
 
 
 class FakeCuda:

@@ -20,7 +20,7 @@ from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.model import frozen_graphs
 from ios_tf.native import devices, plugin
 from ios_tf.scheduler import Problem, sequential_schedule
-from ios_tf.tuning import pending
+from ios_tf.tuning import pending, roofline
 from ios_tf.tuning.cache import ScheduleCache
 from ios_tf.tuning.settings import SearchSettings
 
@@ -370,6 +370,9 @@ def test_conversion_for_the_gpu(tmp_path, tf32, monkeypatch):
     monkeypatch.setattr(timing, "latencies", lambda turns, callers: [2.0, 1.0, 2.0])
     # And to compute tensors inside of the network.
     monkeypatch.setattr(inner_tensors, "compare", lambda *arguments: [])
+    # The fake GPU computes on one core, so operators of the usual size take a minute.
+    monkeypatch.setattr(roofline, "_CONVOLUTIONS", ((3, 5, 16), (1, 5, 32)))
+    monkeypatch.setattr(roofline, "_SUM_SHAPE", [1, 65, 8, 8])
     cache = tmp_path / "cache"
     fast = {"warmup_runs": 0, "runs": 1, "sample_count": 1, "cache_dir": str(cache)}
     fast["keep_slower"] = True

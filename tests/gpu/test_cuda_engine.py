@@ -578,10 +578,10 @@ def test_batch_sizes_in_turn(gpu, sizes):
 
 def test_plans_live_as_long_as_the_weights(gpu):
     """Of more shapes than a program keeps executions for, too."""
-    program, shape = _chain(2, 9)
+    program, shape = _chain(2, 2)
     for _ in range(2):
         gpu.fake.reset()
-        for size in range(1, 80):
+        for size in range(1, 68):  # a program keeps 64
             program.run([np.zeros([size, *shape[1:]], np.float32)])
     counts = gpu.fake.report()["counts"]
     assert "cudnn plans" not in counts and "cudnn plans loaded" not in counts

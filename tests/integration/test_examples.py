@@ -1,6 +1,5 @@
 """The examples run and report equal results."""
 
-import os
 import re
 import runpy
 import subprocess
@@ -20,17 +19,6 @@ from fastapi import testclient
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def run(script: str, *arguments: object, cache: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / script, *map(str, arguments)],
-        env={**os.environ, "IOS_TF_CACHE": str(cache)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def run_here(script: str, *arguments: object, monkeypatch, capfd) -> str:
     """Runs a script in this process, which has imported TensorFlow already."""
     monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
@@ -40,17 +28,6 @@ def run_here(script: str, *arguments: object, monkeypatch, capfd) -> str:
 
 def difference(output: str) -> float:
     return float(re.search(r"largest relative difference (\S+)", output)[1])
-
-
-def test_keras_networks(tmp_path):
-    path = tmp_path / "branches.keras"
-    networks.branches().save(path)
-    output = run("convert_and_compare.py", path, tmp_path, cache=tmp_path)
-    assert difference(output) < 1e-4
-    # The model's schedules are in the cache now.
-    output = run("optimize_keras_model.py", path, cache=tmp_path)
-    assert difference(output) < 1e-4
-    assert float(re.search(r"optimized +(\S+) ms", output)[1]) > 0
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +41,25 @@ def network(tmp_path_factory) -> Path:
 def cache(network, monkeypatch):
     """A cache that the tests share, so that only the first one searches."""
     monkeypatch.setenv("IOS_TF_CACHE", str(network.parent / "cache"))
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_script_in_a_process(network, tmp_path):
+    example = EXAMPLES / "convert_and_compare.py"
+    done = subprocess.run(
+        [sys.executable, example, network, tmp_path], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert difference(done.stdout) < 1e-4
+
+
+@pytest.mark.usefixtures("cache")
+def test_optimized_keras_model(network, monkeypatch, capfd):
+    output = run_here(
+        "optimize_keras_model.py", network, monkeypatch=monkeypatch, capfd=capfd
+    )
+    assert difference(output) < 1e-4
+    assert float(re.search(r"optimized +(\S+) ms", output)[1]) > 0
 
 
 @pytest.mark.usefixtures("cache")
@@ -111,8 +107,11 @@ def test_notebook(network, tmp_path, monkeypatch):
     assert (tmp_path / "saved_model" / "saved_model.pb").exists()
 
 
-def test_run_with_onnxruntime(tmp_path):
+@pytest.mark.usefixtures("cache")
+def test_run_with_onnxruntime(tmp_path, monkeypatch, capfd):
     pytest.importorskip("tf2onnx", reason="pip install 'ios-tf[onnx]'")
-    output = run("run_with_onnxruntime.py", tmp_path, cache=tmp_path)
+    output = run_here(
+        "run_with_onnxruntime.py", tmp_path, monkeypatch=monkeypatch, capfd=capfd
+    )
     assert difference(output) < 1e-4
     assert (tmp_path / "model.onnx").stat().st_size > 10_000

@@ -1,6 +1,5 @@
 """Random TensorFlow graphs compute the same after conversion."""
 
-import gc
 import json
 import os
 
@@ -18,15 +17,6 @@ from random_graphs.steps.registry import KINDS
 from random_graphs.strategy import programs
 
 from ios_tf.model import graph_optimizer
-
-
-@pytest.fixture(autouse=True, scope="module")
-def without_garbage():
-    """Freezes all objects, because every optimizer run would scan them again."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ FUNCTIONS: dict[str, Function] = {
     ),
     "strides": lambda x: second(first(x)[:, ::BOUND]),
     "pool": lambda x: second(tf.nn.avg_pool1d(first(x), BOUND, BOUND, "SAME")),
-    "window": lambda x: second(tf.nn.max_pool1d(first(x), BOUND, 3, "VALID")),
+    "window": lambda x: second(tf.nn.max_pool1d(first(x), BOUND, 300, "VALID")),
     "range": lambda x: first(x) + tf.cast(tf.range(length(x))[:1], tf.float32),
 }
 
@@ -157,7 +157,7 @@ def test_images_around_large_constants() -> None:
 def test_images_of_some_sizes_only(block: int, padding: int) -> None:
     """TensorFlow refuses other sizes, so they give no information on a bound."""
     bound = 12_000
-    filters = random.normal(0, 0.3, (3, 3, 2, 4)).astype(np.float32)
+    filters = random.normal(0, 0.3, (3, 3, 1, 1)).astype(np.float32)
 
     def function(x: tf.Tensor) -> tf.Tensor:
         x = tf.pad(x, [[0, 0], [0, padding], [0, padding], [0, 0]])
@@ -167,8 +167,8 @@ def test_images_of_some_sizes_only(block: int, padding: int) -> None:
     height = 2 * block - padding
     widths = [block * blocks - padding for blocks in (1, 7, bound - 1, bound)]
     widths += [block * (bound + more) - padding for more in (1, 2, 200)]
-    faster = optimized(function, [None, None, None, 2], 12 * block - padding)
-    check(function, faster, [(1, height, max(w, 1), 2) for w in widths])
+    faster = optimized(function, [None, None, None, 1], 12 * block - padding)
+    check(function, faster, [(1, height, max(w, 1), 1) for w in widths])
 
 
 def test_a_bound_keeps_what_it_does_not_concern() -> None:

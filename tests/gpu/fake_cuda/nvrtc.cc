@@ -129,7 +129,7 @@ bool CompileForHost(const std::string& base, const std::string& text,
     const std::string trampolines = Trampolines(ReadAll(all));
     std::ofstream(all) << text << "\n" << trampolines;
     done = Run(
-        Compiler() + flags + "-O2 -fPIC -shared " + all + " -o " + base + ".so",
+        Compiler() + flags + "-O1 -fPIC -shared " + all + " -o " + base + ".so",
         base + ".log", log);
   }
   std::remove(all.c_str());
