@@ -121,8 +121,9 @@ class FleetCostModel:
             }
             for request in requests
         ]
-        self._requested.update(request.key for request in requests)
-        self._connection.submit(tasks, likely)
+        with self._changed:
+            self._requested.update(request.key for request in requests)
+            self._connection.submit(tasks, likely)
 
     def wait(self, key: str) -> None:
         """Waits until the answer to a request is known.
@@ -132,8 +133,9 @@ class FleetCostModel:
           EngineError: the engine cannot measure the stage.
           UserError: the fleet cannot be reached.
         """
-        self.wait_until(lambda: key in self._answers)
-        _check(self._answers[key])
+        with self._changed:
+            self.wait_until(lambda: key in self._answers)
+            _check(self._answers[key])
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         """Waits until a condition holds, which is checked after each arrival.
@@ -152,8 +154,9 @@ class FleetCostModel:
 
     def collect(self) -> Arrivals:
         """Returns the latencies that have arrived since the last call."""
-        arrivals, self._arrivals = self._arrivals, Arrivals()
-        return arrivals
+        with self._changed:
+            arrivals, self._arrivals = self._arrivals, Arrivals()
+            return arrivals
 
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
         """The latency of one stage in milliseconds."""

@@ -288,6 +288,10 @@ class Dispatcher:
             async with self._changed:
                 self._confirm(unconfirmed)
             raise
+        except UnsuitableDeviceError:
+            async with self._changed:
+                self._withdraw(unconfirmed)
+            raise
 
     async def _measure(self, device: Device, job: _Job) -> str | None:
         """Measures a task; returns its key if it has an answer now."""
@@ -358,9 +362,7 @@ class Dispatcher:
                 self._notice_of(device, text)
                 return True
             self._set_admitted(device, False)
-            self._tell(keys, "withdrawn")
-            for key in keys:
-                del self._answers[key]
+            self._withdraw(keys)
             text += "other devices repeat its measurements"
             self._notice_of(device, text)
             return False
@@ -412,6 +414,11 @@ class Dispatcher:
     def _confirm(self, keys: Sequence[str]) -> None:
         self._confirmed.update(keys)
         self._tell(keys, "confirmed")
+
+    def _withdraw(self, keys: Sequence[str]) -> None:
+        self._tell(keys, "withdrawn")
+        for key in keys:
+            del self._answers[key]
 
     def _tell(self, keys: Sequence[str], kind: str) -> None:
         for driver, events in self._events.items():

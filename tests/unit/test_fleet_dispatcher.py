@@ -224,6 +224,24 @@ def test_a_device_with_answers_that_are_not_valid_is_refused(start):
         fleet.loop.run_until_complete(fleet.serving[0])
 
 
+def test_earlier_answers_of_a_refused_device_are_withdrawn(start):
+    liar = device("a")
+    measure = liar.measure
+
+    async def lie_later(task):
+        found = await measure(task)
+        return found if len(liar.measured) < 3 else {"latency": "fast"}
+
+    liar.measure = lie_later
+    fleet = start(liar)
+    # Each takes 0.1 s, so all are measured before the first check.
+    fleet.submit(tasks(5, ms=10.0))
+    assert sorted(keys(fleet.events("withdrawn"))) == ["task 0", "task 1"]
+    fleet.submit(tasks(2, ms=10.0))
+    fleet.add(device("b"))
+    assert medians(fleet.events("answer")) == {f"task {i}": 10.0 for i in range(5)}
+
+
 def test_likely_tasks_come_last_and_are_replaced(start):
     only = device("a")
     fleet = start(only)
