@@ -57,7 +57,7 @@ class Latencies:
     lanes_divide_device = False
     measurement: Measurement = DEFAULT_MEASUREMENT
 
-    def __init__(self, device: str = "h200") -> None:
+    def __init__(self, device: str) -> None:
         self.seconds = 0.0
         self.measurements = 0
         self._model = SimulatedCostModel(DEVICES[device])
@@ -124,9 +124,9 @@ class Row:
     latency_ms: float
 
 
-def alone(network: str, problems: Sequence[Problem]) -> Row:
+def alone(network: str, problems: Sequence[Problem], device: str = "h200") -> Row:
     """Searches without a fleet."""
-    latencies = Latencies()
+    latencies = Latencies(device)
     start = time.process_time()
     schedules, _ = _searcher(latencies).schedule_all(problems)
     used = time.process_time() - start
@@ -140,9 +140,11 @@ def alone(network: str, problems: Sequence[Problem]) -> Row:
     )
 
 
-def on_fleet(network: str, problems: Sequence[Problem], devices: int) -> Row:
+def on_fleet(
+    network: str, problems: Sequence[Problem], devices: int, device: str = "h200"
+) -> Row:
     """Searches with a fleet of equal devices."""
-    latencies = Latencies()
+    latencies = Latencies(device)
     connection = SimulatedConnection(
         [
             SimulatedDevice(
@@ -153,7 +155,7 @@ def on_fleet(network: str, problems: Sequence[Problem], devices: int) -> Row:
             )
             for i in range(devices)
         ],
-        {"fingerprint": "h200", "lanes": 16, "lanes_divide_device": False},
+        {"fingerprint": device, "lanes": 16, "lanes_divide_device": False},
     )
     model = FleetCostModel(connection, DEFAULT_MEASUREMENT)
     connection.start(lambda: model.waits)
@@ -268,6 +270,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N,M",
         help="numbers of devices; default: 1,2,4,8,16,32,64",
     )
+    parser.add_argument(
+        "--device",
+        choices=sorted(DEVICES),
+        default="h200",
+        help="the simulated GPU; default: h200",
+    )
     parser.add_argument("--json", metavar="FILE", help="file for the results")
     parser.add_argument("--plot", metavar="FILE.svg", help="file for a plot")
 
@@ -279,9 +287,9 @@ def run(options: argparse.Namespace) -> int:
     for model in options.models:
         problems = list(_network(model).problems.values())
         name = short_name(model)
-        rows.append(alone(name, problems))
+        rows.append(alone(name, problems, options.device))
         for count in options.devices:
-            rows.append(on_fleet(name, problems, count))
+            rows.append(on_fleet(name, problems, count, options.device))
             print(f"{name}, {count} devices", file=sys.stderr, flush=True)
     print(rows_table(rows))
     if options.json:

@@ -33,7 +33,7 @@ from ios_tf.reasons.loading import (
     PASSES_STAY_ON,
 )
 from ios_tf.scheduler import Pruning
-from ios_tf.tables import age
+from ios_tf.tables import age, counted
 from ios_tf.tuning.cache import directory_of
 from ios_tf.tuning.pending import BlockTuner, pending_files, problem_of
 
@@ -186,10 +186,12 @@ class Status:
         if ages:
             text = f"schedules in use are {age(min(ages))}"
             text += f" to {age(max(ages))} old" if len(ages) > 1 else " old"
+        waiting = sum(region.waits for region in self.regions)
+        picked_up = self.counts["schedules_picked_up"]
         return (
-            f"{text}; {sum(region.waits for region in self.regions)} regions wait for "
-            f"schedules, {self.counts['schedules_picked_up']} schedules were picked up "
-            f"after loading (the cache is read every {self.refresh_s:g} s)"
+            f"{text}; {counted(waiting, 'region waits', 'regions wait')} for a "
+            f"schedule; {counted(picked_up, 'schedule was', 'schedules were')} picked "
+            f"up after loading (the cache is read every {self.refresh_s:g} s)"
         )
 
 

@@ -145,7 +145,7 @@ def test_a_running_server_uses_new_schedules(cache):
     assert region["age_s"] is None
     assert loaded["counts"]["blocks_missed"] == 1
     assert loaded["counts"]["regions"] == 0
-    assert "1 regions wait for schedules" in loaded["text"]
+    assert "1 region waits for a schedule" in loaded["text"]
 
     tuned = ios_tf.tune(cache, **FAST)
     assert len(tuned.schedules) == loaded["pending"]
