@@ -29,7 +29,7 @@ import collections
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 Event = dict[str, Any]
@@ -101,10 +101,8 @@ class Dispatcher:
       measured: the number of tasks that devices have measured.
     """
 
-    def __init__(self, clock: Callable[[], float] | None = None) -> None:
-        """`clock` returns seconds; by default, the event loop's time."""
+    def __init__(self) -> None:
         self.measured = 0
-        self._clock = clock or (lambda: asyncio.get_running_loop().time())
         self._jobs: dict[str, _Job] = {}
         self._waiting: tuple[collections.deque[_Job], ...] = (
             collections.deque(),  # needed
@@ -175,11 +173,6 @@ class Dispatcher:
                     queue.remove(job)
                     del self._jobs[job.task["key"]]
             self._changed.notify_all()
-
-    @property
-    def drivers(self) -> int:
-        """The number of drivers."""
-        return len(self._events)
 
     async def notice(self, text: str) -> None:
         """Tells all drivers a sentence."""
@@ -265,14 +258,14 @@ class Dispatcher:
     async def _work(self, device: Device) -> None:
         """Gives tasks to a device until its references deviate."""
         unconfirmed: list[str] = []
-        checked = self._clock()
+        checked = _now()
         try:
             while True:
                 job = None
                 if not unconfirmed:
-                    checked = self._clock()
+                    checked = _now()
                     job = await self._next(device.name)
-                elif self._clock() < checked + _CHECK_SECONDS:
+                elif _now() < checked + _CHECK_SECONDS:
                     job = await self._next(device.name, _IDLE_SECONDS)
                 if job is None:
                     found = await device.references()
@@ -434,7 +427,7 @@ class Dispatcher:
         self._changed.notify_all()
 
     def _notice_of(self, device: str, text: str) -> None:
-        now = self._clock()
+        now = _now()
         if now - self._noticed.get(device, -math.inf) > _NOTICE_SECONDS:
             self._noticed[device] = now
             self._notice(f"{device} {text}")
@@ -461,6 +454,11 @@ class Dispatcher:
             ms / norm - 1 for ms, norm in zip(references, self._norm, strict=True)
         ]
         return max(ratios, key=abs)
+
+
+def _now() -> float:
+    """The time of the event loop, in seconds."""
+    return asyncio.get_running_loop().time()
 
 
 def is_valid(answer: Any) -> bool:
