@@ -371,7 +371,7 @@ class RayConnection:
                 lifetime="detached",
                 get_if_exists=True,
                 num_cpus=0,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(head, soft=True),
+                scheduling_strategy=NodeAffinitySchedulingStrategy(head, soft=False),
             )
             .remote(DEVICE_CLASS, *self._arguments)
         )

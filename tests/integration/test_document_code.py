@@ -35,6 +35,7 @@ _INSTEAD = {
     "models:squeezenet": "MODEL",
     "/tmp/": "",
     "gs://models/schedules": "schedules",
+    "/shared/cache": "cache",
 }
 # Flags that make a command quick.
 _QUICK = {
@@ -45,6 +46,8 @@ _QUICK = {
 _ELSEWHERE = {
     r"(pip|auditwheel) ": ".ci/run makes and installs a wheel",
     r"PYTHON=python3 bazel ": "a build with Bazel takes minutes",
+    r"ray start": "test_fleet_on_ray.py starts a cluster",
+    r"ios_tf (tune|convert) .*--ray": "test_fleet_on_ray.py starts a cluster",
     r"docker ": "there may be no Docker; .ci/run checks the files with hadolint",
     r"python examples/serving/": "test_serving.py runs it",
     r"ios_tf bench MODEL --callers": "test_bench_callers.py measures callers",

@@ -93,7 +93,7 @@ def network(x):
         x = tf.nn.relu(tf.nn.conv2d(x, tf.ones([3, 3, 8, 8]) / 72, 1, "SAME"))
     return x
 report = ios_tf.optimize(network).report
-print(engine.lane_count(), report.table().count("_1_cores_"))
+print(engine.lane_count(), report.device.count("_1_cores_"))
 """
 
 

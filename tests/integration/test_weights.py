@@ -343,6 +343,7 @@ def call_region(program, *parameters, scale=()):
             program=json.dumps(program),
             weights=[tf.make_tensor_proto(list(scale), tf.float32)],
             device="cpu",
+            watch="",
         )
 
     return call(tf.constant(gh.random_array(2, 8, 8, 3)), *parameters)
