@@ -57,9 +57,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def end(self) -> None:
         """Cancels all tasks, and closes the loop."""
-        for task in asyncio.all_tasks(self):
+        tasks = asyncio.all_tasks(self)
+        for task in tasks:
             task.cancel()
-        self.run(asyncio.sleep(0))
+        self.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         self.close()
 
 
