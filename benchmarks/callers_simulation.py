@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import plots
 from benchmarks.results import write_measured, write_results
 from benchmarks.simulated_cores import (
     Load,
@@ -27,7 +28,6 @@ from benchmarks.simulated_cores import (
     ideal_calls_per_s,
     simulate,
 )
-from ios_tf.errors import UserError
 from ios_tf.files import check_writable
 from ios_tf.tables import table
 
@@ -137,16 +137,10 @@ def plot(rows: Sequence[Row], path: str) -> None:
     Raises:
       UserError: matplotlib is not installed.
     """
-    try:
-        import matplotlib
-    except ImportError:
-        raise UserError("--plot needs matplotlib; install the extra 'plots'") from None
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "ios_tf"  # equal files for equal results
-    from matplotlib import pyplot
-
     networks = list(dict.fromkeys(row.network for row in rows))
-    figure, axes = pyplot.subplots(1, len(networks), figsize=(4 * len(networks), 3.6))
+    figure, axes = plots.pyplot().subplots(
+        1, len(networks), figsize=(4 * len(networks), 3.6)
+    )
     for axis, network in zip(_flat(axes), networks, strict=True):
         equal = [r for r in rows if r.network == network and r.cores == r.callers]
         cores = [row.cores for row in equal]
@@ -161,8 +155,7 @@ def plot(rows: Sequence[Row], path: str) -> None:
         axis.set_xlabel("cores = callers")
     _flat(axes)[0].set_ylabel("calls per second")
     _flat(axes)[0].legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
+    plots.save(figure, path)
 
 
 def _flat(axes: Any) -> list[Any]:

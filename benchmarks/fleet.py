@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks import plots
 from benchmarks.experiments.experiment import short_name
 from benchmarks.network import Network
 from benchmarks.results import write_measured
@@ -25,7 +26,6 @@ from benchmarks.simulated_fleet import SimulatedConnection, SimulatedDevice
 from benchmarks.simulated_gpu import DEVICES, SimulatedCostModel
 from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement
 from ios_tf.cost.database import LatencyDatabase
-from ios_tf.errors import UserError
 from ios_tf.files import check_writable
 from ios_tf.fleet.cost_model import FleetCostModel
 from ios_tf.native import engine
@@ -155,7 +155,11 @@ def on_fleet(
             )
             for i in range(devices)
         ],
-        {"fingerprint": device, "lanes": 16, "lanes_divide_device": False},
+        {
+            "fingerprint": device,
+            "lanes": latencies.lanes,
+            "lanes_divide_device": latencies.lanes_divide_device,
+        },
     )
     model = FleetCostModel(connection, DEFAULT_MEASUREMENT)
     connection.start(lambda: model.waits)
@@ -213,15 +217,7 @@ def plot(rows: Sequence[Row], path: str) -> None:
     Raises:
       UserError: matplotlib is not installed.
     """
-    try:
-        import matplotlib
-    except ImportError:
-        raise UserError("--plot needs matplotlib; install the extra 'plots'") from None
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "ios_tf"  # equal files for equal results
-    from matplotlib import pyplot
-
-    figure, axis = pyplot.subplots(figsize=(5, 4))
+    figure, axis = plots.pyplot().subplots(figsize=(5, 4))
     first = {row.network: row for row in rows if row.devices == 0}
     counts = sorted({row.devices for row in rows} - {0})
     axis.loglog(counts, counts, "k--", base=2, label="ideal")
@@ -238,8 +234,7 @@ def plot(rows: Sequence[Row], path: str) -> None:
     axis.set_xlabel("devices")
     axis.set_ylabel("times as fast as one device")
     axis.legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
+    plots.save(figure, path)
 
 
 def _network(model: str) -> Network:

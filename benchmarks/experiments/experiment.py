@@ -9,7 +9,6 @@ from __future__ import annotations
 import abc
 import argparse
 import dataclasses
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -25,6 +24,7 @@ from benchmarks.network import Network
 from benchmarks.network_search import Found, find_schedules, interleaved_ms
 from benchmarks.results import read_json, write_results
 from ios_tf.errors import UserError
+from ios_tf.packages import version_of
 from ios_tf.scheduler import PAPER_PRUNING, Pruning, Schedule, document
 
 VERSION = 1
@@ -263,10 +263,7 @@ def versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "numpy": np.__version__}
     for name in ("tensorflow", "ai_edge_litert", "onnxruntime", "openvino", "torch"):
         if importlib.util.find_spec(name):
-            try:
-                found[name] = importlib.metadata.version(name)
-            except importlib.metadata.PackageNotFoundError:
-                found[name] = "?"
+            found[name] = version_of(name) or "?"
     return found
 
 

@@ -8,7 +8,6 @@ import TensorFlow.
 from __future__ import annotations
 
 import abc
-import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -20,6 +19,7 @@ import numpy as np
 
 from ios_tf.callers.loops import Call
 from ios_tf.errors import UserError
+from ios_tf.packages import version_of
 
 # How long a call waits for other calls to form a batch with, and the smallest length of
 # the queue of waiting calls.
@@ -318,11 +318,8 @@ class Framework:
 
     def versions(self) -> dict[str, str]:
         """The versions of the installed packages."""
-        versions = {}
-        for package in self.packages.values():
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                versions[package] = importlib.metadata.version(package)
-        return versions
+        versions = {package: version_of(package) for package in self.packages.values()}
+        return {package: found for package, found in versions.items() if found}
 
 
 STOCK = "tensorflow"

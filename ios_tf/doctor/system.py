@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import resource
@@ -12,19 +11,12 @@ import ios_tf
 from ios_tf.doctor.finding import ERROR, NOTE, WARNING, Finding
 from ios_tf.errors import NativeLibraryError
 from ios_tf.native import engine, platforms, plugin
+from ios_tf.packages import version_of
 
 # Converting a large network, such as NASNet-A large, needs about this much.
 _ENOUGH_MEMORY = 4 << 30
 # Packages that bring a TensorFlow of their own under the same import name.
 _OTHER_TENSORFLOWS = ("tensorflow-cpu", "tf-nightly", "intel-tensorflow", "zentf")
-
-
-def version_of(package: str) -> str | None:
-    """The version of an installed package; None if it is not installed."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def version_findings() -> Iterator[Finding]:

@@ -232,18 +232,15 @@ class FleetCostModel:
             case {"kind": "answer", "key": key, "answer": answer}:
                 self._take_answer(key, answer)
             case {"kind": "confirmed", "keys": keys}:
-                self._arrivals.confirmed += [
-                    key for key in keys if key in self._answers
-                ]
+                self._arrivals.confirmed += self._own(keys)
             case {"kind": "withdrawn", "keys": keys}:
-                # The callers of `compare` already have their answers.
-                own = [key for key in keys if key in self._requested]
+                own = self._own(keys)
                 for key in own:
                     self._answers.pop(key, None)
                     self._arrivals.latencies.pop(key, None)
                 self._arrivals.withdrawn += own
             case {"kind": "estimated", "keys": keys}:
-                own = [key for key in keys if key in self._requested]
+                own = self._own(keys)
                 self._arrivals.estimated += own
                 RECORDER.add([Sample(math.nan, disturbed=True)] * len(own))
             case {"kind": "devices", "count": count}:
@@ -252,6 +249,10 @@ class FleetCostModel:
                 _logger.warning("%s", text)
             case {"kind": "failed", "text": text}:
                 self._failure = UserError(text)
+
+    def _own(self, keys: Sequence[str]) -> list[str]:
+        """The keys of stages. Callers of `compare` already have their answers."""
+        return [key for key in keys if key in self._requested]
 
     def _take_answer(self, key: str, answer: Mapping[str, Any]) -> None:
         if not is_valid(answer):

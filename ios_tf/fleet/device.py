@@ -16,7 +16,6 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
-import importlib.metadata
 import json
 import os
 import tempfile
@@ -28,6 +27,7 @@ from ios_tf.cost.cost_model import Measurement
 from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.errors import first_line
 from ios_tf.native import engine
+from ios_tf.packages import version_of
 from ios_tf.scheduler import Problem, Schedule, Stage
 
 # The memory of a device is freed after this many blocks.
@@ -62,13 +62,9 @@ _REFERENCES: tuple[dict[str, Any], ...] = (
 
 def versions() -> dict[str, str]:
     """The versions that must be equal on all machines of a fleet."""
-    found = {"ios_tf": ios_tf.__version__}
-    for package in ("tensorflow", "numpy"):
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+    packages = ("tensorflow", "numpy")
+    found = {package: version_of(package) or "not installed" for package in packages}
+    return {"ios_tf": ios_tf.__version__, **found}
 
 
 class MeasuringDevice:

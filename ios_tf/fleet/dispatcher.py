@@ -27,6 +27,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import dataclasses
+import itertools
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -319,20 +320,18 @@ class Dispatcher:
         """Waits for a task for a device; returns None after some seconds."""
         async with self._changed:
             try:
-                await asyncio.wait_for(
-                    self._changed.wait_for(lambda: self._has_work(device)), seconds
+                job = await asyncio.wait_for(
+                    self._changed.wait_for(lambda: self._task_for(device)), seconds
                 )
             except TimeoutError:
                 return None
-            for queue in self._waiting:
-                for job in queue:
-                    if self._suits(device, job):
-                        queue.remove(job)
-                        return job
-        raise AssertionError("there was a task")
+            self._waiting[bool(job.likely)].remove(job)
+            return job
 
-    def _has_work(self, device: str) -> bool:
-        return any(self._suits(device, job) for queue in self._waiting for job in queue)
+    def _task_for(self, device: str) -> _Job | None:
+        """The first task that waits for a device and suits this one."""
+        waiting = itertools.chain.from_iterable(self._waiting)
+        return next((job for job in waiting if self._suits(device, job)), None)
 
     def _suits(self, device: str, job: _Job) -> bool:
         """Whether the device may measure the task: one that has not tried it first."""

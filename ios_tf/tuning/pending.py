@@ -61,6 +61,9 @@ class BlockTuner:
     """Searches blocks for one cache and one device. Not thread-safe.
 
     Blocks are measured through the engine's C API, without TensorFlow ops.
+
+    Attributes:
+      fingerprint: the fingerprint of the device.
     """
 
     def __init__(
@@ -72,23 +75,21 @@ class BlockTuner:
         progress: bool = False,
         winograd: bool = True,
         fleet: FleetCostModel | None = None,
-        fingerprint: str | None = None,
     ) -> None:
         """`device` is the engine's name of the device, "cpu" or "gpu".
 
-        If there is a `fleet`, its devices measure. They have the given fingerprint.
+        If there is a `fleet`, its devices measure.
 
         Raises:
           UserError: the device does not exist.
         """
-        fingerprint = fingerprint or plugin.device_fingerprint(device)
-        self._fingerprint = fingerprint
-        self._cache = ScheduleCache(cache_dir, fingerprint)
+        self.fingerprint = _fingerprint(device, fleet)
+        self._cache = ScheduleCache(cache_dir, self.fingerprint)
         self._searcher: Searcher[BlockCostModel] = Searcher(
             fleet or ProfiledCostModel(device, measurement),
             SearchSettings(pruning=pruning, algorithms=allowed(device, winograd)),
             self._cache,
-            open_database(latency_database(cache_dir), fingerprint),
+            open_database(latency_database(cache_dir), self.fingerprint),
             progress=Progress(progress),
         )
 
@@ -99,11 +100,6 @@ class BlockTuner:
         with self._searcher.progress.phase(f"search {names}{more}", measures=True):
             schedules, _ = self._searcher.schedule_all(problems)
         return schedules
-
-    @property
-    def fingerprint(self) -> str:
-        """The fingerprint of the device."""
-        return self._fingerprint
 
     @property
     def progress(self) -> Progress:
@@ -192,13 +188,12 @@ def tune(options: TuneOptions) -> Tuned:
         raise UserError(f"{directory}: no such directory")
     measurement = Measurement(options.warmup_runs, options.runs, options.sample_count)
     with contextlib.ExitStack() as stack:
-        if options.ray is None:
-            fleet, fingerprint = None, plugin.device_fingerprint(options.device)
-        else:
+        fleet = None
+        if options.ray is not None:
             fleet = stack.enter_context(
                 ray_fleet(options.ray, options.device, options.fingerprint, measurement)
             )
-            fingerprint = fleet.fingerprint
+        fingerprint = _fingerprint(options.device, fleet)
         paths = list(pending_files(directory, fingerprint))
         if not paths:  # the directory need not exist
             return Tuned(fingerprint, (), (), 0)
@@ -210,9 +205,12 @@ def tune(options: TuneOptions) -> Tuned:
             options.progress,
             options.winograd,
             fleet,
-            fingerprint,
         )
         return _tune_files(tuner, directory, paths, _AT_ONCE if fleet else 1)
+
+
+def _fingerprint(device: str, fleet: FleetCostModel | None) -> str:
+    return fleet.fingerprint if fleet else plugin.device_fingerprint(device)
 
 
 def _tune_files(
