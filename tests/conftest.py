@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import prepared_python
 import pytest
 import shared
 
@@ -31,6 +32,12 @@ def pytest_unconfigure(config):
     if hasattr(config, "ios_tf_shared"):
         shutil.rmtree(config.ios_tf_shared, ignore_errors=True)
         del os.environ[shared.DIRECTORY]
+
+
+@pytest.fixture
+def prepared(monkeypatch):
+    """Processes that the tested code starts have imported TensorFlow."""
+    monkeypatch.setattr(sys, "executable", prepared_python.path())
 
 
 @pytest.fixture

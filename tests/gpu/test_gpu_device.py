@@ -8,7 +8,7 @@ from pathlib import Path
 
 def test_ops_on_a_fake_gpu():
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
         + [str(Path(__file__).with_name("gpu_device_checks.py"))],
         env={
             **os.environ,

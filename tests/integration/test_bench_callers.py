@@ -19,6 +19,7 @@ from ios_tf.native import plugin
 from ios_tf.options import BenchOptions
 from ios_tf.processes import ChildError
 
+pytestmark = pytest.mark.usefixtures("prepared")
 FIGURES = {"images_per_second", "p50_ms", "p90_ms", "p99_ms", "cpu_ms"}
 CONDITIONS = {
     "command",

@@ -1,10 +1,10 @@
 """Runs a few cases of the chaos command."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import keras
+import prepared_python
 import pytest
 from chaos.cases import Outcome
 
@@ -34,7 +34,7 @@ def test_chaos(tmp_path):
     # Other tests cover loads, kills, full disks and corrupt caches.
     arguments = ["--runs=40", "--threads=4", "--cases", "threads"]
     done = subprocess.run(
-        [sys.executable, Path(__file__).parents[1] / "chaos", path, *arguments],
+        [prepared_python.path(), Path(__file__).parents[1] / "chaos", path, *arguments],
         capture_output=True,
         text=True,
     )

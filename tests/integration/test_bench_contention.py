@@ -1,5 +1,6 @@
 """The benchmark with other processes running calls both models in every row."""
 
+import pytest
 import shared
 
 from benchmarks.contention import (
@@ -10,6 +11,7 @@ from benchmarks.contention import (
 )
 
 
+@pytest.mark.usefixtures("prepared")
 def test_rows_have_percentiles_of_both_models():
     rows = ["beside 3 builds", "8 callers"]
     found = bench_contention(str(shared.branches()), 1, 0.0, rows)

@@ -163,6 +163,7 @@ def test_operators_of_one_framework_only():
             interpreter.compute(TensorFlowOps(), block, [[]], [image])
 
 
+@pytest.mark.usefixtures("prepared")
 def test_peers_that_run_the_saved_model(tmp_path):
     path, output = str(tmp_path / "model"), tmp_path / "results"
     image = keras.Input((9, 9, 3))

@@ -1,11 +1,13 @@
 """The benchmark of loading: every variant is loaded and called."""
 
 import keras
+import pytest
 from keras import layers
 
 from benchmarks.costs import measure_loading
 
 
+@pytest.mark.usefixtures("prepared")
 def test_every_variant_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
     inputs = keras.Input((8, 8, 3))

@@ -4,11 +4,11 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 
 import graph_helpers as gh
 import keras
+import prepared_python
 import pytest
 from cache_helpers import DEVICE, add_pending, run
 from keras import layers
@@ -156,7 +156,7 @@ def test_several_processes_tune_at_the_same_time(cache):
         add_pending(cache, p)
     code = f"from ios_tf.tuning.pending import tune; tune({cache!r}, **{FAST!r})"
     processes = [
-        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+        subprocess.Popen([prepared_python.path(), "-c", code], stderr=subprocess.PIPE)
         for _ in range(2)
     ]
     for process in processes:

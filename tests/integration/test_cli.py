@@ -9,6 +9,7 @@ import sys
 
 import keras
 import numpy as np
+import prepared_python
 import pytest
 import tensorflow as tf
 from cache_helpers import run
@@ -458,7 +459,8 @@ def test_a_reader_of_the_output_that_left(tmp_path):
     # Convert prints a line about the fixed batch size before it starts.
     command = ["convert", source, output, "--strategy=sequential", *FAST]
     with os.fdopen(writer, "wb") as pipe:
-        done = subprocess.run([sys.executable, "-m", "ios_tf", *command], stdout=pipe)
+        words = [prepared_python.path(), "-m", "ios_tf", *command]
+        done = subprocess.run(words, stdout=pipe)
     assert done.returncode == 0
     assert "serving_default" in tf.saved_model.load(output).signatures
 
@@ -534,7 +536,7 @@ def test_convert_and_show(capfd, tmp_path, network):
 def test_verbosity_tells_steps_and_their_seconds(tmp_path, dense):
     flags = ["convert", dense, str(tmp_path / "out"), "--verbosity=0", "--quiet"]
     done = subprocess.run(
-        [sys.executable, "-m", "ios_tf", *flags], capture_output=True, text=True
+        [prepared_python.path(), "-m", "ios_tf", *flags], capture_output=True, text=True
     )
     assert done.returncode == 0
     steps = [
@@ -666,7 +668,8 @@ def test_closed_standard_streams(tmp_path):
     missing = f"{command}/none 2>&1 >&-"
     done = subprocess.run(missing, shell=True, capture_output=True, text=True)
     assert (done.returncode, done.stdout.count("\n")) == (1, 1)
-    full = f"{command} >/dev/full"
+    prepared = command.replace(sys.executable, prepared_python.path())
+    full = f"{prepared} >/dev/full"
     done = subprocess.run(full, shell=True, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "No space left" in done.stderr

@@ -2,9 +2,9 @@
 
 import json
 import subprocess
-import sys
 
 import hammer as program
+import prepared_python
 import pytest
 import shared
 import tensorflow as tf
@@ -41,7 +41,7 @@ def test_a_call_that_fails_is_an_error():
 def test_in_a_process_of_its_own():
     arguments = json.dumps([shared.converted_cells(), [1, 2], 4, 40])
     done = subprocess.run(
-        [sys.executable, program.__file__, arguments],
+        [prepared_python.path(), program.__file__, arguments],
         stdout=subprocess.PIPE,
         check=True,
     )

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import prepared_python
 import pytest
 import tensorflow as tf
 from cache_helpers import run
@@ -40,8 +41,10 @@ def no_threads(monkeypatch):
 def doctor(
     *arguments, libraries="", before="", **environment
 ) -> subprocess.CompletedProcess:
+    # Importing ios_tf loads the libraries if TensorFlow has been imported before.
+    python = sys.executable if libraries else prepared_python.path()
     return subprocess.run(
-        [sys.executable, "-c", before + CHILD, str(libraries), *arguments],
+        [python, "-c", before + CHILD, str(libraries), *arguments],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,

@@ -12,6 +12,7 @@ import nbclient
 import nbformat
 import networks
 import numpy as np
+import prepared_python
 import pytest
 import tensorflow as tf
 from fastapi import testclient
@@ -47,7 +48,9 @@ def cache(network, monkeypatch):
 def test_a_script_in_a_process(network, tmp_path):
     example = EXAMPLES / "convert_and_compare.py"
     done = subprocess.run(
-        [sys.executable, example, network, tmp_path], capture_output=True, text=True
+        [prepared_python.path(), example, network, tmp_path],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert difference(done.stdout) < 1e-4

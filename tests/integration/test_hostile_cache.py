@@ -7,10 +7,10 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 
+import prepared_python
 import pytest
 import tensorflow as tf
 from cache_helpers import DEVICE, add_pending, run
@@ -333,7 +333,7 @@ def test_names_in_a_cache_are_printable(cache, capfd):
 def in_process(code: str, *arguments: str) -> subprocess.CompletedProcess:
     code = f"FAST = {FAST!r}\n{code}"
     return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
+        [prepared_python.path(), "-c", code, *arguments],
         capture_output=True,
         text=True,
         timeout=300,

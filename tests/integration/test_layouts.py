@@ -6,11 +6,11 @@ written once for either order, and the one with channels last gives the expected
 
 import os
 import subprocess
-import sys
 from collections import Counter
 
 import graph_helpers as gh
 import numpy as np
+import prepared_python
 import pytest
 import tensorflow as tf
 
@@ -352,7 +352,13 @@ def test_merges_across_layouts_run_in_stock_tensorflow(tmp_path):
         paths.append(str(path))
         truths.append(truth)
     subprocess.run(
-        [sys.executable, "-c", RUN_WITHOUT_ONEDNN, *paths, tmp_path / "images.npy"],
+        [
+            prepared_python.path(),
+            "-c",
+            RUN_WITHOUT_ONEDNN,
+            *paths,
+            tmp_path / "images.npy",
+        ],
         env={**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0"},
         check=True,
     )

@@ -7,6 +7,7 @@ import sys
 import keras
 import networks
 import numpy as np
+import prepared_python
 import pytest
 import shared
 import tensorflow as tf
@@ -75,7 +76,7 @@ def test_tf2onnx_takes_converted_models(tmp_path):
     path, output = str(tmp_path / "converted"), str(tmp_path / "converted.onnx")
     words = ["--saved-model", path, "--output", output]
     run = subprocess.run(
-        [sys.executable, "-m", "tf2onnx.convert", *words],
+        [prepared_python.path(), "-m", "tf2onnx.convert", *words],
         capture_output=True,
         text=True,
     )

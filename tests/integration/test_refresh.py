@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import prepared_python
 import pytest
 from cache_helpers import DEVICE
 
@@ -83,7 +84,7 @@ class Server:
 
     def __init__(self, cache: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", SERVER, cache],
+            [prepared_python.path(), "-c", SERVER, cache],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

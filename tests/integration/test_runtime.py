@@ -16,6 +16,7 @@ import graph_helpers as gh
 import keras
 import networks
 import numpy as np
+import prepared_python
 import pytest
 import shared
 import tensorflow as tf
@@ -625,12 +626,12 @@ def test_a_schedule_that_is_not_valid_is_ignored(cache, network, damage):
     assert check(network) == 0
 
 
-def run_python(code: str, **environment: str) -> subprocess.CompletedProcess:
+def run_python(code: str, python: str = "") -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [python or prepared_python.path(), "-c", code],
         capture_output=True,
         text=True,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1", **environment},
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1"},
     )
 
 
@@ -707,7 +708,7 @@ else:
     os._exit(0)
 """
     )
-    done = run_python(code)
+    done = run_python(code, sys.executable)
     assert done.returncode == 0, done.stderr
 
 
@@ -746,7 +747,7 @@ ios_tf.enable()
 np.testing.assert_array_equal(result(), expected)
 """
     )
-    done = run_python(code)
+    done = run_python(code, sys.executable)
     assert done.returncode == 0, done.stderr
     # One line comes from the import, the other from enable.
     assert len(lines(done.stderr)) == 2
@@ -842,7 +843,7 @@ def test_the_example():
         os.path.dirname(__file__), "..", "..", "examples", "enable_in_service.py"
     )
     done = subprocess.run(
-        [sys.executable, example, "MobileNet"], capture_output=True, text=True
+        [prepared_python.path(), example, "MobileNet"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert "1 graphs with schedules from the cache" in done.stdout

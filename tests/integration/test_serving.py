@@ -9,6 +9,7 @@ from pathlib import Path
 import native_build
 import networks
 import numpy as np
+import prepared_python
 import pytest
 import shared
 import tensorflow as tf
@@ -262,7 +263,7 @@ def test_missing_serving_api_is_one_line(command, tmp_path):
     (tmp_path / "tensorflow_serving.py").write_text("")  # without `apis`
     paths = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
-        [sys.executable, EXAMPLES / command[0], *command[1:]],
+        [prepared_python.path(), EXAMPLES / command[0], *command[1:]],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         capture_output=True,
         text=True,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import graph_helpers as gh
 import numpy as np
+import prepared_python
 import pytest
 import tensorflow as tf
 from keras import layers
@@ -554,7 +555,7 @@ def test_empty_images():
     environment = {**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0", "PYTHONPATH": paths}
     code = "import test_shapes; test_shapes.compare_empty_images()"
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [prepared_python.path(), "-c", code],
         env=environment,
         capture_output=True,
         text=True,

@@ -6,11 +6,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import prepared_python
 import pytest
 import tensorflow as tf
 
@@ -147,7 +147,7 @@ def peak_mebibytes(statement: str) -> float:
     """The largest resident memory of a process that runs a statement."""
     script = f"import ios_tf; {statement}; print(open('/proc/self/status').read())"
     run = subprocess.run(
-        [sys.executable, "-c", script],
+        [prepared_python.path(), "-c", script],
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
         capture_output=True,
         text=True,

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import prepared_python
 import pytest
 import shared
 from tensorflow.core.protobuf import saved_model_pb2
@@ -18,7 +19,8 @@ from ios_tf.reasons.loading import INVALID_SCHEDULE
 IOS_TF = [sys.executable, "-m", "ios_tf"]
 FAST = ["--strategy=parallel", "--max_groups=2", "--max_group_size=2", "--runs=1"]
 FAST += ["--warmup_runs=0", "--sample_count=1", "--keep_slower", "--device=cpu"]
-# TensorFlow's own messages, as its libraries begin them.
+# TensorFlow's own messages, as its libraries begin them. Tests of these messages start
+# Python; other tests start processes that have imported TensorFlow.
 NOISE = re.compile(r"oneDNN custom|cuda|[IWE]\d{4} |All log messages|TensorRT", re.I)
 
 
@@ -28,13 +30,22 @@ def as_users_have_it(tmp_path, monkeypatch):
     monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
 
 
-def convert(tmp_path, *more: str) -> list[str]:
-    return [*IOS_TF, "convert", shared.branches(), str(tmp_path / "out"), *FAST, *more]
+@pytest.fixture
+def imported(monkeypatch) -> str:
+    """A Python whose processes have imported TensorFlow, which logs errors only."""
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")  # as the command does
+    return prepared_python.path()
+
+
+def convert(python: str, tmp_path, *more: str) -> list[str]:
+    words = [python, "-m", "ios_tf", "convert", shared.branches()]
+    return [*words, str(tmp_path / "out"), *FAST, *more]
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
-def test_a_conversion_on_a_terminal(columns, tmp_path):
-    with Terminal(convert(tmp_path), columns) as terminal:
+def test_a_conversion_on_a_terminal(columns, tmp_path, request):
+    python = sys.executable if columns == 60 else request.getfixturevalue("imported")
+    with Terminal(convert(python, tmp_path), columns) as terminal:
         bars = []
         while terminal.read_more(120):
             lines = terminal.screen()
@@ -52,7 +63,8 @@ def test_a_conversion_on_a_terminal(columns, tmp_path):
 
 
 def test_a_conversion_in_a_pipe(tmp_path):
-    done = subprocess.run(convert(tmp_path), capture_output=True, text=True)
+    command = convert(sys.executable, tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     names = [re.sub(r"^ios_tf: \d+:\d\d ", "", s) for s in done.stderr.splitlines()]
     assert [re.sub(r" \(.*", "", name) for name in names] == list(phases.WEIGHTS)
@@ -60,8 +72,9 @@ def test_a_conversion_in_a_pipe(tmp_path):
     assert "written" in done.stdout and "\x1b" not in done.stdout + done.stderr
 
 
-def test_a_quiet_conversion(tmp_path):
-    done = subprocess.run(convert(tmp_path, "--quiet"), capture_output=True, text=True)
+def test_a_quiet_conversion(imported, tmp_path):
+    command = convert(imported, tmp_path, "--quiet")
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == ""
     assert "written" in done.stdout and "device:" not in done.stdout
 
@@ -90,9 +103,12 @@ def test_tensorflows_messages_appear_on_request(tmp_path):
     assert loud.stdout == quiet.stdout
 
 
-def test_our_own_warnings_are_not_hidden(tmp_path):
+def test_our_own_warnings_are_not_hidden(tmp_path, monkeypatch):
     """They come from native code, whose other messages are hidden."""
-    done = subprocess.run(convert(tmp_path, "--quiet"), capture_output=True, text=True)
+    with monkeypatch.context() as context:
+        context.setenv("TF_CPP_MIN_LOG_LEVEL", "3")  # for the prepared Python
+        command = convert(prepared_python.path(), tmp_path, "--quiet")
+        done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     path = str(tmp_path / "out" / "saved_model.pb")
     model = saved_model_pb2.SavedModel()

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import prepared_python
 import pytest
 import shared
 
@@ -42,7 +43,7 @@ _SET = "tf.config.threading.set_intra_op_parallelism_threads({})"
 def lanes_of(code, model, **environment):
     clean = {k: v for k, v in os.environ.items() if k != "IOS_TF_NUM_THREADS"}
     done = subprocess.run(
-        [sys.executable, "-c", code, model],
+        [prepared_python.path(), "-c", code, model],
         capture_output=True,
         text=True,
         env={**clean, **environment, "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import prepared_python
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.python.eager import context, wrap_function
@@ -327,7 +328,7 @@ def convolutions(ops: Counter[str]) -> list[str]:
 def warnings_of(code: str, **environment: str) -> list[str]:
     """Runs Python code in a process of its own, and returns the plugin's warnings."""
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [prepared_python.path(), "-c", code],
         env={
             **os.environ,
             "TF_CPP_MIN_LOG_LEVEL": "1",

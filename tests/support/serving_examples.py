@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import prepared_python
 import pytest
 import shared
 
@@ -59,7 +60,7 @@ def _prepare_models(directory: Path) -> None:
 def _prepare(directory: Path, model: str | Path, *flags: str) -> None:
     quick = ("--strategy=greedy", "--time_limit=1", "--keep_slower")
     subprocess.run(
-        [sys.executable, EXAMPLES / "prepare.py", model, directory / "models"]
+        [prepared_python.path(), EXAMPLES / "prepare.py", model, directory / "models"]
         + [*quick, *flags, f"--cache_dir={directory / 'cache'}"],
         check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
+import prepared_python
 
 _SERVE = """
 import sys
@@ -45,7 +45,7 @@ def _process(onednn: bool) -> subprocess.Popen:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("IOS_TF")}
     # The process ends when this one ends, which closes its standard input.
     return subprocess.Popen(
-        [sys.executable, "-c", _SERVE],
+        [prepared_python.path(), "-c", _SERVE],
         env={**environment, "TF_ENABLE_ONEDNN_OPTS": str(int(onednn))},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -1,0 +1,119 @@
+"""A Python for tests whose processes start with TensorFlow imported.
+
+`path()` is an executable that takes the arguments `-c CODE`, `-m MODULE` or `SCRIPT` as
+Python does. Importing TensorFlow takes longer than most commands that tests run. This
+executable therefore asks a server (prepared_server.py) for a fork, and waits for the
+fork to end. The server has imported TensorFlow and nothing else. The fork gets the
+arguments, environment, working directory, cores and standard streams of the executable.
+
+Each environment has a server of its own, because TensorFlow reads variables when it is
+imported. Forks of one server share its hash seed, and they belong to no terminal.
+TensorFlow is imported before ios_tf. Killing the executable kills the fork a moment
+later. Tests of such matters, and tests of imports and of what TensorFlow prints when it
+is imported, use `sys.executable`.
+"""
+
+import array
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+# The environment variable that names the directory that all processes of a test run
+# share. conftest.py makes it.
+DIRECTORY = "IOS_TF_TESTS_SHARED"
+# Prefixes of the variables that importing TensorFlow does not read, and of those that
+# forks apply.
+IGNORED = ("IOS_TF_", "PYTEST_", "PYTHONPATH", "TMPDIR", "TERM", "COLUMNS", "LINES")
+# Tests may replace it by `path()`.
+PYTHON = sys.executable
+SERVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prepared_server.py")
+
+
+def path() -> str:
+    """The path of the executable."""
+    target = os.path.join(os.environ[DIRECTORY], "python")
+    if not os.path.exists(target):
+        unfinished = f"{target}.{os.getpid()}"
+        # -I and -S: without site-packages, which would slow down the start.
+        with open(unfinished, "w") as file:
+            file.write(f"#!{PYTHON} -IS\n")
+            file.write(f"import sys\nsys.path.insert(0, {os.path.dirname(SERVER)!r})\n")
+            file.write("import prepared_python\n")
+            file.write(f"prepared_python.main({os.path.dirname(target)!r})\n")
+        os.chmod(unfinished, 0o755)
+        os.replace(unfinished, target)
+    return target
+
+
+def main(directory: str) -> None:
+    """Runs the arguments of this process in a fork, and ends as the fork does."""
+    request = {
+        "arguments": sys.argv[1:],
+        "environment": dict(os.environ),
+        "directory": os.getcwd(),
+        "cores": sorted(os.sched_getaffinity(0)),
+    }
+    message = json.dumps(request).encode()
+    streams = array.array("i", [0, 1, 2])
+    forwarded = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    with _connected(directory) as connection:
+        # The fork may run before this process knows its number.
+        signal.pthread_sigmask(signal.SIG_BLOCK, forwarded)
+        header = [len(message).to_bytes(8, "little")]
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)]
+        connection.sendmsg(header, rights)
+        connection.sendall(message)
+        answers = connection.makefile()
+        child = int(answers.readline())
+
+        def forward(number: int, _: object) -> None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, number)
+
+        for number in forwarded:
+            signal.signal(number, forward)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, forwarded)
+        status = int(answers.readline())
+    if status < 0:
+        signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(status)
+
+
+def _connected(directory: str) -> socket.socket:
+    """A connection to the server for this environment, which is started if needed."""
+    read = {k: v for k, v in os.environ.items() if not k.startswith(IGNORED)}
+    text = json.dumps(sorted(read.items()))
+    name = f"server_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    address = os.path.join(directory, name)
+    with open(address + ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with contextlib.suppress(OSError):
+            return _connection(address)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(address)  # of a server that has ended
+        with open(address + ".log", "ab") as log:
+            python = [PYTHON, SERVER, address]
+            server = subprocess.Popen(
+                python,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        assert server.stdout is not None
+        server.stdout.readline()  # the server listens
+        return _connection(address)
+
+
+def _connection(address: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(address)
+    return connection
