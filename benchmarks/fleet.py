@@ -10,12 +10,13 @@ measurement takes as long as on a real one.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks import plots
@@ -140,11 +141,11 @@ def alone(network: str, problems: Sequence[Problem], device: str = "h200") -> Ro
     )
 
 
-def on_fleet(
-    network: str, problems: Sequence[Problem], devices: int, device: str = "h200"
-) -> Row:
-    """Searches with a fleet of equal devices."""
-    latencies = Latencies(device)
+@contextlib.contextmanager
+def simulated_fleet(
+    latencies: Latencies, devices: int
+) -> Iterator[tuple[FleetCostModel, SimulatedConnection]]:
+    """A cost model with this number of equal devices, and its connection."""
     connection = SimulatedConnection(
         [
             SimulatedDevice(
@@ -156,7 +157,7 @@ def on_fleet(
             for i in range(devices)
         ],
         {
-            "fingerprint": device,
+            "fingerprint": "simulated",
             "lanes": latencies.lanes,
             "lanes_divide_device": latencies.lanes_divide_device,
         },
@@ -164,10 +165,18 @@ def on_fleet(
     model = FleetCostModel(connection, DEFAULT_MEASUREMENT)
     connection.start(lambda: model.waits)
     try:
-        schedules, _ = _searcher(model).schedule_all(problems)
+        yield model, connection
     finally:
         model.close()
         connection.end()
+
+
+def on_fleet(
+    network: str, problems: Sequence[Problem], devices: int, device: str = "h200"
+) -> Row:
+    """Searches with a fleet of equal devices."""
+    with simulated_fleet(Latencies(device), devices) as (model, connection):
+        schedules, _ = _searcher(model).schedule_all(problems)
     return Row(
         network,
         devices,

@@ -76,10 +76,13 @@ class CachedCostModel:
         """This object if the other cost model measures several latencies at a time."""
         return self if self._remote else None
 
-    @property
-    def devices(self) -> int:
-        """The number of devices of a remote cost model; 0 if it is not remote."""
-        return self._remote.devices if self._remote else 0
+    def spare(self, problem: Problem) -> int:
+        """The number of likely stages of a block that devices have time for.
+
+        The other cost model must be a RemoteCostModel.
+        """
+        assert self._remote
+        return self._remote.spare(problem.signature)
 
     def settle(self) -> None:
         """Waits until all latencies of a remote cost model are final."""
@@ -119,6 +122,15 @@ class CachedCostModel:
             [self._stage_request(problem, stage) for stage in stages],
             problem.signature if likely else "",
         )
+
+    def knows(self, problem: Problem, stage: Stage) -> bool:
+        """Whether the latency of a stage has arrived.
+
+        The other cost model must be a RemoteCostModel.
+        """
+        assert self._remote
+        self._take(self._remote)
+        return self._known(self._stage_request(problem, stage).key) is not None
 
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
         """The latency of one stage in milliseconds."""

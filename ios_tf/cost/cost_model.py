@@ -202,11 +202,9 @@ class RemoteCostModel(Protocol):
 
     Attributes:
       measurement: how the devices measure.
-      devices: the number of devices that measure now.
     """
 
     measurement: Measurement
-    devices: int
 
     def turn(self) -> contextlib.AbstractContextManager[None]:
         """The `with` block of one thread runs while all other such threads wait."""
@@ -216,6 +214,12 @@ class RemoteCostModel(Protocol):
 
         Requests with `likely` may not be needed. They replace earlier requests with
         the same `likely` that no device has begun.
+        """
+
+    def spare(self, likely: str) -> int:
+        """The number of requests with `likely` that devices have time for.
+
+        It is 0 while devices have enough other requests.
         """
 
     def wait(self, key: str) -> None:

@@ -29,6 +29,11 @@ from ios_tf.scheduler import Problem, Stage
 from ios_tf.scheduler.schedule import Strategy
 
 _logger = logging.getLogger("ios_tf")
+# Unanswered requests per device: with fewer than _FEW_REQUESTS, the driver requests
+# likely latencies until there are _ENOUGH_REQUESTS. Devices then have something to do
+# while it decides what to request next.
+_FEW_REQUESTS = 2
+_ENOUGH_REQUESTS = 3
 
 
 class Connection(Protocol):
@@ -82,6 +87,7 @@ class FleetCostModel:
         self._waiting = 0  # the number of threads whose answer has not arrived
         self._answers: dict[str, Mapping[str, Any]] = {}
         self._requested: set[str] = set()
+        self._unanswered: dict[str, str] = {}  # keys of requests, and their `likely`
         self._arrivals = Arrivals()
         self._failure: BaseException | None = None
         self._closed = False
@@ -122,8 +128,29 @@ class FleetCostModel:
             for request in requests
         ]
         with self._changed:
-            self._requested.update(request.key for request in requests)
+            keys = [request.key for request in requests]
+            self._requested.update(keys)
+            if likely:
+                self._unanswered = {
+                    key: of_key
+                    for key, of_key in self._unanswered.items()
+                    if of_key != likely
+                }
+            self._unanswered.update(
+                (key, likely) for key in keys if key not in self._answers
+            )
             self._connection.submit(tasks, likely)
+
+    def spare(self, likely: str) -> int:
+        """The number of requests with `likely` that devices have time for.
+
+        It is 0 while devices have enough other requests.
+        """
+        with self._changed:
+            if len(self._unanswered) >= _FEW_REQUESTS * self.devices:
+                return 0
+            others = sum(of_key != likely for of_key in self._unanswered.values())
+            return _ENOUGH_REQUESTS * self.devices - others
 
     def wait(self, key: str) -> None:
         """Waits until the answer to a request is known.
@@ -258,6 +285,7 @@ class FleetCostModel:
         if not is_valid(answer):
             answer = {"error": "engine", "message": "the answer is not valid"}
         self._answers[key] = answer
+        self._unanswered.pop(key, None)
         if "latency" in answer and key in self._requested:
             latency = Latency(**answer["latency"])
             RECORDER.add([Sample(latency.median_ms, latency.disturbed)])

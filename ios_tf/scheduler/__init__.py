@@ -5,6 +5,7 @@ from ios_tf.scheduler.baselines import (
     sequential_schedule,
     split_schedules,
 )
+from ios_tf.scheduler.forecasts import Forecast
 from ios_tf.scheduler.partition import partition
 from ios_tf.scheduler.problem import Load, Problem
 from ios_tf.scheduler.pruning import PAPER_PRUNING, UNPRUNED, Pruning
@@ -12,7 +13,6 @@ from ios_tf.scheduler.schedule import Schedule, Stage, Strategy
 from ios_tf.scheduler.search import (
     Bounds,
     CostModel,
-    Forecast,
     Progress,
     SearchOptions,
     SearchResult,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -12,7 +14,8 @@ import numpy as np
 
 from ios_tf.scheduler import bitsets
 from ios_tf.scheduler.baselines import greedy_schedule, sequential_schedule
-from ios_tf.scheduler.dynamic_programming import cheapest_with, solve
+from ios_tf.scheduler.dynamic_programming import DynamicProgram, solve
+from ios_tf.scheduler.forecasts import Forecast, Forecaster, Form
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.pruning import PAPER_PRUNING, Pruning
 from ios_tf.scheduler.schedule import Schedule, Stage
@@ -23,6 +26,8 @@ from ios_tf.strategies import STRATEGIES
 _NEAR_TIES = 3  # the most that a search returns
 # The number of stages that a forecast learns of at once.
 _EXPECTED_AT_ONCE = 500
+# The number of stages that a search keeps as objects, about 500 bytes each.
+_STAGES_KEPT = 50_000
 
 
 class CostModel(Protocol):
@@ -34,28 +39,6 @@ class CostModel(Protocol):
 
 class UnknownLatencyError(LookupError):
     """A cost model does not know the latency of a stage; the message says which."""
-
-
-class Forecast(Protocol):
-    """Learns early what a search will ask for, to measure it at the same time.
-
-    Attributes:
-      devices: the number of latencies that can be measured at the same time.
-    """
-
-    @property
-    def devices(self) -> int: ...
-
-    def expect_bounds(self, problem: Problem, stages: Sequence[Stage]) -> None:
-        """The search will ask for the lower bounds of these stages."""
-
-    def expect_stages(
-        self, problem: Problem, stages: Sequence[Stage], likely: bool = False
-    ) -> None:
-        """The search will ask for these latencies; with `likely`, it may not.
-
-        Likely stages replace earlier likely stages.
-        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,6 +220,7 @@ class _Candidates:
         # Latencies, float64[form, stage]. Infinite if a form does not exist, or if its
         # latency is not known yet.
         self._ms = np.full(self._exists.shape, math.inf)
+        self._stage = functools.lru_cache(_STAGES_KEPT)(self._make_stage)
 
     def known_ms(self) -> np.ndarray:
         """The latency of each stage in its faster form; infinite if not known yet."""
@@ -244,14 +228,14 @@ class _Candidates:
 
     def stage(self, i: int) -> Stage:
         """Returns a stage in its faster form."""
-        return self._stage(int(self._ms[:, i].argmin()), i)
+        return self._stage((int(self._ms[:, i].argmin()), i))
 
     def ask_all(self) -> None:
         """Asks for the latencies of all stages. Unknown ones stay infinite."""
         for row in (_MERGE, _CONCURRENT):
             for i in np.flatnonzero(self._exists[row]).tolist():
                 with contextlib.suppress(UnknownLatencyError):
-                    self._ask(row, i)
+                    self._ask((row, i))
 
     def near_ties(
         self, chosen: Sequence[int], latency_ms: float, tie: float
@@ -284,30 +268,47 @@ class _Candidates:
         """
         asker = self._asker
         optimistic_ms, complete = self._lower_bounds(bounds)
+        program = DynamicProgram(self._space, optimistic_ms.min(axis=0))
+        forecaster = None
+        if bounds.forecast and complete:
+            forecaster = Forecaster(bounds.forecast, asker.problem, self._stage)
         asker.done, first_gap = 0.0, None
         found_ms = math.inf  # the latency of the best schedule so far
         while True:
-            chosen, lowest_ms = solve(self._space, optimistic_ms.min(axis=0))
-            forms = [(int(optimistic_ms[:, i].argmin()), i) for i in chosen]
-            unknown = [form for form in forms if math.isinf(self._ms[form])]
-            if not unknown and complete:
-                return chosen, lowest_ms, None
-            if bounds.forecast:
-                least_ms = found_ms * (1 - bounds.tolerance)
-                self._forecast(bounds.forecast, optimistic_ms, unknown, least_ms)
-            for row, i in unknown:
-                self._ask(row, i)
-                optimistic_ms[row, i] = self._ms[row, i]
-            found_ms = min(found_ms, math.fsum(self.known_ms()[chosen]))
+            chosen, lowest_ms = program.cheapest()
+            rows = optimistic_ms[:, chosen].argmin(axis=0)
+            is_unknown = np.isinf(self._ms[rows, chosen])
+            forms = zip(rows.tolist(), chosen, strict=True)
+            needed = list(itertools.compress(forms, is_unknown))
+            asked = list(needed)
+            if forecaster and needed:
+                waiting_ms = np.where(np.isinf(self._ms), optimistic_ms, math.inf)
+                limit_ms = found_ms * (1 - bounds.tolerance)
+                forecaster.expect(needed, program, waiting_ms, limit_ms)
+            for form in needed:
+                self._ask(form)
+            if forecaster and needed:
+                arrived = forecaster.arrived()
+                for form in arrived:
+                    self._ask(form)
+                asked += arrived
+            for form in asked:
+                optimistic_ms[form] = self._ms[form]
+            program.change({i: optimistic_ms[:, i].min() for _, i in asked})
+            found_ms = min(found_ms, math.fsum(self._ms[:, chosen].min(axis=0)))
             gap_ms = found_ms * (1 - bounds.tolerance) - lowest_ms
-            if (complete and gap_ms <= 0) or not unknown or bounds.stop():
-                # The stages whose latencies are known may form a better schedule.
-                best, best_ms = solve(self._space, self.known_ms())
-                if complete and gap_ms <= 0:
-                    return best, best_ms, None
-                return best, best_ms, 1 - lowest_ms / best_ms if complete else 1.0
+            is_best = complete and (gap_ms <= 0 or not needed)
+            if is_best or not needed or bounds.stop():
+                break
             first_gap = first_gap or gap_ms
             asker.done = max(asker.done, 1 - gap_ms / first_gap)
+        if forecaster:
+            forecaster.end()
+        # The stages whose latencies are known may form a better schedule.
+        best, best_ms = solve(self._space, self.known_ms())
+        if is_best:
+            return best, best_ms, None
+        return best, best_ms, 1 - lowest_ms / best_ms if complete else 1.0
 
     def _lower_bounds(self, bounds: Bounds) -> tuple[np.ndarray, bool]:
         """Lower bounds of the latencies of all forms, and whether all were computed.
@@ -320,7 +321,7 @@ class _Candidates:
         if bounds.forecast:
             for start in range(0, len(order), _EXPECTED_AT_ONCE):
                 stages = [
-                    self._stage(row, i)
+                    self._stage((row, i))
                     for i in order[start : start + _EXPECTED_AT_ONCE]
                     for row in np.flatnonzero(self._exists[:, i]).tolist()
                 ]
@@ -329,43 +330,16 @@ class _Candidates:
             if sizes[i] > 1 and bounds.stop():
                 return optimistic_ms, False
             for row in np.flatnonzero(self._exists[:, i]).tolist():
-                stage = self._stage(row, i)
+                stage = self._stage((row, i))
                 latency_ms = bounds.latency_ms(self._asker.problem, stage)
                 optimistic_ms[row, i] = latency_ms
         return optimistic_ms, True
 
-    def _forecast(
-        self,
-        forecast: Forecast,
-        optimistic_ms: np.ndarray,
-        unknown: Sequence[tuple[int, int]],
-        least_ms: float,
-    ) -> None:
-        """Announces the unknown forms, and enough likely ones to keep devices busy.
+    def _ask(self, form: Form) -> None:
+        self._ms[form] = self._asker.ask(self._stage(form))
 
-        The likely forms are those of the cheapest schedules by their lower bounds.
-        """
-        problem = self._asker.problem
-        forecast.expect_stages(problem, [self._stage(*form) for form in unknown])
-        idle = forecast.devices - len(unknown)
-        if idle <= 0:
-            return
-        is_open = self._exists & np.isinf(self._ms)
-        is_open[tuple(zip(*unknown, strict=True))] = False
-        # The least cost of a schedule with each form. The search does not need forms
-        # that cost `least_ms` or more.
-        fastest_ms = optimistic_ms.min(axis=0)
-        cost_ms = cheapest_with(self._space, fastest_ms) - fastest_ms + optimistic_ms
-        cost_ms[~is_open | (cost_ms >= least_ms)] = math.inf
-        best = np.argsort(cost_ms, axis=None, kind="stable")[:idle]
-        forms = [divmod(int(k), cost_ms.shape[1]) for k in best]
-        likely = [self._stage(*form) for form in forms if cost_ms[form] < math.inf]
-        forecast.expect_stages(problem, likely, likely=True)
-
-    def _ask(self, row: int, i: int) -> None:
-        self._ms[row, i] = self._asker.ask(self._stage(row, i))
-
-    def _stage(self, row: int, i: int) -> Stage:
+    def _make_stage(self, form: Form) -> Stage:
+        row, i = form
         (mask,) = bitsets.to_masks(self._space.stages[:, i : i + 1])
         operators = self._units.operators(mask)
         if row == _MERGE:

@@ -1,0 +1,113 @@
+"""Forecasts: tell devices early what a search will ask for, so that none of them idles.
+
+A search asks for a few latencies, waits for them, and then decides what to ask for
+next. A single device is always busy with this, but many devices are not. So a forecast
+predicts what the search will ask for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from ios_tf.scheduler.dynamic_programming import DynamicProgram
+from ios_tf.scheduler.problem import Problem
+from ios_tf.scheduler.schedule import Stage
+
+# A stage in one of its forms: indices of a form and of a stage of the state space.
+Form = tuple[int, int]
+# At any time, the number of likely stages is at most this fraction of the stages that
+# the search has asked for. Small blocks would otherwise be measured completely.
+_LIKELY_PER_ASKED = 0.5
+
+
+class Forecast(Protocol):
+    """Measures latencies before a search asks for them."""
+
+    def expect_bounds(self, problem: Problem, stages: Sequence[Stage]) -> None:
+        """The search will ask for the lower bounds of these stages."""
+
+    def expect_stages(
+        self, problem: Problem, stages: Sequence[Stage], likely: bool = False
+    ) -> None:
+        """The search will ask for these latencies; with `likely`, it may not.
+
+        Likely stages replace earlier likely stages.
+        """
+
+    def spare(self, problem: Problem) -> int:
+        """The number of likely stages of this block that devices have time for.
+
+        It is 0 while devices have enough other stages to measure.
+        """
+
+    def knows(self, problem: Problem, stage: Stage) -> bool:
+        """Whether the latency of a stage has arrived."""
+
+
+class Forecaster:
+    """Predicts what a search will ask for.
+
+    The search takes the likely latencies as soon as they arrive. So it may find another
+    schedule than with one device, whose latency is also within the search's tolerance.
+    """
+
+    def __init__(
+        self, forecast: Forecast, problem: Problem, stage: Callable[[Form], Stage]
+    ) -> None:
+        self._forecast = forecast
+        self._problem = problem
+        self._stage = stage
+        self._likely: list[Form] = []
+        self._asked = 0
+
+    def expect(
+        self,
+        needed: Sequence[Form],
+        program: DynamicProgram,
+        waiting_ms: np.ndarray,
+        limit_ms: float,
+    ) -> None:
+        """Announces the needed forms, and enough likely ones to keep devices busy.
+
+        The likely forms are those of the cheapest schedules by their lower bounds.
+
+        Args:
+          needed: the forms that the search asks for next.
+          program: the search's dynamic program.
+          waiting_ms: float64[forms, stages], lower bounds of latencies that the search
+            may still ask for; infinite for others.
+          limit_ms: the search does not need schedules that cost this or more.
+        """
+        problem, forecast = self._problem, self._forecast
+        forecast.expect_stages(problem, [self._stage(form) for form in needed])
+        self._asked += len(needed)
+        most = math.ceil(_LIKELY_PER_ASKED * self._asked)
+        spare = min(forecast.spare(problem), most, waiting_ms.size)
+        if spare <= 0 or math.isinf(limit_ms):
+            return
+        # The least cost of a schedule with each form.
+        cost_ms = program.cheapest_with_each() - program.stage_ms + waiting_ms
+        cost_ms[tuple(zip(*needed, strict=True))] = math.inf
+        cheapest = np.argpartition(cost_ms, spare - 1, axis=None)[:spare]
+        forms: Iterable[Form] = (divmod(k, cost_ms.shape[1]) for k in cheapest.tolist())
+        self._likely = [form for form in forms if cost_ms[form] < limit_ms]
+        forecast.expect_stages(problem, [*map(self._stage, self._likely)], likely=True)
+
+    def arrived(self) -> list[Form]:
+        """The likely forms whose latencies have arrived since the last call."""
+        arrived = [
+            form
+            for form in self._likely
+            if self._forecast.knows(self._problem, self._stage(form))
+        ]
+        self._likely = [form for form in self._likely if form not in arrived]
+        self._asked += len(arrived)
+        return arrived
+
+    def end(self) -> None:
+        """Withdraws the likely stages, because the search has ended."""
+        self._forecast.expect_stages(self._problem, [], likely=True)
