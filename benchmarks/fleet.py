@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import math
 import sys
 import time
@@ -66,7 +65,7 @@ class Latencies:
 
     def of_task(self, task: Mapping[str, Any]) -> list[float]:
         """The latencies of a task (ios_tf/fleet/device.py)."""
-        key = json.dumps(task["block"], sort_keys=True)
+        key = task["signature"]
         if key not in self._problems:
             self._problems[key] = Problem.from_json(engine.problem(task["block"]))
         schedules = task["schedules"] if "schedules" in task else [task["stage"]]

@@ -22,7 +22,7 @@ from ios_tf.cost.cost_model import (
 )
 from ios_tf.cost.samples import RECORDER, Latency, Sample
 from ios_tf.errors import UserError
-from ios_tf.fleet.device import stage_json
+from ios_tf.fleet.device import block_json, stage_json
 from ios_tf.fleet.dispatcher import Event, is_valid
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Stage
@@ -121,7 +121,7 @@ class FleetCostModel:
         tasks = [
             {
                 "key": request.key,
-                "block": request.problem.block,
+                **block_json(request.problem),
                 "stage": stage_json(request.stage),
                 "lanes": request.lanes,
             }
@@ -203,7 +203,7 @@ class FleetCostModel:
     ) -> list[float]:
         """The median latencies of schedules of a block, which one device measures."""
         task = {
-            "block": problem.block,
+            **block_json(problem),
             "schedules": [stage_json(*stages) for stages in candidates],
             "seconds": seconds,
         }
@@ -223,7 +223,7 @@ class FleetCostModel:
         self._collector.join()
 
     def _measured_ms(self, problem: Problem, stage: Stage, lanes: int) -> float:
-        task = {"block": problem.block, "stage": stage_json(stage), "lanes": lanes}
+        task = {**block_json(problem), "stage": stage_json(stage), "lanes": lanes}
         return float(self._measured(task)["latency"]["median_ms"])
 
     def _measured(self, task: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -2,8 +2,10 @@
 
 A task and its answer are plain objects that can be written as JSON:
 
-    {"key": …, "block": …, "lanes": N, "stage": …}         the latency of a stage
-    {"key": …, "block": …, "seconds": S, "schedules": […]} those of whole schedules
+    {"key": …, "signature": …, "block": …, "lanes": N, "stage": …}
+        asks for the latency of a stage
+    {"key": …, "signature": …, "block": …, "seconds": S, "schedules": […]}
+        asks for those of whole schedules
 
     {"latency": {"median_ms": …, "spread": …, "samples": …, "disturbed": …}}
     {"latencies_ms": […]}
@@ -30,8 +32,9 @@ from ios_tf.native import engine
 from ios_tf.packages import version_of
 from ios_tf.scheduler import Problem, Schedule, Stage
 
-# The memory of a device is freed after this many blocks.
-_MAX_BLOCKS = 4
+# The memory of a device is freed after this many blocks. A driver searches as many at
+# the same time, and a device gets their tasks in turn.
+_MAX_BLOCKS = 16
 # Stages by which devices are compared: a convolution, which is limited by arithmetic,
 # and a sum, which is limited by the bandwidth of the memory.
 _REFERENCES: tuple[dict[str, Any], ...] = (
@@ -94,42 +97,47 @@ class MeasuringDevice:
 
     def references(self) -> list[float]:
         """Measures the stages by which devices are compared, in ms."""
+        problems = [self._problem(block["name"], block) for block in _REFERENCES]
         with self._alone():
             return [
                 self._cost_model.stage_latency(
                     problem, Stage.concurrent(problem, problem.all_operators)
                 )
-                for problem in map(self._problem, _REFERENCES)
+                for problem in problems
             ]
 
     def measure(self, task: Mapping[str, Any]) -> dict[str, Any]:
         """Measures a task; returns its answer."""
         try:
-            problem = self._problem(task["block"])
-            with self._alone():
-                return self._answer(problem, task)
+            try:
+                return self._answer(task)
+            except MemoryError:
+                # The blocks of earlier tasks may need the memory.
+                self._release()
+                return self._answer(task)
         except MemoryError as error:
             self._release()
             return {"error": "memory", "message": first_line(error)}
         except engine.EngineError as error:
             return {"error": "engine", "message": first_line(error)}
 
-    def _answer(self, problem: Problem, task: Mapping[str, Any]) -> dict[str, Any]:
-        if "schedules" in task:
-            candidates = [_stages(schedule) for schedule in task["schedules"]]
-            latencies = self._cost_model.compare(problem, candidates, task["seconds"])
-            return {"latencies_ms": latencies}
-        (stage,) = _stages(task["stage"])
-        latency = self._cost_model.observe(problem, stage, task["lanes"])
-        return {"latency": dataclasses.asdict(latency)}
+    def _answer(self, task: Mapping[str, Any]) -> dict[str, Any]:
+        problem = self._problem(task["signature"], task["block"])
+        with self._alone():
+            if "schedules" in task:
+                candidates = [_stages(schedule) for schedule in task["schedules"]]
+                found = self._cost_model.compare(problem, candidates, task["seconds"])
+                return {"latencies_ms": found}
+            (stage,) = _stages(task["stage"])
+            latency = self._cost_model.observe(problem, stage, task["lanes"])
+            return {"latency": dataclasses.asdict(latency)}
 
-    def _problem(self, block: Mapping[str, Any]) -> Problem:
-        key = json.dumps(block, sort_keys=True)
-        if key not in self._problems:
+    def _problem(self, signature: str, block: Mapping[str, Any]) -> Problem:
+        if signature not in self._problems:
             if len(self._problems) >= _MAX_BLOCKS:
                 self._release()
-            self._problems[key] = Problem.from_json(engine.problem(block))
-        return self._problems[key]
+            self._problems[signature] = Problem.from_json(engine.problem(block))
+        return self._problems[signature]
 
     def _release(self) -> None:
         self._problems.clear()
@@ -151,6 +159,11 @@ class MeasuringDevice:
             yield
         finally:
             os.close(file)  # also unlocks
+
+
+def block_json(problem: Problem) -> dict[str, Any]:
+    """The members of a task that describe its block."""
+    return {"signature": problem.signature, "block": problem.block}
 
 
 def stage_json(*stages: Stage) -> Any:
