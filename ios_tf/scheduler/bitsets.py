@@ -6,6 +6,8 @@ together as one number, says whether operator i is in the set.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ios_tf.scheduler.problem import operators_of
@@ -46,7 +48,7 @@ def sizes(sets: np.ndarray) -> np.ndarray:
     return np.bitwise_count(sets).sum(axis=0, dtype=np.int64)
 
 
-def neighbours(sets: np.ndarray, adjacent: list[int]) -> np.ndarray:
+def neighbours(sets: np.ndarray, adjacent: Sequence[int]) -> np.ndarray:
     """The operators adjacent to any operator of each set, as an array of sets.
 
     Args:
@@ -63,7 +65,9 @@ def neighbours(sets: np.ndarray, adjacent: list[int]) -> np.ndarray:
     return result
 
 
-def component(seeds: np.ndarray, sets: np.ndarray, adjacent: list[int]) -> np.ndarray:
+def component(
+    seeds: np.ndarray, sets: np.ndarray, adjacent: Sequence[int]
+) -> np.ndarray:
     """For each set, the operators that can be reached from its seeds inside the set."""
     reached = seeds
     while True:

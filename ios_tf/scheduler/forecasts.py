@@ -68,7 +68,8 @@ class Forecaster:
         self,
         needed: Sequence[Form],
         program: DynamicProgram,
-        waiting_ms: np.ndarray,
+        least_ms: np.ndarray,
+        known_ms: np.ndarray,
         limit_ms: float,
     ) -> None:
         """Announces the needed forms, and enough likely ones to keep devices busy.
@@ -78,19 +79,21 @@ class Forecaster:
         Args:
           needed: the forms that the search asks for next.
           program: the search's dynamic program.
-          waiting_ms: float64[forms, stages], lower bounds of latencies that the search
-            may still ask for; infinite for others.
+          least_ms: float64[forms, stages], latencies, or lower bounds of them;
+            infinite if a form does not exist.
+          known_ms: float64[forms, stages], latencies; infinite if they are not known.
           limit_ms: the search does not need schedules that cost this or more.
         """
         problem, forecast = self._problem, self._forecast
         forecast.expect_stages(problem, [self._stage(form) for form in needed])
         self._asked += len(needed)
         most = math.ceil(_LIKELY_PER_ASKED * self._asked)
-        spare = min(forecast.spare(problem), most, waiting_ms.size)
+        spare = min(forecast.spare(problem), most, least_ms.size)
         if spare <= 0 or math.isinf(limit_ms):
             return
         # The least cost of a schedule with each form.
-        cost_ms = program.cheapest_with_each() - program.stage_ms + waiting_ms
+        cost_ms = program.cheapest_with_each() - program.stage_ms + least_ms
+        cost_ms[np.isfinite(known_ms)] = math.inf
         cost_ms[tuple(zip(*needed, strict=True))] = math.inf
         cheapest = np.argpartition(cost_ms, spare - 1, axis=None)[:spare]
         forms: Iterable[Form] = (divmod(k, cost_ms.shape[1]) for k in cheapest.tolist())

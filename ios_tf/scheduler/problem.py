@@ -7,6 +7,7 @@ know what operators compute; only the C++ code does.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -165,18 +166,24 @@ class Problem:
 
     def components(self, operators: int) -> tuple[tuple[int, ...], ...]:
         """The connected components of a set of operators, each ascending."""
+        adjacent = self.adjacent
         components = []
         while operators:
             component = frontier = operators & -operators
             while frontier:
-                reached = 0
-                for op in operators_of(frontier):
-                    reached |= self.predecessors[op] | self.successors[op]
-                frontier = reached & operators & ~component
-                component |= frontier
+                op = frontier & -frontier
+                reached = adjacent[op.bit_length() - 1] & operators & ~component
+                component |= reached
+                frontier ^= op | reached
             operators ^= component
             components.append(tuple(operators_of(component)))
         return tuple(components)
+
+    @functools.cached_property
+    def adjacent(self) -> tuple[int, ...]:
+        """For each operator, the bitmask of those that it reads or that read it."""
+        pairs = zip(self.predecessors, self.successors, strict=True)
+        return tuple(before | after for before, after in pairs)
 
     @classmethod
     def from_json(cls, data: str | bytes | Mapping[str, Any]) -> Problem:

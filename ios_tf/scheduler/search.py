@@ -282,9 +282,8 @@ class _Candidates:
             needed = list(itertools.compress(forms, is_unknown))
             asked = list(needed)
             if forecaster and needed:
-                waiting_ms = np.where(np.isinf(self._ms), optimistic_ms, math.inf)
                 limit_ms = found_ms * (1 - bounds.tolerance)
-                forecaster.expect(needed, program, waiting_ms, limit_ms)
+                forecaster.expect(needed, program, optimistic_ms, self._ms, limit_ms)
             for form in needed:
                 self._ask(form)
             if forecaster and needed:

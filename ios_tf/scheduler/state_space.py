@@ -204,12 +204,6 @@ class _Rules:
         count = len(problem)
         self._group_size = pruning.group_size_limit(count)
         self._groups = pruning.groups_limit(count)
-        self._adjacent = [
-            before | after
-            for before, after in zip(
-                problem.predecessors, problem.successors, strict=True
-            )
-        ]
 
     def may_add(self, stages: np.ndarray, op: int, wanted: np.ndarray) -> np.ndarray:
         """Returns which of the wanted stages may get `op` without breaking a limit."""
@@ -221,7 +215,7 @@ class _Rules:
             result[chosen] = self._may_merge(extended)
         elif self._single_source or self._group_size < len(self._problem):
             seeds = np.broadcast_to(bit, extended.shape)
-            group = bitsets.component(seeds, extended, self._adjacent)
+            group = bitsets.component(seeds, extended, self._problem.adjacent)
             good = bitsets.sizes(group) <= self._group_size
             if self._single_source:
                 good &= self._sources(group) == 1
@@ -239,7 +233,7 @@ class _Rules:
         left = stages[:, many]
         for _ in range(self._groups):
             seeds = bitsets.lowest(left)
-            left = left & ~bitsets.component(seeds, left, self._adjacent)
+            left = left & ~bitsets.component(seeds, left, self._problem.adjacent)
         allowed[many] = ~np.any(left, axis=0)
         return allowed
 

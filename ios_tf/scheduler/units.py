@@ -33,9 +33,10 @@ class Units:
         """The operators of a set of units; both are bitmasks."""
         if len(self.masks) == len(self.problem):
             return units  # every operator is a unit
-        return mask_of(
-            op for unit in operators_of(units) for op in operators_of(self.masks[unit])
-        )
+        operators = 0
+        for unit in operators_of(units):
+            operators |= self.masks[unit]
+        return operators
 
 
 def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:

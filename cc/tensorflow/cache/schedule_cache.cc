@@ -1,10 +1,13 @@
 #include "cc/tensorflow/cache/schedule_cache.h"
 
+#include <algorithm>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cc/core/ir/problem.h"
 #include "cc/engine/devices.h"
@@ -21,6 +24,10 @@ namespace {
 
 using ::tensorflow::Env;
 using ::tensorflow::io::JoinPath;
+
+// No more blocks than this wait for `ios_tf tune`, but for processes that store
+// their blocks at the same moment.
+constexpr int kMostPending = 1000;
 
 std::mutex& WarnedMutex() {
   static auto* const mutex = new std::mutex;
@@ -39,6 +46,15 @@ void WarnOnce(Reason reason, const std::string& path, const std::string& text) {
   if (Warned().insert(path).second) {
     Warn(reason, absl::StrCat(path, " ", text));
   }
+}
+
+// Returns the number of blocks in a directory of pending blocks.
+int PendingIn(const std::string& directory) {
+  std::vector<std::string> names;
+  if (!Env::Default()->GetChildren(directory, &names).ok()) return 0;
+  return std::count_if(names.begin(), names.end(), [](const auto& name) {
+    return absl::EndsWith(name, ".json");
+  });
 }
 
 }  // namespace
@@ -84,9 +100,16 @@ std::optional<Schedule> ScheduleCache::Find(const Block& block) const {
 }
 
 bool ScheduleCache::AddPending(const Block& block) const {
-  const std::string path =
-      JoinPath(directory_, pending_, Signature(block) + ".json");
+  const std::string pending = JoinPath(directory_, pending_);
+  const std::string path = JoinPath(pending, Signature(block) + ".json");
   if (Env::Default()->FileExists(path).ok()) return false;
+  if (PendingIn(pending) >= kMostPending) {
+    WarnOnce(Reason::kCacheNotWritten, pending,
+             absl::StrCat("has ", kMostPending,
+                          " blocks already, so further blocks without a "
+                          "schedule are not kept; run ios_tf tune"));
+    return false;
+  }
   const StatusOr<std::string> problem = ProblemJson(block);
   if (!problem.ok()) return false;
   const absl::Status written = WriteCacheFile(directory_, path, *problem);

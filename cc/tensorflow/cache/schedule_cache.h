@@ -44,7 +44,8 @@ class ScheduleCache {
   FileVersion Version(const Block& block) const;
 
   // Stores the block for `ios_tf tune`. Returns true if the block was not
-  // stored before. If the directory cannot be written, warns once.
+  // stored before. If the directory cannot be written, or has too many blocks
+  // already, warns once.
   bool AddPending(const Block& block) const;
 
   // Returns the number of warnings by Find() and AddPending() so far, in all

@@ -1,11 +1,12 @@
 // Tests that processes which meet the same block at the same time store it
-// once.
+// once, and that the number of stored blocks is limited.
 #include "cc/tensorflow/cache/schedule_cache.h"
 
 #include <dirent.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -36,9 +37,31 @@ std::vector<std::string> FilesIn(const std::string& directory) {
   return names;
 }
 
+// A new directory, which is removed at the end.
+class Directory {
+ public:
+  Directory() { EXPECT(mkdtemp(path_.data()) != nullptr); }
+  ~Directory() {
+    const std::string command = absl::StrCat("rm -r ", path_);
+    EXPECT(std::system(command.c_str()) == 0);
+  }
+  const std::string& path() const { return path_; }
+
+  // The directory of blocks without a schedule.
+  std::string pending() const {
+    const StatusOr<std::string> fingerprint = DeviceFingerprint("cpu");
+    EXPECT(fingerprint.ok());
+    return absl::StrCat(path_, "/", kPending, "/",
+                        DeviceDirectory(*fingerprint));
+  }
+
+ private:
+  std::string path_ = "/tmp/schedule_cache_test_XXXXXX";
+};
+
 TEST(ManyProcessesStoreABlockOnce) {
-  std::string directory = "/tmp/schedule_cache_test_XXXXXX";
-  EXPECT(mkdtemp(directory.data()) != nullptr);
+  const Directory cache_directory;
+  const std::string& directory = cache_directory.path();
   std::vector<Block> blocks;
   for (int k = 1; k <= kBlocks; ++k) {
     blocks.push_back(ios::testing::MakeBlock({ios::testing::Conv(-1, k, 3)},
@@ -69,10 +92,7 @@ TEST(ManyProcessesStoreABlockOnce) {
     int status = -1;
     EXPECT(waitpid(child, &status, 0) == child && status == 0);
   }
-  const StatusOr<std::string> fingerprint = DeviceFingerprint("cpu");
-  EXPECT(fingerprint.ok());
-  const std::string pending = absl::StrCat(directory, "/", kPending, "/",
-                                           DeviceDirectory(*fingerprint));
+  const std::string pending = cache_directory.pending();
   EXPECT(FilesIn(pending).size() == kBlocks);
   for (const Block& block : blocks) {
     const absl::StatusOr<std::string> content = ReadCacheFile(
@@ -81,8 +101,31 @@ TEST(ManyProcessesStoreABlockOnce) {
     // The block is stored already.
     EXPECT(!cache->AddPending(block));
   }
-  const std::string command = absl::StrCat("rm -r ", directory);
-  EXPECT(std::system(command.c_str()) == 0);
+}
+
+TEST(AThousandBlocksAreStored) {
+  const Directory directory;
+  const absl::StatusOr<ScheduleCache> cache =
+      ScheduleCache::Open(directory.path(), "cpu");
+  EXPECT(cache.ok());
+  if (!cache.ok()) return;
+  const auto block = [](int width) {
+    return ios::testing::MakeBlock({ios::testing::Conv(-1, 1, 3)}, {0},
+                                   {1, 6, width, 3});
+  };
+  constexpr int kMost = 1000;
+  for (int k = 1; k <= kMost; ++k) EXPECT(cache->AddPending(block(k)));
+  const int before = ScheduleCache::warnings();
+  EXPECT(!cache->AddPending(block(kMost + 1)));
+  EXPECT(!cache->AddPending(block(kMost + 2)));
+  EXPECT(ScheduleCache::warnings() == before + 1);
+  const std::string pending = directory.pending();
+  EXPECT(FilesIn(pending).size() == kMost);
+  // There is room again when `tune` has searched a block.
+  const std::string first =
+      absl::StrCat(pending, "/", Signature(block(1)), ".json");
+  EXPECT(std::remove(first.c_str()) == 0);
+  EXPECT(cache->AddPending(block(kMost + 1)));
 }
 
 }  // namespace
