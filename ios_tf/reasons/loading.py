@@ -75,9 +75,10 @@ CACHE_NOT_WRITTEN = Reason(
     409,
     "cache-not-written",
     "The schedule cache cannot be read or written",
-    "The directory is missing, full or not writable. Searches work, but their results "
-    "are lost.",
-    "Name a writable directory with --cache_dir or IOS_TF_CACHE.",
+    "The directory is missing, full or not writable, or 1,000 blocks wait for a "
+    "schedule already. Searches work, but their results are lost.",
+    "Name a writable directory with --cache_dir or IOS_TF_CACHE. If blocks wait, run "
+    "`ios_tf tune`.",
 )
 CACHE_NOT_OPENED = Reason(
     410,
