@@ -24,6 +24,9 @@ from ios_tf.tuning import pending, roofline
 from ios_tf.tuning.cache import ScheduleCache
 from ios_tf.tuning.settings import SearchSettings
 
+# The thread that looks for new schedules reads this variable when it starts, and any
+# test may start the thread.
+os.environ["IOS_TF_REFRESH_SECONDS"] = "0.02"
 DEVICE = gpu_device.load()
 # Before anything runs on the GPU.
 CHOSEN = devices.choose("gpu")
@@ -306,9 +309,8 @@ def test_blocks_are_looked_up_where_conversions_keep_them(tmp_path, tf32):
     assert names[1] == names[0] + "_no_TF32"
 
 
-def test_schedules_are_picked_up(tmp_path, monkeypatch):
+def test_schedules_are_picked_up(tmp_path):
     """The background thread compiles them for TensorFlow's GPU."""
-    monkeypatch.setenv("IOS_TF_REFRESH_SECONDS", "0.02")
     cache = str(tmp_path)
     images = gh.random_array(2, 9, 8, 3)
     truth = expected(images)
