@@ -124,31 +124,41 @@ def test_converts(name, tmp_path):
     for one in report.comparisons:
         assert one.difference is None or one.difference < 1e-3
         assert one.difference is not None or one.decisions
+    if name in MORE_CHECKS:
+        MORE_CHECKS[name](source, output, calls)
 
 
-def test_converts_twice_in_one_process(tmp_path):
-    """A second conversion works although the first one's functions exist."""
-    source = str(tmp_path / "model")
-    calls = fm.loops_and_branches(source)
-    for output in (str(tmp_path / "a"), str(tmp_path / "b")):
-        ios_tf.convert(source, output, **FAST)
-    assert_same_results(output, source, calls)
-
-
-@pytest.mark.parametrize("name", ["loops_and_branches", "cases", "keras_recurrent"])
-def test_control_flow_is_executed_as_before(name, tmp_path):
-    """TensorFlow lowers it to TensorFlow 1's form; otherwise it is much slower."""
-    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
-    call = fm.MODELS[name](source)[0]
-    ios_tf.convert(source, output, **FAST)
-    executed = []
+def check_control_flow(source: str, output: str, calls) -> None:
+    """TensorFlow lowers control flow to TensorFlow 1's form, which is faster."""
     for path in (source, output):
-        function = tf.saved_model.load(path).signatures[call.signature]
-        executed.append(gh.executed_ops(function, **call.inputs))
-    for ops in executed:
+        function = tf.saved_model.load(path).signatures[calls[0].signature]
+        ops = gh.executed_ops(function, **calls[0].inputs)
         functional = [op for op in ops if op.endswith(("While", "If", "Case"))]
         assert not functional
         assert ops["Merge"]
+
+
+def check_loops(source: str, output: str, calls) -> None:
+    """A second conversion works although the first one's functions exist."""
+    check_control_flow(source, output, calls)
+    ios_tf.convert(source, output + "2", **FAST)
+    assert_same_results(output + "2", source, calls)
+
+
+def check_side_effects(source: str, output: str, calls) -> None:
+    """Asserts of TensorFlow 1 stay, although only control dependencies keep them."""
+    function = tf.saved_model.load(output).signatures["serving_default"]
+    inputs = calls[0].inputs
+    with pytest.raises(tf.errors.InvalidArgumentError, match="too bright"):
+        function(**{**inputs, "images": inputs["images"] + 20.0})
+
+
+MORE_CHECKS = {
+    "loops_and_branches": check_loops,
+    "cases": check_control_flow,
+    "keras_recurrent": check_control_flow,
+    "tf1_main_op": check_side_effects,
+}
 
 
 def test_grouped_convolutions_need_no_onednn(tmp_path):
@@ -181,16 +191,6 @@ def test_a_dense_and_a_grouped_convolution_with_filters_of_one_shape(tmp_path):
     converted = tf.saved_model.load(str(tmp_path / "converted"))
     (found,) = converted.signatures["serving_default"](images=images).values()
     gh.assert_equal([found.numpy()], [model(images, training=False).numpy()])
-
-
-def test_side_effects_stay(tmp_path):
-    """Asserts of TensorFlow 1 stay, although only control dependencies keep them."""
-    source, output = str(tmp_path / "model"), str(tmp_path / "converted")
-    (call, _) = fm.tf1_main_op(source)
-    ios_tf.convert(source, output, **FAST)
-    function = tf.saved_model.load(output).signatures["serving_default"]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="too bright"):
-        function(**{**call.inputs, "images": call.inputs["images"] + 20.0})
 
 
 # Keras.
