@@ -22,7 +22,7 @@ sys.exit(3)
 
 def facts(python: str, form: list[str], tmp_path) -> list:
     (tmp_path / "facts.py").write_text(FACTS)
-    paths = [str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    paths = [str(tmp_path), *sys.path]
     done = subprocess.run(
         [python, *form, "one", "two words"],
         input="typed",

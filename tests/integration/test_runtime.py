@@ -319,9 +319,9 @@ def test_no_deadlock_with_a_lock_that_is_never_let_go(cache, network):
 
 
 def test_schedules_of_convert_are_found(cache, tmp_path):
-    graph = shared.cells_graph()
+    graph = shared.branches_graph()
     ios_tf.convert(
-        shared.cells(),
+        shared.branches(),
         str(tmp_path / "converted"),
         cache_dir=cache,
         warmup_runs=0,

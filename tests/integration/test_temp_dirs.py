@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 
+import prepared_python
 import pytest
 import tensorflow as tf
 
@@ -79,9 +80,9 @@ sys.exit(main.main(["show", "model"]))
 """
 
 
-def start(code: str, *arguments: str, **environment: str):
+def start(code: str, *arguments: str, python: str = sys.executable, **environment: str):
     process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
+        [python, "-c", code, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -125,7 +126,12 @@ def test_commands_that_are_asked_to_end_tidy_up(number, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_that_native_code_forgets(number, tmp_path):
-    process, line = start(_FORGETFUL_COMMAND, str(int(number)), TMPDIR=str(tmp_path))
+    process, line = start(
+        _FORGETFUL_COMMAND,
+        str(int(number)),
+        python=prepared_python.path(),
+        TMPDIR=str(tmp_path),
+    )
     output, _ = process.communicate(timeout=50)
     assert (line, output) == ("forgotten", "tidied\n")
     assert process.returncode == 128 + number
@@ -256,7 +262,7 @@ with outputs.written_directory(sys.argv[1], overwrite=True) as directory:
 """
     output.mkdir()
     (output / "saved_model.pb").write_text("old")
-    done = subprocess.run([sys.executable, "-c", code, str(output)])
+    done = subprocess.run([prepared_python.path(), "-c", code, str(output)])
     assert done.returncode == -signal.SIGKILL
     assert (output / "saved_model.pb").read_text() == "new"
     (left,) = (p for p in tmp_path.iterdir() if p != output)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 
+import prepared_python
 import pytest
 import tensorflow as tf
 from cache_helpers import DEVICE, add_pending
@@ -66,9 +67,9 @@ def fill(cache: str, count: int) -> list[str]:
     return sorted(one.signature for one in found)
 
 
-def start(code: str, *arguments: str) -> subprocess.Popen:
+def start(python: str, code: str, *arguments: str) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
+        [python, "-c", code, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -83,7 +84,7 @@ def cache(tmp_path) -> str:
 
 def test_processes_divide_the_blocks(cache):
     signatures = fill(cache, 12)
-    processes = [start(_TUNE, cache) for _ in range(3)]
+    processes = [start(prepared_python.path(), _TUNE, cache) for _ in range(3)]
     for process in processes:
         assert process.stdout.readline() == "ready\n"
     for process in processes:
@@ -102,7 +103,7 @@ def test_processes_divide_the_blocks(cache):
 
 def test_a_killed_process_s_block_is_searched_by_another(cache, monkeypatch):
     signatures = fill(cache, 2)
-    process = start(_HANG, cache, DEVICE)
+    process = start(sys.executable, _HANG, cache, DEVICE)
     assert process.stdout.readline() == "True\n"
     (path, _) = pending.pending_files(cache, DEVICE)
     with Claims(cache).claimed(path) as is_mine:

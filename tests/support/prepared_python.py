@@ -103,6 +103,7 @@ def _connected(directory: str) -> socket.socket:
             server = subprocess.Popen(
                 python,
                 cwd="/",
+                env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

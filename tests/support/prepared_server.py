@@ -99,12 +99,12 @@ def become(request: dict[str, Any]) -> None:
         os.close(stream)
     os.chdir(request["directory"])
     os.sched_setaffinity(0, request["cores"])
-    named = os.environ.get("PYTHONPATH", "")
-    own = sys.path[1 + len(named.split(os.pathsep)) if named else 1 :]
     os.environ.clear()
     os.environ.update(request["environment"])
+    # The server starts without this variable. Python drops paths that occur twice.
     named = os.environ.get("PYTHONPATH", "")
-    sys.path[1:] = [*(named.split(os.pathsep) if named else []), *own]
+    paths = map(os.path.abspath, named.split(os.pathsep) if named else [])
+    sys.path[1:] = dict.fromkeys([*paths, *sys.path[1:]])
     tempfile.tempdir = None  # TMPDIR may differ
     sys.stdout.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]
     importlib.invalidate_caches()

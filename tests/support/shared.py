@@ -63,6 +63,12 @@ def cells_graph():
     return _read_graph(Path(cells()).parent)
 
 
+@functools.cache
+def branches_graph():
+    """`branches` without conversion, as a frozen graph."""
+    return _read_graph(Path(branches()).parent)
+
+
 def inception_v3() -> str:
     """The path of Inception V3 with one signature; images are 139 x 139."""
     return str(made_once("inception_v3", _save_inception_v3) / "model")
@@ -85,7 +91,9 @@ def _export_cells(directory: Path) -> None:
 def _export_branches(directory: Path) -> None:
     import networks
 
-    networks.branches().export(directory / "model", verbose=False)
+    model = networks.branches()
+    model.export(directory / "model", verbose=False)
+    _write_graph(directory, model)
 
 
 def _convert_cells(directory: Path) -> None:
