@@ -102,12 +102,11 @@ class Forecaster:
 
     def arrived(self) -> list[Form]:
         """The likely forms whose latencies have arrived since the last call."""
-        arrived = [
-            form
-            for form in self._likely
-            if self._forecast.knows(self._problem, self._stage(form))
-        ]
-        self._likely = [form for form in self._likely if form not in arrived]
+        likely, self._likely = self._likely, []
+        arrived: list[Form] = []
+        for form in likely:
+            known = self._forecast.knows(self._problem, self._stage(form))
+            (arrived if known else self._likely).append(form)
         self._asked += len(arrived)
         return arrived
 

@@ -280,17 +280,15 @@ class _Candidates:
             is_unknown = np.isinf(self._ms[rows, chosen])
             forms = zip(rows.tolist(), chosen, strict=True)
             needed = list(itertools.compress(forms, is_unknown))
-            asked = list(needed)
             if forecaster and needed:
                 limit_ms = found_ms * (1 - bounds.tolerance)
                 forecaster.expect(needed, program, optimistic_ms, self._ms, limit_ms)
             for form in needed:
                 self._ask(form)
-            if forecaster and needed:
-                arrived = forecaster.arrived()
-                for form in arrived:
-                    self._ask(form)
-                asked += arrived
+            arrived = forecaster.arrived() if forecaster and needed else []
+            for form in arrived:
+                self._ask(form)
+            asked = needed + arrived
             for form in asked:
                 optimistic_ms[form] = self._ms[form]
             program.change({i: optimistic_ms[:, i].min() for _, i in asked})
