@@ -33,7 +33,7 @@ _logger = logging.getLogger("ios_tf")
 # likely latencies until there are _ENOUGH_REQUESTS. Devices then have something to do
 # while it decides what to request next.
 _FEW_REQUESTS = 2
-_ENOUGH_REQUESTS = 3
+_ENOUGH_REQUESTS = 8
 
 
 class Connection(Protocol):

@@ -21,7 +21,7 @@ from ios_tf.scheduler.schedule import Stage
 Form = tuple[int, int]
 # At any time, the number of likely stages is at most this fraction of the stages that
 # the search has asked for. Small blocks would otherwise be measured completely.
-_LIKELY_PER_ASKED = 0.5
+_LIKELY_PER_ASKED = 0.25
 
 
 class Forecast(Protocol):

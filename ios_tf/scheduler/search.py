@@ -24,10 +24,12 @@ from ios_tf.scheduler.units import Units, make_units
 from ios_tf.strategies import STRATEGIES
 
 _NEAR_TIES = 3  # the most that a search returns
-# The number of stages that a forecast learns of at once.
+# A forecast learns of this many stages at once, up to _EXPECTED_AHEAD stages before the
+# search needs their bounds.
 _EXPECTED_AT_ONCE = 500
+_EXPECTED_AHEAD = 20_000
 # The number of stages that a search keeps as objects, about 500 bytes each.
-_STAGES_KEPT = 50_000
+_STAGES_KEPT = 2 * _EXPECTED_AHEAD
 
 
 class CostModel(Protocol):
@@ -313,23 +315,22 @@ class _Candidates:
         Small stages come first, because stages of one operator always form a schedule.
         """
         optimistic_ms = np.full(self._exists.shape, math.inf)
+        problem, forecast = self._asker.problem, bounds.forecast
         sizes = bitsets.sizes(self._space.stages)
-        order = np.argsort(sizes, kind="stable").tolist()
-        if bounds.forecast:
-            for start in range(0, len(order), _EXPECTED_AT_ONCE):
-                stages = [
-                    self._stage((row, i))
-                    for i in order[start : start + _EXPECTED_AT_ONCE]
-                    for row in np.flatnonzero(self._exists[:, i]).tolist()
-                ]
-                bounds.forecast.expect_bounds(self._asker.problem, stages)
-        for i in order:
-            if sizes[i] > 1 and bounds.stop():
+        forms: list[Form] = [
+            (row, i)
+            for i in np.argsort(sizes, kind="stable").tolist()
+            for row in np.flatnonzero(self._exists[:, i]).tolist()
+        ]
+        expected = 0
+        for place, form in enumerate(forms):
+            if sizes[form[1]] > 1 and bounds.stop():
                 return optimistic_ms, False
-            for row in np.flatnonzero(self._exists[:, i]).tolist():
-                stage = self._stage((row, i))
-                latency_ms = bounds.latency_ms(self._asker.problem, stage)
-                optimistic_ms[row, i] = latency_ms
+            while forecast and expected < min(len(forms), place + _EXPECTED_AHEAD):
+                following = forms[expected : expected + _EXPECTED_AT_ONCE]
+                forecast.expect_bounds(problem, [*map(self._stage, following)])
+                expected += len(following)
+            optimistic_ms[form] = bounds.latency_ms(problem, self._stage(form))
         return optimistic_ms, True
 
     def _ask(self, form: Form) -> None:
