@@ -274,7 +274,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="numbers of devices; default: 1,2,4,8,16,32,64",
     )
     parser.add_argument(
-        "--device",
+        "--gpu",
         choices=sorted(DEVICES),
         default="h200",
         help="the simulated GPU; default: h200",
@@ -290,9 +290,9 @@ def run(options: argparse.Namespace) -> int:
     for model in options.models:
         problems = list(_network(model).problems.values())
         name = short_name(model)
-        rows.append(alone(name, problems, options.device))
+        rows.append(alone(name, problems, options.gpu))
         for count in options.devices:
-            rows.append(on_fleet(name, problems, count, options.device))
+            rows.append(on_fleet(name, problems, count, options.gpu))
             print(f"{name}, {count} devices", file=sys.stderr, flush=True)
     print(rows_table(rows))
     if options.json:

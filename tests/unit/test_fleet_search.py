@@ -1,10 +1,12 @@
 """Searches on a simulated fleet find schedules as good as a search on one device."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from benchmarks import fleet
+from benchmarks.__main__ import main
 from benchmarks.network import Network
 from ios_tf.cost.cached import CachedCostModel
 from ios_tf.scheduler import Bounds, search
@@ -41,3 +43,11 @@ def test_without_a_tolerance_a_fleet_finds_the_same_latency(squeezenet, devices)
             bounds = Bounds(cached.lower_bound, forecast=cached.forecast)
             found = search(problem, cached, bounds=bounds)
         assert found.latency_ms == pytest.approx(best.latency_ms, rel=1e-12)
+
+
+def test_the_command_writes_its_rows(tmp_path, capfd):
+    model, result = str(DATA / "squeezenet.json"), tmp_path / "fleet.json"
+    assert main(["fleet", model, "--devices=2", f"--json={result}"]) == 0
+    rows = json.loads(result.read_text())["rows"]
+    assert [row["devices"] for row in rows] == [0, 2]
+    assert capfd.readouterr().out.count("squeezenet") == 2
