@@ -55,6 +55,7 @@ def test_ends_of_forks():
     assert code_of("import sys; sys.exit('a message')") == 1
     assert code_of("1 / 0") == 1
     assert code_of("import os; os.abort()") == -signal.SIGABRT
+    assert code_of("import os; os.kill(os.getpid(), 9)") == -signal.SIGKILL
     assert code_of("import atexit, os; atexit.register(os._exit, 7)") == 7
 
 

@@ -81,7 +81,8 @@ def main(directory: str) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, forwarded)
         status = int(answers.readline())
     if status < 0:
-        signal.signal(-status, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status)
 
