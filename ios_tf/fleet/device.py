@@ -109,12 +109,10 @@ class MeasuringDevice:
     def measure(self, task: Mapping[str, Any]) -> dict[str, Any]:
         """Measures a task; returns its answer."""
         try:
-            try:
+            with contextlib.suppress(MemoryError):
                 return self._answer(task)
-            except MemoryError:
-                # The blocks of earlier tasks may need the memory.
-                self._release()
-                return self._answer(task)
+            self._release()  # the blocks of earlier tasks may need the memory
+            return self._answer(task)
         except MemoryError as error:
             self._release()
             return {"error": "memory", "message": first_line(error)}

@@ -38,7 +38,7 @@ class DynamicProgram:
         self._space = space
         self.stage_ms = stage_ms.copy()
         # For each state: the cost of the cheapest way to it, the number of its stages,
-        # and its last transition: an index, the ending and the state without it.
+        # its last stage, and the state without that stage.
         self._cost = np.zeros(count)
         self._length = np.zeros(count, np.int32)
         self._ending = np.full(count, _NONE, np.int32)

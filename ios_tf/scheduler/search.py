@@ -222,7 +222,10 @@ class _Candidates:
         # Latencies, float64[form, stage]. Infinite if a form does not exist, or if its
         # latency is not known yet.
         self._ms = np.full(self._exists.shape, math.inf)
-        self._stage = functools.lru_cache(_STAGES_KEPT)(self._make_stage)
+        # The cache does not refer to this object, so that no cycle of references keeps
+        # the state space in memory after the search.
+        make_stage = functools.partial(_make_stage, units, space)
+        self._stage = functools.lru_cache(_STAGES_KEPT)(make_stage)
 
     def known_ms(self) -> np.ndarray:
         """The latency of each stage in its faster form; infinite if not known yet."""
@@ -336,13 +339,14 @@ class _Candidates:
     def _ask(self, form: Form) -> None:
         self._ms[form] = self._asker.ask(self._stage(form))
 
-    def _make_stage(self, form: Form) -> Stage:
-        row, i = form
-        (mask,) = bitsets.to_masks(self._space.stages[:, i : i + 1])
-        operators = self._units.operators(mask)
-        if row == _MERGE:
-            return Stage.merge(operators)
-        return Stage.concurrent(self._units.problem, operators)
+
+def _make_stage(units: Units, space: StateSpace, form: Form) -> Stage:
+    row, i = form
+    (mask,) = bitsets.to_masks(space.stages[:, i : i + 1])
+    operators = units.operators(mask)
+    if row == _MERGE:
+        return Stage.merge(operators)
+    return Stage.concurrent(units.problem, operators)
 
 
 class _Asker:

@@ -31,10 +31,7 @@ def received(connection: socket.socket) -> dict[str, Any]:
     header, rights, _, _ = connection.recvmsg(8, socket.CMSG_SPACE(size))
     streams = array.array("i")
     streams.frombytes(rights[0][2][:size])
-    left = int.from_bytes(header, "little")
-    text = b""
-    while len(text) < left:
-        text += connection.recv(left - len(text))
+    text = connection.recv(int.from_bytes(header, "little"), socket.MSG_WAITALL)
     return {**json.loads(text), "streams": list(streams)}
 
 

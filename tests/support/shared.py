@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from prepared_python import DIRECTORY
+
 from ios_tf.reasons import Reason
 from ios_tf.reasons.measurements import BUSY
 
-# The environment variable that names the shared directory, which conftest.py makes.
-DIRECTORY = "IOS_TF_TESTS_SHARED"
 # Quick and noisy measurements, for tests of results rather than of speed. Searches are
 # fast, and schedules are kept even if small networks do not gain.
 FAST = {
