@@ -289,11 +289,17 @@ class Dispatcher:
 
     async def _measure(self, device: Device, job: _Job) -> str | None:
         """Measures a task; returns its key if it has an answer now."""
+        began = False
         try:
+            if job.lost:
+                # If many machines fail together, the task is not the reason: this
+                # raises an exception if the device was lost before it measured.
+                await device.references()
+            began = True
             answer = await device.measure(job.task)
         except DeviceLostError as error:
             async with self._changed:
-                job.lost += 1
+                job.lost += began
                 if job.lost < _MAX_LOST:
                     self._requeue(job)
                 else:

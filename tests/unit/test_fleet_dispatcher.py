@@ -5,15 +5,21 @@ import asyncio
 import pytest
 
 from benchmarks.simulated_fleet import SimulatedDevice, VirtualLoop
-from ios_tf.fleet.dispatcher import Dispatcher, UnsuitableDeviceError, is_valid
+from ios_tf.fleet.dispatcher import (
+    DeviceLostError,
+    Dispatcher,
+    UnsuitableDeviceError,
+    is_valid,
+)
 
 LATENCY_MS = 100.0  # with 10 runs, each task takes a second
 FAR = 1000.0  # seconds
 
 
 def device(name: str, **details) -> SimulatedDevice:
-    details = {"runs": 10, "references_ms": (1.0, 1.0), **details}
-    return SimulatedDevice(name, lambda task: [task["ms"]], **details)
+    defaults = {"latency_ms": lambda task: [task["ms"]], "runs": 10}
+    details = {**defaults, "references_ms": (1.0, 1.0), **details}
+    return SimulatedDevice(name, **details)
 
 
 def tasks(count: int, ms: float = LATENCY_MS) -> list[dict]:
@@ -114,11 +120,23 @@ def test_a_lost_device_loses_only_its_task(start):
 
 
 def test_a_task_that_ends_devices_is_given_up(start):
-    fleet = start(*[device(name, lost=0.5) for name in "abcd"])
+    def end(task):
+        raise DeviceLostError("its process ended")
+
+    fleet = start(*[device(name, latency_ms=end) for name in "abcd"])
     fleet.submit(tasks(1))
     (event,) = fleet.events("answer")
     assert event["answer"]["error"] == "engine"
     assert "3 devices were lost" in event["answer"]["message"]
+    assert fleet.dispatcher.measured == 0
+
+
+def test_a_task_is_kept_if_all_devices_fail_together(start):
+    fleet = start(*[device(name, lost=0.5) for name in "abcd"])
+    fleet.submit(tasks(1))
+    assert fleet.events("answer") == []
+    fleet.add(device("e"))
+    assert medians(fleet.events("answer")) == {"task 0": LATENCY_MS}
 
 
 def test_a_search_waits_for_a_device(start):
