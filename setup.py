@@ -1,13 +1,14 @@
 """Builds the two native libraries with g++ against the installed TensorFlow.
 
 ios_tf/lib/libios_engine.so   cc/core and cc/engine; no TensorFlow
-ios_tf/lib/libios_tf_ops.so   cc/tensorflow; what tf.load_op_library loads
+ios_tf/lib/libios_tf_ops.so   cc/tensorflow; loaded by tf.load_op_library
 ios_tf/lib/libios_dnnl.so     oneDNN, copied from its wheel under private names
-                              (cc/elf.py): the package needs nothing beside
+                              (cc/elf.py), so that the package needs only
                               TensorFlow at run time
+
 The environment's CXX, CXXFLAGS and LDFLAGS are respected. MAX_JOBS is the number of
-compilers that run at once; by default it fits the cores and the memory. Two builds of
-the same sources by the same compiler give the same wheel.
+compilers that run at once; its default depends on the cores and the memory. Two builds
+of the same sources by the same compiler give the same wheel.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ except ImportError:  # before setuptools 70.1
     from wheel.bdist_wheel import bdist_wheel
 
 ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT / "cc"))  # an isolated build does not look there
+sys.path.insert(0, str(ROOT / "cc"))  # isolated builds do not search cc/
 
 from compilation import Compiler, Library, check_platform, fail, newer  # noqa: E402
 
@@ -42,17 +43,20 @@ from elf import copy_with_private_names  # noqa: E402
 os.environ.setdefault("SOURCE_DATE_EPOCH", "315532800")
 
 LIBRARIES = ROOT / "ios_tf" / "lib"
-# The files of the package; older builds may have left others there.
+# Patterns of the files in LIBRARIES that belong to the package. Older builds may have
+# left other files there.
 FILES = ("build.json", "libios_*.so", "licenses/*-LICENSE", "licenses/*-PROGRAMS")
 ONEDNN = LIBRARIES / "libios_dnnl.so"
 
 ENGINE_SOURCES = ("cc/core/**/*.cc", "cc/engine/**/*.cc")
 OPS_SOURCES = ("cc/tensorflow/**/*.cc",)
 
-# Vectors wider than the baseline's are passed between functions of one file only.
+# -Wno-psabi: functions with parameters that are wide vectors are called only inside of
+# their own file, so their ABI does not matter.
 WARNINGS = ["-Wall", "-Wextra", "-Wno-psabi"]
 
-# Most of the ops' sources include it: half of the time they take to compile.
+# A precompiled header for the ops' sources, most of which need its headers. Without
+# it, half of their compile time would be spent on these headers.
 OPS_HEADER = "cc/tensorflow/precompiled.h"
 
 # TensorFlow's wheel ships NVIDIA's headers; the libraries are opened at run time.
@@ -64,7 +68,7 @@ CUDA_INCLUDES = (
     "cuda_cudnn/include",
     "cudnn_frontend_archive/include",
 )
-# Pip installs those libraries there, seen from ios_tf/lib.
+# The directories in which pip installs NVIDIA's libraries, relative to ios_tf/lib.
 CUDA_LIBRARIES = (
     "$ORIGIN/../../nvidia/cudnn/lib",
     "$ORIGIN/../../nvidia/cuda_nvrtc/lib",
@@ -77,11 +81,15 @@ def installed_file(distribution: str, name: str) -> Path:
     try:
         files = importlib.metadata.files(distribution) or []
     except importlib.metadata.PackageNotFoundError:
-        raise fail(f"the build needs the wheel {distribution}: install it") from None
+        raise fail(
+            f"the build needs the wheel {distribution}. Run pip install {distribution}"
+        ) from None
     for file in files:
         if ("/" + file.as_posix()).endswith("/" + name):
             return Path(file.locate()).resolve()
-    raise fail(f"{name} is missing from the wheel {distribution}: reinstall it")
+    raise fail(
+        f"{name} is missing from the wheel {distribution}. Install the wheel again"
+    )
 
 
 def versions() -> list[str]:
@@ -93,15 +101,17 @@ def wheel_version(wheel: str) -> str:
     try:
         return importlib.metadata.version(wheel)
     except importlib.metadata.PackageNotFoundError:
-        if wheel == "tensorflow":  # the CPU-only wheel goes by another name
+        if wheel == "tensorflow":  # the CPU-only wheel has another name
             return importlib.metadata.version("tensorflow-cpu")
-        raise fail(f"the build needs the wheel {wheel}: install it") from None
+        raise fail(
+            f"the build needs the wheel {wheel}. Run pip install {wheel}"
+        ) from None
 
 
 def cuda_flags() -> list[str]:
     package = importlib.util.find_spec("tensorflow")
     if package is None or not package.submodule_search_locations:
-        raise fail("the build needs the wheel tensorflow: install it")
+        raise fail("the build needs the wheel tensorflow. Run pip install tensorflow")
     root = Path(package.submodule_search_locations[0], "include", "external")
     flags = []
     for directory in CUDA_INCLUDES:
@@ -111,7 +121,7 @@ def cuda_flags() -> list[str]:
                 "the wheel tensorflow 2.21 (tensorflow-cpu has none)"
             )
         flags.append(f"-isystem{root / directory}")
-    # For the frontend's name of cudnn.h.
+    # The cuDNN frontend includes cudnn.h as third_party/gpus/cudnn/cudnn.h.
     return [*flags, "-isystemcc"]
 
 
@@ -119,7 +129,7 @@ def tensorflow_flags() -> tuple[list[str], list[str]]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 
-    # -isystem: TensorFlow's headers may warn, ours may not.
+    # With -isystem, the compiler prints no warnings about TensorFlow's headers.
     compile_flags = [
         "-isystem" + f[2:] if f.startswith("-I") else f
         for f in tf.sysconfig.get_compile_flags()
@@ -146,13 +156,14 @@ def copy_licenses() -> None:
         ("nlohmann-json", "licenses/LICENSE", "nlohmann-json-LICENSE"),
     ):
         shutil.copyfile(installed_file(distribution, name), licenses / copy)
-    # TensorFlow's wheel has the headers, with the license in each, but not alone.
+    # The wheel of TensorFlow has the cuDNN frontend's headers, but not its license as a
+    # separate file.
     for own in (ROOT / "cc" / "third_party").glob("*-LICENSE"):
         shutil.copyfile(own, licenses / own.name)
 
 
 def build() -> None:
-    """Builds into ios_tf/lib of the source tree; what is up to date stays."""
+    """Builds into ios_tf/lib of the source tree; skips files that are up to date."""
     compiler = Compiler()
     LIBRARIES.mkdir(exist_ok=True)
     copy_onednn()
@@ -183,7 +194,8 @@ def build() -> None:
         versions(),
     )
     with concurrent.futures.ThreadPoolExecutor(compiler.jobs) as pool:
-        # While TensorFlow is imported; the rest while its headers are compiled.
+        # Some of the engine's sources are compiled while TensorFlow is imported. The
+        # other ones are compiled while the ops' header is precompiled.
         pending = engine.compile(pool, engine.changed[: compiler.jobs])
         compile_flags, link_flags = tensorflow_flags()
         ops = Library(
@@ -237,11 +249,13 @@ class BuildNative(build_ext):
 
 
 class Wheel(bdist_wheel):
-    """One wheel fits every Python: the libraries are loaded by ctypes and TensorFlow,
-    and do not link to Python."""
+    """A wheel for all versions of Python, because the libraries do not link to Python.
+
+    ctypes and TensorFlow load the libraries.
+    """
 
     def run(self) -> None:
-        # Files that an older build has left would become part of the wheel.
+        # Otherwise, files that an older build has left would become part of the wheel.
         build_lib = self.get_finalized_command("build").build_lib
         shutil.rmtree(build_lib, ignore_errors=True)
         super().run()

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 _CHECKOUT = str(Path(__file__).resolve().parents[1])
-# Import the installed ios_tf: the checkout's is not built unless it is that one.
+# Makes Python import the installed ios_tf. The ios_tf of the checkout has no native
+# libraries, unless it is itself the installed one (pip install -e).
 if _CHECKOUT in sys.path:
     sys.path.remove(_CHECKOUT)
     sys.path.append(_CHECKOUT)
@@ -20,6 +21,6 @@ def command_line(command: str, *words: str) -> list[str]:
 
 
 def python_line(program: str, *words: str) -> list[str]:
-    """Returns the words that run a Python program, which can import this package."""
+    """Returns the words that run a Python program that can import this package."""
     begin = f"import sys; sys.path.append({_CHECKOUT!r})\n"
     return [sys.executable, "-c", begin + program, *words]

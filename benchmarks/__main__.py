@@ -32,7 +32,8 @@ _MODULES = {
     "zoo": "convert and measure the networks of the zoo",
 }
 _CHILDREN = ("worker", "zoo.measure")  # started by other commands
-# Options that do not change what is measured.
+# These options do not change what is measured, so the command line that `_command`
+# returns does not contain them.
 _DESTINATIONS = ("--output", "--json", "--paper")
 
 

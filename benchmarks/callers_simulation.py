@@ -37,7 +37,7 @@ CORES = (1, 2, 4, 8, 16, 32, 64, 128)
 CALLERS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _LEAST_CALLS = 100
 _CALLS_OF_CALLER = 4
-_ALONE_CALLS = 30  # which all take the same time
+_ALONE_CALLS = 30  # these are enough, because all of them take the same time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,9 +72,10 @@ def recorded() -> dict[str, dict[str, list[list[float]]]]:
 def sections_for(
     by_threads: Mapping[str, list[list[float]]], cores: int
 ) -> list[list[float]]:
-    """Returns the network, compiled for a number of cores.
+    """Returns the sections of a network that is compiled for a number of cores.
 
-    With one core, one thread runs both pieces of sections for two threads.
+    There is no recording for one core. So one thread runs both pieces of the sections
+    that were recorded for two threads.
     """
     if cores > 1:
         return by_threads[str(cores)]
@@ -93,7 +94,8 @@ def simulated_rows(
     for network, by_threads in networks.items():
         for count in cores:
             sections = sections_for(by_threads, count)
-            # With two callers, one of them always waits.
+            # Only one call runs at a time. With two callers, the next call is always
+            # waiting, so the machine is never idle.
             load = Load(count, 2, _ALONE_CALLS, alone=True)
             alone = simulate(program, sections, load).calls_per_s
             for k in callers:

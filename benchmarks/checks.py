@@ -102,7 +102,8 @@ def without_measuring(problem: Problem, strategy: str) -> Schedule:
         return greedy_schedule(problem)
     if strategy == "sequential":
         return sequential_schedule(problem)
-    # Minimize the stages, which makes every allowed merge within the searched parts.
+    # All stages cost the same, so the search minimizes their number. It thus makes all
+    # merges that are allowed within a part.
     options = SearchOptions(strategy)
     parts, _ = parts_of(problem, options.pruning)
     found = [
@@ -165,7 +166,9 @@ def run(options: argparse.Namespace) -> int:
     print(engine.device_fingerprint(options.device))
     networks = [Network.read(path) for path in options.networks]
     if importlib.util.find_spec("torch") is None:
-        raise UserError("PyTorch, the float64 reference, is not installed")
+        raise UserError(
+            "PyTorch, the float64 reference, is not installed. Run pip install torch"
+        )
     checks: list[Check] = []
     for found in _all_checks(networks, options):
         checks += found
@@ -194,9 +197,9 @@ def _all_checks(
 
 def _failure(check: Check) -> str:
     return (
-        f"FAILED {check.what} ({check.dtype}): norm {check.norm:.1e}, at most "
-        f"{check.tolerance:.0e}; largest {check.difference:.1e}, at most "
-        f"{_OUTLIER * check.tolerance:.0e}"
+        f"FAILED {check.what} ({check.dtype}): the norm of the differences is "
+        f"{check.norm:.1e} (limit {check.tolerance:.0e}), and the largest difference "
+        f"is {check.difference:.1e} (limit {_OUTLIER * check.tolerance:.0e})"
     )
 
 

@@ -4,11 +4,19 @@
         [--json=FILE]
 
 MODEL is a SavedModel, a Keras file, `keras:NAME`, `models:NAME` or a network of the
-zoo. Then, for every row, new processes call the original and the converted model in
-turn. The rows are: alone, beside processes that do nothing but compute, beside builds,
-beside a process that calls the same model, on one core, and under a quota of processor
-time. In the last two rows 8 threads call each model. They have more variants: a model
-converted for 8 callers, and both models behind TensorFlow's batching.
+zoo. The command first converts it. For every row of the results, new processes call the
+original and the converted model in turn. The rows are:
+
+* alone
+* beside processes that do nothing but compute
+* beside builds
+* beside a process that calls the same model
+* on one core
+* under a quota of processor time
+* with 8 threads that call each model, alone and beside busy processes
+
+The rows with 8 threads have more variants: a model converted for 8 callers, and both
+models with TensorFlow's batching.
 """
 
 from __future__ import annotations
@@ -44,13 +52,13 @@ VARIANTS_OF_CALLERS = {
 }
 PERCENTILES = (50, 90, 99)
 _CORES = 1.5  # quota of processor time
-_TURN = 0.2  # seconds for which one variant is called, before the other one
-_LEAST_CALLS = 50  # least counted calls per variant
+_TURN = 0.2  # seconds for which a variant is called before the next variant
+_LEAST_CALLS = 50  # the smallest number of measured calls per variant
 _SERVED = "beside a process that calls the same"
 _ONE_CORE = "on one core"
 _QUOTA = f"with a quota of {_CORES} cores"
 
-# Ends when its parent process has ended for any reason.
+# Computes until its parent process has ended for any reason.
 _BUSY = """
 import os
 parent = os.getppid()
@@ -119,7 +127,7 @@ def bench_contention(
                 if row == _QUOTA:
                     group = stack.enter_context(_group_of_quota())
                     if group is None:
-                        log("no control group can be made, so no row has a quota")
+                        log(f"{row!r} is left out: no control group can be created")
                         continue
                     for worker in workers.values():
                         Path(group).write_text(str(worker.pid))

@@ -134,7 +134,7 @@ def run_case(case: Case) -> tuple[float, float]:
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             lines = log.read_text(errors="replace").strip().splitlines() or [""]
-            raise UserError(f"{case.words}: {lines[-1]}")
+            raise UserError(f"python {case.words} failed: {lines[-1]}")
     return seconds, usage.ru_maxrss * 1024 / 1e6
 
 
@@ -145,7 +145,7 @@ def copy_sources(checkout: Path, directory: Path) -> None:
       UserError: the files do not exist.
     """
     if not (checkout / "setup.py").exists():
-        raise UserError("compiling needs the sources; run this in a checkout")
+        raise UserError("compiling needs the sources. Run the command in a checkout")
     built = shutil.ignore_patterns("lib", "__pycache__")
     for name in ("cc", "ios_tf"):
         shutil.copytree(checkout / name, directory / name, ignore=built)
@@ -270,6 +270,7 @@ def run(options: argparse.Namespace) -> int:
     for one in missed:
         _, _, measured, goal, _ = dataclasses.replace(one, digits=one.digits + 1).row()
         print(
-            f"missed: {one.case}: {one.what}: {measured}, goal {goal}", file=sys.stderr
+            f"missed: {one.case}: {one.what}: {measured}, the goal is at most {goal}",
+            file=sys.stderr,
         )
     return 1 if missed else 0

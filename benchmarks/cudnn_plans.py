@@ -36,7 +36,8 @@ def measure(networks: Convolutions, device: str) -> Iterator[tuple[str, list[str
 
     Args:
       networks: the content of gpu_data.CONVOLUTIONS.
-      device: the engine's name of the device; without TF32 "float32" is called "exact".
+      device: the engine's name of the device. If its TF32 is off, "float32" is called
+        "exact".
 
     Yields:
       "NETWORK DTYPE BATCH", and the names of cuDNN's engines with their knobs, in the
@@ -72,7 +73,7 @@ def _fastest(block: Mapping[str, Any], device: str, directory: Path) -> str:
     try:
         engine.Program(block, gpu_data.schedule(block), weights, device)
     except engine.EngineError as error:
-        print(f"a convolution cannot be computed: {error}", flush=True)
+        print(f"the engine cannot compute a convolution: {error}", flush=True)
     new = plan_names(directory).items() - before.items()
     return next((plan for _, plan in new), "")
 

@@ -1,8 +1,8 @@
-"""Compares strategies on a device that is not there.
+"""Compares strategies on a device that this machine does not have.
 
     python -m benchmarks explore MODEL [--device=simulated:h200]
 
-Searches schedules without measuring: for a simulated device, or with latencies from
+Searches for schedules without measuring: for a simulated device, or with latencies from
 earlier measurements.
 """
 

@@ -50,7 +50,7 @@ class Latencies:
 
     Attributes:
       seconds: the time that a device takes for the measurements so far.
-      measurements: their number.
+      measurements: the number of measurements so far.
     """
 
     lanes = 16
@@ -111,7 +111,7 @@ class Row:
       network: the network.
       devices: the number of devices; 0 is a search without a fleet, on one device.
       seconds: the time of all searches.
-      search_seconds: the part of it in which the search used the processor.
+      search_seconds: the part of `seconds` in which the search used the processor.
       measurements: the number of measurements of all devices.
       latency_ms: the sum of the latencies of the found schedules.
     """
@@ -144,7 +144,7 @@ def alone(network: str, problems: Sequence[Problem], device: str = "h200") -> Ro
 def simulated_fleet(
     latencies: Latencies, devices: int
 ) -> Iterator[tuple[FleetCostModel, SimulatedConnection]]:
-    """A cost model with this number of equal devices, and its connection."""
+    """A cost model with this number of identical devices, and its connection."""
     connection = SimulatedConnection(
         [
             SimulatedDevice(
@@ -173,7 +173,7 @@ def simulated_fleet(
 def on_fleet(
     network: str, problems: Sequence[Problem], devices: int, device: str = "h200"
 ) -> Row:
-    """Searches with a fleet of equal devices."""
+    """Searches with a fleet of identical devices."""
     with simulated_fleet(Latencies(device), devices) as (model, connection):
         schedules, _ = _searcher(model).schedule_all(problems)
     return Row(

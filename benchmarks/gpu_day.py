@@ -143,12 +143,14 @@ def run(options: argparse.Namespace) -> int:
     chosen = options.steps.split(",") if options.steps else names
     if unknown := set(chosen) - set(names):
         raise UserError(
-            f"there is no step {min(unknown)!r}; the steps are {', '.join(names)}"
+            f"there is no step {min(unknown)!r}. The steps are {', '.join(names)}"
         )
     try:
         os.makedirs(options.output, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{options.output}: {error.strerror}") from None
+        raise UserError(
+            f"{options.output} cannot be created: {error.strerror}"
+        ) from None
     # Steps share caches, so that a step reuses what earlier steps timed and compiled.
     for variable in ("IOS_TF_PLAN_CACHE", "IOS_TF_CODE_CACHE"):
         os.environ.setdefault(variable, os.path.join(options.output, variable.lower()))

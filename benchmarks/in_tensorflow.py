@@ -74,8 +74,8 @@ def run(options: argparse.Namespace) -> int:
             row = {"model": model, "dtype": dtype}
             try:
                 row |= _measure(model, device, options)
-            # Keras, TensorFlow and XLA raise many kinds of errors. The other models are
-            # measured all the same.
+            # Keras, TensorFlow and XLA raise many kinds of errors. After an error, the
+            # other models are still measured.
             except Exception as error:
                 row["failure"] = f"{type(error).__name__}: {first_line(error)}"
                 code = 1

@@ -74,7 +74,10 @@ def _frozen(
         name = saved_models.choose_signature(signature, loaded)
         frozen = frozen_graphs.freeze(name, loaded.signatures[name], keep_filters=True)
     if graph_optimizer.is_converted(frozen):
-        raise UserError(f"signature {name!r} is converted; name the original model")
+        raise UserError(
+            f"signature {name!r} of the model is already converted. Name the original "
+            "model"
+        )
     return frozen
 
 
@@ -165,7 +168,8 @@ def count(
     Blocks with too many transitions to count are cut as for a search.
 
     Returns:
-      Each distinct block with its number and its counts; and notes for the user.
+      Each distinct block with the number of its occurrences and its counts, and notes
+      for the user.
     """
     counted = []
     notes = list(blocks.notes)
@@ -242,7 +246,7 @@ def cost_model_of(device: str, cache_dir: str | None = None) -> CostModel:
     known += [MEASURED_PREFIX + name for name in known_devices(path)]
     if device not in known:
         raise UserError(
-            f"there is no device {device!r}; the devices are {', '.join(known)}"
+            f"there is no device {device!r}. The devices are {', '.join(known)}"
         )
     kind, _, name = device.partition(":")
     if f"{kind}:" == SIMULATED_PREFIX:
@@ -272,8 +276,8 @@ def _number(value: float) -> str:
 
 def _too_large(problem: Problem, for_one: str, cuts: int) -> str:
     return (
-        f"block {problem.name} is too large for one {for_one}; "
-        f"cuts besides those at its waists: {cuts}"
+        f"block {problem.name} is too large for one {for_one}, so it was cut at "
+        f"{cuts} more positions than usual"
     )
 
 

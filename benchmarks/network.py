@@ -52,9 +52,9 @@ class Network:
     """The regions and blocks of one model that the engine computes.
 
     Attributes:
-      name: its name in output for people.
-      problems: maps signatures to the blocks to schedule. Equal blocks have one
-          problem.
+      name: the name of the network in tables and messages.
+      problems: maps signatures to the blocks to schedule. Identical blocks share one
+        problem.
       regions: the regions in execution order.
     """
 

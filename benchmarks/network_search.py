@@ -55,7 +55,7 @@ def find_schedules(
     pruning: Pruning = PAPER_PRUNING,
     time_limit: float = 0.0,
 ) -> Found:
-    """Searches the schedules of all blocks without any latencies known beforehand.
+    """Searches for schedules of all blocks; no latencies are known beforehand.
 
     Args:
       network: the network to schedule.

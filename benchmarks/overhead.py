@@ -61,7 +61,10 @@ def run(options: argparse.Namespace) -> int:
         assert recording.trace is not None
         spans = [one.end_us - one.begin_us for one in recording.trace.calls]
         if not spans:
-            raise UserError(f"{options.model}: nothing of it runs on the engine")
+            raise UserError(
+                f"no part of {options.model} runs on the engine. Convert the model "
+                "with ios_tf convert"
+            )
         # Each call of the model has run the same regions.
         of_calls = np.reshape(spans, [options.calls + UNMEASURED, -1]).sum(axis=1)
         rounds.append((call(function), np.median(of_calls) / 1e3, call(empty)))

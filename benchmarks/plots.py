@@ -1,4 +1,4 @@
-"""Plots as SVG files, which are equal for equal results."""
+"""Plots as SVG files. The same results always give the same file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def pyplot() -> Any:
     try:
         import matplotlib
     except ImportError:
-        raise UserError("--plot needs matplotlib; install the extra 'plots'") from None
+        raise UserError("--plot needs matplotlib. Install the extra 'plots'") from None
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "ios_tf"
     from matplotlib import pyplot

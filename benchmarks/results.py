@@ -32,7 +32,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 def write_measured(
     path: str | os.PathLike[str], options: argparse.Namespace, **content: Any
 ) -> None:
-    """Writes results of a command, with what repeats them, by `write_results`.
+    """Writes results with the command line, the date and the device.
 
     The device is `options.device`, or the CPU if the command has no such option.
     """

@@ -18,7 +18,7 @@ class Complexity:
       width: number of operators in the largest antichain, the paper's d.
       states: number of non-empty states that the dynamic program visits.
       transitions: number of pairs (S, S') of a state and one of its non-empty endings.
-      schedules: number of different sequences of stages; strategies do not count.
+      schedules: number of different sequences of stages, whatever their strategies.
     """
 
     operators: int

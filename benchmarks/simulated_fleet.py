@@ -1,8 +1,8 @@
 """A simulated fleet: the real dispatcher and search, and devices in virtual time.
 
-A task keeps its device for the time that the measurement would take. The search itself
-takes the processor time that it really takes on this machine. Virtual time advances
-only while all threads of the search wait.
+A task occupies its device for the time that the measurement would take. The search
+itself takes the processor time that it really takes on this machine. Virtual time
+advances only while all threads of the search wait.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class SimulatedDevice:
 
     Attributes:
       name: its name.
-      latency_ms: returns the latencies of a task: one of a stage, or those of whole
-        schedules.
+      latency_ms: returns the latencies of a task: the latency of a stage, or the
+        latencies of whole schedules.
       runs: the number of runs per latency that a measurement takes.
       setup_seconds: the time that each measurement takes besides its runs.
       references_ms: the latencies of the reference stages.
-      speed: returns the factor by which the device is slower at a time.
+      slowness: returns the factor by which the device is slower at a given time.
       lost: the time at which the device is lost.
       measured: the keys of the tasks that were measured, in order.
     """
@@ -124,7 +124,7 @@ class SimulatedConnection:
     """A driver's connection to a dispatcher with simulated devices.
 
     Attributes:
-      info: what a device says of itself.
+      info: a device's description of itself.
       seconds: the virtual time, with the processor time of the search.
       busy: the part of `seconds` in which the search used the processor.
     """
@@ -151,7 +151,7 @@ class SimulatedConnection:
         return self._loop.time()
 
     def start(self, waits: Callable[[], bool]) -> None:
-        """Lets the time advance whenever `waits` says that all of the search waits."""
+        """Lets the time advance while `waits` returns true: all search threads wait."""
         self._used = time.process_time()
         self._waits = waits
 

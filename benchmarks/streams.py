@@ -126,7 +126,9 @@ def run(options: argparse.Namespace) -> int:
     network = Network.read(options.network).with_dtype(options.dtype)
     target = Target(options.device, options.dtype)
     if target.kind == "cpu":
-        raise UserError("a CPU has no streams; name a GPU")
+        raise UserError(
+            f"--device={options.device}: a CPU has no CUDA streams. Use --device=gpu"
+        )
     wrong = differences(network, target, options.threads, options.calls, options.sizes)
     calls = len(network.regions) * options.threads * options.calls
     failed = engine.failed_captures()

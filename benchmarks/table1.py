@@ -2,8 +2,8 @@
 
     python -m benchmarks table1 [NETWORK...]
 
-As in the paper, only groups of a single source count. `python -m benchmarks complexity
-MODEL` prints all blocks of a model.
+As in the paper, only groups of a single source are counted. `python -m benchmarks
+complexity MODEL` prints all blocks of a model.
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ class Worker(RequestProcess):
           ChildError: the peer cannot run the network.
         """
         super().__init__(command_line("worker"), _environment(target))
-        device = re.sub(r"^gpu:\d+", "gpu", target.device)  # it sees only that GPU
+        # The process sees only the target's GPU, so the GPU needs no number there.
+        device = re.sub(r"^gpu:\d+", "gpu", target.device)
         try:
             ready = self.ask(
                 {

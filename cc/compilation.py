@@ -1,5 +1,7 @@
-"""Compiles sources into shared libraries with g++: folders as one, on several cores,
-and what has not changed not again. For setup.py.
+"""Compiles C++ sources into shared libraries with g++. setup.py uses this module.
+
+All sources of a component (usually a folder) are compiled as one unit. Units are
+compiled in parallel, and only if they have changed since the last build.
 """
 
 from __future__ import annotations
@@ -20,20 +22,23 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 OBJECTS = ROOT / "build" / "native"
 
-# Kernels compute; optimising the rest would take longer than it ever saves.
+# Only the sources in this folder get full optimization. Elsewhere, the longer
+# compilation would cost more time than faster code saves.
 KERNELS = ROOT / "cc" / "engine" / "cpu"
 FLAGS = ["-std=c++17", "-fPIC", "-DNDEBUG", "-D_GLIBCXX_USE_CXX11_ABI=1"]
-# Nobody reads errno or floating-point exceptions: loops vectorise without them.
+# The code does not read errno or floating-point exceptions. With these flags, the
+# compiler can vectorise loops that would otherwise have to set them.
 FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
 
 # Without these flags, the addresses of a kernel's loops depend on all functions before
 # it. SSE2 code of matrix products took up to 17 % longer at unlucky addresses (Zen 5).
 ALIGNMENT = ["-falign-functions=64", "-falign-loops=32"]
 
-# The largest sources, those of TensorFlow's plugin, take less.
+# The memory in bytes that is reserved for each compiler. Even the largest sources
+# (those of the plugin for TensorFlow) need less.
 MEMORY_PER_COMPILER = 2 << 30
 
-# Precompiling pays for more units than these.
+# The header is precompiled only if more units than this must be compiled.
 FEW_UNITS = 2
 
 
@@ -49,7 +54,7 @@ def check_platform() -> None:
     if platform.libc_ver()[0] != "glibc":
         raise fail(
             "the package and TensorFlow need glibc, but this Python uses another C "
-            "library (Alpine Linux has musl): use a system with glibc, such as Debian"
+            "library (Alpine Linux has musl). Use a system with glibc, such as Debian"
         )
 
 
@@ -72,7 +77,9 @@ def _default_jobs() -> int:
 
 
 def _path_map(include: str) -> str:
-    """The flag that replaces a directory of headers in texts of the library."""
+    """Returns the flag that replaces the path of a header directory by "include" in
+    the library's strings, such as __FILE__.
+    """
     return f"-ffile-prefix-map={include.removeprefix('-isystem')}=include"
 
 
@@ -85,13 +92,16 @@ def newer(target: Path, sources: list[Path]) -> bool:
 
 
 class Compiler:
-    """g++, and what has already been compiled with the same flags."""
+    """Runs the C++ compiler that the environment variables CXX, CXXFLAGS, LDFLAGS and
+    MAX_JOBS configure.
+    """
 
     def __init__(self) -> None:
         self.command = shlex.split(os.environ.get("CXX", "g++"))
         if not self.command or not shutil.which(self.command[0]):
             raise fail(
-                "no C++ compiler: install g++ (Debian: apt-get install g++) or set CXX"
+                "no C++ compiler was found. Install g++ (Debian: apt-get install "
+                "g++), or set CXX to the name of a compiler"
             )
         self.flags = shlex.split(os.environ.get("CXXFLAGS", ""))
         self.link_flags = shlex.split(os.environ.get("LDFLAGS", ""))
@@ -108,7 +118,7 @@ class Compiler:
         )
         if done.returncode:
             print(done.stdout, flush=True)
-            raise fail(f"{what} failed: see the compiler's messages above")
+            raise fail(f"{what} failed. See the compiler's messages above")
 
     def compile(self, unit: Unit, directory: Path, flags: list[str]) -> None:
         target = unit.object(directory)
@@ -119,23 +129,27 @@ class Compiler:
 
 
 def _component(source: Path) -> Path:
-    """The folder whose sources are compiled with this one, those of its folders
-    included: cc/core, cc/engine, cc/engine/cuda, ..."""
+    """Returns the folder whose sources are compiled together with `source`, for example
+    cc/core or cc/engine/cuda. Sources in its subfolders may belong to it, too.
+    """
     folders = source.relative_to(ROOT).parts[:-1]
     return ROOT.joinpath(*folders[: 2 if folders[1] == "core" else 3])
 
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """Sources that are compiled as one: most of the time goes into headers that all of
-    a folder include, and into templates that all of it use."""
+    """Sources that are compiled as one. This saves time, because the sources of a
+    folder include the same headers and instantiate the same templates.
+    """
 
     name: str
     sources: tuple[Path, ...]
 
     @classmethod
     def all_of(cls, sources: list[Path]) -> list[Unit]:
-        """One for each component; kernels, which take long by themselves, are alone."""
+        """Returns one unit per component. Each source in kernels/ is a unit of its own,
+        because its compilation takes long.
+        """
         folders = collections.defaultdict(list)
         for source in sources:
             alone = source.parent == KERNELS / "kernels"
@@ -144,12 +158,13 @@ class Unit:
             cls(folder.relative_to(ROOT).as_posix(), tuple(members))
             for folder, members in folders.items()
         ]
-        # The largest first, so that no core waits for one of them in the end.
+        # The largest units come first. Otherwise one core might still compile a large
+        # unit when all other cores have finished.
         return sorted(units, key=lambda unit: -unit.size())
 
     @property
     def optimization(self) -> list[str]:
-        """Kernels are optimised; the rest would take longer than it ever saves."""
+        """The optimization flags for this unit (see KERNELS)."""
         is_kernel = KERNELS in self.sources[0].parents
         return ["-O3", *ALIGNMENT] if is_kernel else ["-O1"]
 
@@ -160,7 +175,7 @@ class Unit:
         return directory / (self.name.replace("/", "_").removesuffix(".cc") + ".o")
 
     def written(self, directory: Path) -> str:
-        """The path of a source that includes all of them."""
+        """Writes a source that includes all sources of the unit. Returns its path."""
         path = self.object(directory).with_suffix(".cc")
         text = "".join(
             f'#include "{source.relative_to(ROOT).as_posix()}"\n'
@@ -176,13 +191,14 @@ class Unit:
         if not dependencies.exists():
             return False
         names = dependencies.read_text().replace("\\\n", " ").split()[1:]
-        # Headers outside are of wheels, whose versions are in the stamp.
+        # All other headers belong to wheels. A change of a wheel's version is found
+        # by the stamp of Library.
         own = {ROOT / name for name in names if name.startswith("cc/")}
         return own >= set(self.sources) and newer(target, list(own))
 
 
 class Library:
-    """A shared library of sources, and of libraries that it is linked with."""
+    """A shared library, which is compiled from sources and linked with libraries."""
 
     def __init__(
         self,
@@ -193,7 +209,9 @@ class Library:
         link: list[str],
         versions: list[str],
     ) -> None:
-        """`versions`: of what is included; with others all is compiled again."""
+        """`versions`: the versions of the packages whose headers are included. If a
+        version changes, all units are compiled again.
+        """
         every = sorted(s for p in patterns for s in ROOT.glob(p))
         sources = [s for s in every if not s.name.endswith("_test.cc")]
         if not sources:
@@ -204,12 +222,12 @@ class Library:
         self._units = Unit.all_of(sources)
         self._directory = OBJECTS / target.name
         self._directory.mkdir(parents=True, exist_ok=True)
-        # Include directories differ from one isolated build to the next, their
-        # versions do not: the stamp names those.
+        # The stamp has the versions of the included packages instead of their
+        # directories, because each isolated build has other directories.
         self._stamp = self._directory / "flags"
         named = [f for f in flags if not f.startswith("-isystem")]
-        # Messages of headers contain their paths: a build in another directory must
-        # give the same library.
+        # Messages in headers contain the paths of the headers. The paths are replaced,
+        # so builds in different directories give the same library.
         included = [f for f in flags if f.startswith("-isystem/")]
         self._flags = [*flags, *map(_path_map, included)]
         own = [*compiler.command, *FLAGS, *named, *compiler.flags, *compiler.link_flags]
@@ -223,7 +241,7 @@ class Library:
     def compile(
         self, pool: Executor, units: Iterable[Unit], extra_flags: Sequence[str] = ()
     ) -> list[Future[None]]:
-        """Has the pool compile what changed, or some of it."""
+        """Submits the compilation of these units to the pool."""
         flags = [*self._flags, *extra_flags]
         return [
             pool.submit(self._compiler.compile, unit, self._directory, flags)
@@ -234,12 +252,16 @@ class Library:
     def precompiled(
         self, header: str, pool: Executor
     ) -> Iterator[Callable[[], list[str]]]:
-        """Has the pool compile the header; gives a function that waits for it, and
-        returns the flags that include it. Removes its hundreds of MB."""
+        """Precompiles the header in the pool. The context value is a function that
+        waits for the precompiled header and returns the flags that include it. At the
+        end of the context, the precompiled header is deleted, because it takes hundreds
+        of MB. If few units have changed, nothing is precompiled and there are no flags.
+        """
         if len(self.changed) <= FEW_UNITS:
             yield list
             return
-        # Beside the header itself, in case the compiler does not take it.
+        # A copy of the header lies next to the precompiled header. If the compiler
+        # rejects the precompiled header, it includes the copy.
         copy = self._directory / Path(header).name
         target = copy.with_name(copy.name + ".gch")
         shutil.copyfile(ROOT / header, copy)
@@ -259,7 +281,7 @@ class Library:
             target.unlink(missing_ok=True)
 
     def link(self) -> None:
-        """Links what is compiled, if any of it is new."""
+        """Links the library if an object is newer. Removes files of dropped units."""
         objects = [unit.object(self._directory) for unit in self._units]
         for old in self._directory.iterdir():
             if (
@@ -270,7 +292,8 @@ class Library:
         target = self._target
         if newer(target, [*objects, self._stamp]):
             return
-        # Renamed: a process may be running with the old one.
+        # The library is linked under a temporary name and then renamed, because a
+        # running process may use the old library.
         fresh = target.with_name(target.name + ".tmp")
         inputs = [str(o) for o in objects]
         self._compiler.run(

@@ -2,8 +2,8 @@
 #
 #     docker build -f docker/wheel.Dockerfile --target wheel --output dist .
 #
-# The image brings a compiler whose libraries fit old systems. To get the same wheel
-# again, replace the tag by the digest of the image that you used.
+# The image contains a compiler for libraries that run on old systems. To get the same
+# wheel again, replace the tag by the digest of the image that you used.
 # hadolint ignore=DL3007
 FROM quay.io/pypa/manylinux_2_28_x86_64:latest AS build
 WORKDIR /src

@@ -3,8 +3,8 @@
 import signal
 import sys
 
-# An interrupt ends the process at once until the command starts, because nothing must
-# be cleaned up before that.
+# Until the command starts, an interrupt (Ctrl-C) ends the process at once and without a
+# traceback, because the process has nothing to clean up yet.
 _before = signal.getsignal(signal.SIGINT)
 if _before is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)

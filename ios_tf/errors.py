@@ -20,7 +20,7 @@ class UserError(ValueError):
 
 
 class NativeLibraryError(ImportError):
-    """The native library is missing, or does not fit the running TensorFlow."""
+    """The native library is missing, or does not match the running TensorFlow."""
 
 
 # Keras colours the errors that it quotes, and adds its own text around them.

@@ -35,7 +35,7 @@ def why_unreadable(path: str | os.PathLike[str]) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        return f"{os.fspath(path)}: cannot be read: {error.strerror}"
+        return f"{os.fspath(path)} cannot be read: {error.strerror}"
     return next(filter(None, map(why_unreadable, paths)), None)
 
 
@@ -86,7 +86,7 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
         with contextlib.suppress(OSError):
             os.remove(temporary)
         raise UserError(
-            f"{os.fspath(path)}: cannot be written: {error.strerror}"
+            f"{os.fspath(path)} cannot be written: {error.strerror}"
         ) from None
 
 

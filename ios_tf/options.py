@@ -144,7 +144,7 @@ class _Checked:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchOptions(_Checked):
-    """The options of every function that may search schedules."""
+    """The options of every function that may search for schedules."""
 
     max_groups: int = _option(
         8,
@@ -165,7 +165,8 @@ class SearchOptions(_Checked):
     )
     cache_dir: str | os.PathLike[str] | None = _option(
         None,
-        "directory of schedules and latencies, on any filesystem that TensorFlow knows",
+        "directory of the cached schedules and latencies, on any filesystem that "
+        "TensorFlow supports",
         "Schedule cache",
         metavar="DIR",
         default_text="$IOS_TF_CACHE, or ios_tf in $XDG_CACHE_HOME or ~/.cache",
@@ -192,25 +193,26 @@ class EnableOptions(SearchOptions):
 
     on_miss: OnMiss = _option(
         "skip",
-        'what happens to a block that is not in the cache. "skip": TensorFlow runs the '
-        "block's region until the cache has a schedule, and the block is written to "
-        "`cache_dir`/pending for `ios_tf tune`; a chain, which has only one schedule, "
-        'runs by that schedule. "greedy": '
-        "the block runs by the greedy schedule, and is written to pending, too. "
-        '"search": the dynamic program (paper, section 4) searches the block at once, '
-        "on this machine",
+        'what happens to a block without a schedule in the cache. "skip": TensorFlow '
+        "runs the block's region until the cache has a schedule, and the block is "
+        "written to `cache_dir`/pending for `ios_tf tune`. (A chain of operators has "
+        "only one possible schedule, so the engine runs the chain with this schedule "
+        'at once.) "greedy": the engine runs the block with the greedy schedule, and '
+        'the block is written to pending, too. "search": the dynamic program (paper, '
+        "section 4) searches for the block's schedule at once, on this machine",
         "Search",
         check=_on_miss,
     )
     batch_size: int = _option(
         1,
-        "the value of unknown leading dimensions",
+        "the batch size to schedule for: replaces unknown leading dimensions of inputs",
         "Sizes and device",
         check=validation.whole,
     )
     callers: int = _option(
         1,
-        "the number of callers whose schedules are looked up, see `convert`",
+        "the number of callers to schedule for (see `callers` of `convert`). The cache "
+        "has separate schedules for each number",
         "Many callers",
         check=validation.caller_count,
     )
@@ -239,8 +241,8 @@ class MeasuringOptions(SearchOptions):
     )
     sample_count: int = _option(
         3,
-        "measurements per latency, which is their median. More are made if they "
-        "differ much",
+        "measurements per latency; the latency is their median. If the measurements "
+        "differ much, more are made",
         "Measurements",
         check=validation.measured_runs,
         parse=number,
@@ -249,8 +251,8 @@ class MeasuringOptions(SearchOptions):
     winograd: bool = _option(
         True,
         "whether convolutions may use Winograd's minimal filtering on a CPU if "
-        "measurements show that it is faster. It rounds differently than TensorFlow "
-        "does",
+        "measurements show that it is faster. Its rounding errors differ from "
+        "TensorFlow's",
         "Search",
     )
     ray: str | None = _option(
@@ -275,15 +277,15 @@ class TuneOptions(MeasuringOptions):
     )
     device: str = _option(
         "cpu",
-        "device of the engine: cpu, gpu or gpu:1 …, with CUDA's GPU numbers; "
-        "gpu:1,tf32=off switches TF32 off",
+        "device that the engine measures on: cpu, gpu, or gpu:1 for the GPU that CUDA "
+        "numbers 1. Append ,tf32=off to switch TF32 off, as in gpu:1,tf32=off",
         "Sizes and device",
         check=validation.engine_device,
         metavar="DEVICE",
     )
     fingerprint: str | None = _option(
         None,
-        "fingerprint of the devices of the Ray cluster to use, as `ios_tf cache list` "
+        "fingerprint of the devices to use in the Ray cluster, as `ios_tf cache list` "
         "prints it",
         "Several machines",
         check=_optional(validation.name_of),
@@ -295,7 +297,8 @@ class TuneOptions(MeasuringOptions):
         super().__post_init__()
         if self.fingerprint and not self.ray:
             raise UserError(
-                "fingerprint names devices of a Ray cluster; give its address with ray"
+                f"fingerprint={self.fingerprint} selects devices of a Ray cluster. "
+                "Give the address of the cluster with ray"
             )
 
 
@@ -316,10 +319,10 @@ class ModelOptions(_Callers, MeasuringOptions):
     )
     callers: int | Sequence[int] = _option(
         1,
-        "one or more numbers of callers to schedule for, such as 1,8. With N callers, "
-        "N calls use the CPU's cores at the same time, and every latency is measured "
-        "so. A call runs with the schedule of the nearest of these numbers (by ratio) "
-        "to the calls that are then in progress",
+        "one or more numbers of callers to schedule for, such as 1,8. For N callers, "
+        "latencies are measured while N calls use the CPU's cores at the same time. "
+        "When the model is called, the engine counts the calls in progress, and uses "
+        "the schedule for the nearest of these numbers (by ratio)",
         "Many callers",
         check=validation.callers,
         parse=_numbers,
@@ -356,8 +359,8 @@ class ModelOptions(_Callers, MeasuringOptions):
     time_limit: float = _option(
         300.0,
         "search time limit in seconds; 0 means no limit. At the limit, the best "
-        "schedules so far are used. Three schedules of each block are compared in "
-        "any case, even if this takes longer",
+        "schedules so far are used. The first three candidates for each block's "
+        "schedule are always measured, even if this takes longer",
         "Search",
         check=validation.seconds,
         parse=_decimal,
@@ -402,8 +405,8 @@ class ModelOptions(_Callers, MeasuringOptions):
     keep_slower: bool = _option(
         False,
         "convert all regions and the whole model, even if they are not faster than "
-        "TensorFlow on this machine; for experiments. The strategies greedy and "
-        "sequential always do this",
+        "TensorFlow on this machine. This is meant for experiments. The strategies "
+        "greedy and sequential always do this",
         "Result",
     )
     log: Callable[[str], None] = _option(
@@ -459,7 +462,7 @@ class ConvertOptions(ModelOptions):
     )
     weights: str | None = _option(
         None,
-        "weights of a model keras:NAME: imagenet, which Keras downloads",
+        "trained weights for a model keras:NAME. Keras downloads the weights imagenet",
         "Model",
         choices=("imagenet",),
         default_text="random weights",
@@ -532,8 +535,8 @@ class BenchOptions(_Callers, _Checked):
     callers: int | Sequence[int] | None = _option(
         None,
         "numbers of callers, such as 1,2,8,32: measure how many images per second "
-        "the model computes, and how long a call takes, if this many threads of one "
-        "process call it at once",
+        "the model processes, and how long a call takes, if this many threads of one "
+        "process call the model at once",
         "Many callers",
         check=_optional(validation.callers),
         parse=_numbers,
@@ -583,12 +586,12 @@ class BenchOptions(_Callers, _Checked):
             )
         if self.callers is not None and self.strategies is not None:
             raise UserError(
-                "--strategies cannot be used with --callers; leave out --strategies"
+                "--strategies cannot be used with --callers. Leave out --strategies"
             )
 
 
 def command_flags(options: Any) -> list[str]:
-    """The flags of a command line that gives these options, without default values."""
+    """The flags that give these options. Options with default values have no flag."""
     words = []
     for name, option in options_of(type(options)).items():
         value = getattr(options, name)

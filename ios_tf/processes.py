@@ -17,7 +17,8 @@ from typing import Any
 
 from ios_tf.errors import UserError
 
-# Times in seconds: threads must have been idle for _REST; checks are _LOOK apart.
+# Times in seconds for `wait_until_idle`: the largest CPU time of the wait, and the
+# duration of a check.
 _REST, _LOOK = 0.5, 0.005
 
 
@@ -63,7 +64,10 @@ class RequestProcess:
         return result
 
     def ask_arrays(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Sends a request whose answer is a .npz file at the request's `arrays`.
+        """Sends a request, and returns the arrays that the process answers with.
+
+        The process writes the arrays to a .npz file, whose path is the request's entry
+        `arrays`.
 
         Raises:
           ChildError: as `ask`.

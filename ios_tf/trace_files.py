@@ -30,8 +30,8 @@ def trace(
 
     Args:
       path: the JSON file to write.
-      max_operators: how many runs of operators to keep. When the trace is full, the
-        oldest calls are dropped, and a warning says how many.
+      max_operators: the largest number of recorded runs of operators. When the trace
+        is full, the oldest calls are dropped, and a warning says how many.
 
     Raises:
       UserError: the file cannot be written, or a trace is being recorded already.
@@ -67,13 +67,13 @@ def notes(recorded: tracing.Trace) -> Iterator[str]:
     """Sentences about what a trace lacks."""
     if not recorded.calls and not recorded.dropped_calls:
         yield (
-            "the engine ran nothing on the CPU while the trace was recorded; only "
-            "regions of converted models are recorded"
+            "the engine ran nothing on the CPU while the trace was recorded. A trace "
+            "contains only regions of converted models that run on the CPU"
         )
     if recorded.dropped_calls:
         yield (
             f"the trace was full, so the oldest {recorded.dropped_calls} calls with "
-            f"{recorded.dropped_operators} operators were dropped; record for a "
+            f"{recorded.dropped_operators} operators were dropped. Record for a "
             "shorter time, or raise max_operators"
         )
 
@@ -103,12 +103,13 @@ def write(path: str | os.PathLike[str], recorded: tracing.Trace) -> None:
 def events_of(recorded: tracing.Trace) -> Iterator[dict[str, Any]]:
     """The events of a trace in Chrome's JSON format.
 
-    A track is a lane of a caller, or the calls of a caller. As in the output of
-    `ios_tf show`, numbers count from 1, and names lack the scope that all operators of
-    the region share.
+    Each caller has a track for its calls, and a track for each of its lanes. As in the
+    output of `ios_tf show`, numbers count from 1, and names lack the scope that all
+    operators of the region share.
     """
     process = os.getpid()
-    # Track 0 of a caller has its calls, and track n its lane n.
+    # Maps (caller, track) to the track's name. Track 0 shows the caller's calls, and
+    # track n shows lane n.
     names: dict[tuple[int, int], str] = {}
     operators: dict[str, set[str]] = defaultdict(set)  # by region
     for call in recorded.calls:
@@ -184,5 +185,5 @@ def _arguments(piece: tracing.Slice) -> dict[str, Any]:
 
 
 def _rounded(us: float) -> float:
-    """Rounds a difference of times to nanoseconds, which times consist of."""
+    """Rounds a difference of times to whole nanoseconds, the resolution of times."""
     return round(us, 3)

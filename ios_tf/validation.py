@@ -21,7 +21,7 @@ ENGINE_DEVICES = "cpu, gpu, gpu:1 … or gpu:1,tf32=off …"
 _MOST = 2**31 - 1
 _MOST_RUNS = 1_000_000  # for one latency
 _MOST_CALLERS = 1024  # each is a thread
-# The product of both limits the length of the list of arrivals in one measurement.
+# The product of these two limits bounds the number of calls in one measurement.
 _MOST_CALLS_PER_SECOND = 100_000
 _LONGEST_SECONDS = 600
 
@@ -68,7 +68,7 @@ def callers(name: str, value: Any) -> list[int]:
 
 
 def caller_count(name: str, value: Any) -> int:
-    """Returns an argument, one number of callers. Raises UserError for others."""
+    """Returns an argument, one number of callers, as an int. Raises as `whole`."""
     return whole(name, value, most=_MOST_CALLERS)
 
 
@@ -281,9 +281,9 @@ def path(name: str, value: Any) -> str:
         text = ""
     except UnicodeEncodeError:
         raise UserError(
-            f"{name} must be UTF-8, because TensorFlow's paths are UTF-8, not "
-            f"{_shown(value)} (the encoding of file names here is "
-            f"{sys.getfilesystemencoding()})"
+            f"{name} must be UTF-8, like all paths of TensorFlow, but {_shown(value)} "
+            "cannot be encoded in UTF-8. Python decodes file names with "
+            f"{sys.getfilesystemencoding()} in this environment"
         ) from None
     if not text or "\0" in text:
         raise UserError(f"{name} must be a path, not {_shown(value)}")
@@ -294,10 +294,10 @@ def name_of(name: str, value: Any) -> str:
     """Checks that an argument is a text that is not empty and has no line ends.
 
     Raises:
-      UserError: it is not.
+      UserError: the argument is something else.
     """
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise UserError(f"{name} must be a name, not {_shown(value)}")
+        raise UserError(f"{name} must be one line of text, not {_shown(value)}")
     return value
 
 

@@ -8,7 +8,8 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
-# Links that a reader follows load nothing by themselves.
+# Elements that load something without a click. (A link loads nothing until a reader
+# follows it.)
 _LOADING = {
     "audio": "src",
     "iframe": "src",
@@ -42,7 +43,7 @@ class _Loads(HTMLParser):
 def main(directory: str) -> None:
     pages = sorted(Path(directory).rglob("*.html"))
     if len(pages) < 50:
-        sys.exit(f"{directory} has {len(pages)} pages only; run mkdocs build first")
+        sys.exit(f"{directory} has only {len(pages)} pages. Run `mkdocs build` first.")
     problems = []
     for page in pages:
         loads = _Loads()

@@ -1,8 +1,9 @@
-"""Checks a wheel that is ready for other machines, and that it can be built again.
+"""Checks a wheel for other machines, and that a second build gives the same wheel.
 
     python tests/check_wheel.py WHEEL [FIRST SECOND]
 
-FIRST and SECOND come from two builds, before `auditwheel repair`, and must be equal.
+FIRST and SECOND are the wheels of two builds before `auditwheel repair`. They must have
+the same content.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def page() -> str:
 
 
 def _flags(command: str) -> set[str]:
-    """The flags of a command that the page of the options describes."""
+    """The flags of a command that the page about options already describes."""
     if command not in _OPTIONS:
         return set()
     found = options.options_of(_OPTIONS[command]).items()
@@ -62,7 +62,7 @@ def _commands(
 
 def _rows(parser: argparse.ArgumentParser, elsewhere: set[str]) -> Iterator[str]:
     hidden = {"--help", "--helpfull", "--traceback", *elsewhere}
-    # Flags follow the arguments without names.
+    # Positional arguments come before flags.
     for action in sorted(
         parser._actions, key=lambda action: bool(action.option_strings)
     ):

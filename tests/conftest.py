@@ -17,12 +17,14 @@ import shared
 
 # The benchmarks are not installed. The checkout is last: its ios_tf may be unbuilt.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-# Before TensorFlow is imported: what it logs is no output of ours.
+# TensorFlow reads this variable when it is imported. Its log messages would otherwise
+# appear in the output that tests check.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def pytest_configure(config):
-    # xdist's workers, and what tests start, inherit it from the first process.
+    # The workers of xdist and the processes that tests start inherit this variable from
+    # the first process.
     if shared.DIRECTORY not in os.environ:
         config.ios_tf_shared = tempfile.mkdtemp(prefix="ios_tf_tests_")
         os.environ[shared.DIRECTORY] = config.ios_tf_shared
@@ -36,13 +38,13 @@ def pytest_unconfigure(config):
 
 @pytest.fixture
 def prepared(monkeypatch):
-    """Processes that the tested code starts have imported TensorFlow."""
+    """Makes the tested code start processes that have already imported TensorFlow."""
     monkeypatch.setattr(sys, "executable", prepared_python.path())
 
 
 @pytest.fixture
 def calm_machine(monkeypatch):
-    """Measurements count as undisturbed, whatever runs beside the tests."""
+    """Makes all measurements count as undisturbed, even if other processes run."""
     from ios_tf.cost.measured import MeasuredCostModel
 
     run = MeasuredCostModel._run
@@ -67,10 +69,10 @@ def _frozen():
 
 @pytest.fixture(autouse=True, scope="module")
 def _cores(request):
-    """One core for a test module marked `one_core`, each worker another.
+    """Runs a test module marked `one_core` on one core. Each worker uses another core.
 
-    Threads that share one small operator wake each other all the time, and beside
-    other workers that takes longer than the operator.
+    Threads that compute a small operator together wake each other very often. While
+    other workers use the cores, this takes longer than computing the operator.
     """
     if request.node.get_closest_marker("one_core") is None:
         yield
@@ -85,12 +87,16 @@ def _cores(request):
 
 def _run_on(cores):
     for thread in os.listdir("/proc/self/task"):
-        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+        with contextlib.suppress(ProcessLookupError):  # the thread has just ended
             os.sched_setaffinity(int(thread), cores)
 
 
 def _let_engine_notice(cores):
-    """The engine looks at its cores now and then when it runs; they name its device."""
+    """Runs the engine until it has noticed that it now has this many cores.
+
+    The engine checks the number of its cores only from time to time. The number is part
+    of the device's name.
+    """
     engine = sys.modules.get("ios_tf.native.engine")
     if engine is None:
         return
@@ -102,7 +108,7 @@ def _let_engine_notice(cores):
     }
     stages = [{"strategy": "concurrent", "groups": [[0]]}]
     program = engine.Program(block, {"version": 1, "stages": stages}, [])
-    end = time.monotonic() + 1  # a quota may leave it fewer
+    end = time.monotonic() + 1  # with a CPU quota, it may never have this many
     while f" {cores} cores" not in engine.device_fingerprint("cpu"):
         program.run([np.ones((1, 1), np.float32)])
         if time.monotonic() > end:
@@ -111,7 +117,7 @@ def _let_engine_notice(cores):
 
 @pytest.fixture
 def cuda():
-    """The fake GPU; a test that leaves violations behind fails."""
+    """The fake GPU. A test fails if it leaves violations behind."""
     import cuda_helpers
 
     fake = cuda_helpers.fake_cuda()
@@ -123,10 +129,10 @@ def cuda():
 
 @pytest.fixture
 def gpu(cuda):
-    """The fake GPU's driver, in its context; a test that leaves handles fails.
+    """The fake GPU's driver, in its context. A test fails if it does not free a handle.
 
-    Kernels and cuDNN handles live as long as the process, and so does each device's
-    stream for uploads.
+    Kernels, cuDNN handles and each device's stream for uploads exist until the process
+    ends.
     """
     import cuda_driver
 
@@ -137,13 +143,13 @@ def gpu(cuda):
     lasting = {"module", "cudnn handle"}
     cuda.set(devices=2)
     for device in ("gpu", "gpu:1"):
-        engine.device_fingerprint(device)  # makes the device
+        engine.device_fingerprint(device)  # creates the device
     cuda.reset()
-    gc.collect()  # programs of earlier tests
+    gc.collect()  # frees the programs of earlier tests
     with driver.context():
         before = cuda.report()["live"]
         yield driver
-        gc.collect()  # programs
+        gc.collect()  # frees the programs of the test
         driver("cuCtxSynchronize")
         after = cuda.report()["live"]
         for kind in {*before, *after} - lasting:

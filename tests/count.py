@@ -1,10 +1,11 @@
-"""Counts what has grown long: files, functions, their parameters.
+"""Lists long files, long functions, and functions with many parameters.
 
     python -m tests.count [DIRECTORY]
 
-Of the files that git knows. Docstrings are no lines of a function; `self` and `cls`
-are no parameters. Functions of C++ are found by their braces, not by a parser: those
-in texts of kernels, in macros and in other functions are not seen.
+It reads the files that git tracks. The lines of a docstring do not count as lines of
+the function, and `self` and `cls` do not count as parameters. C++ functions are found
+by their braces, not by a parser. Functions in the texts of kernels, in macros and in
+other functions are therefore not found.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from typing import NamedTuple
 
 _SUFFIXES = (".py", ".cc", ".h")
 _FILE, _FUNCTION, _PARAMETERS = 400, 60, 5
-# What may contain braces that open nothing.
+# Comments, literals and preprocessor lines, whose braces are not code.
 _NO_CODE = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"'
     r"|'(?:\\.[^'\n]*|[^'\\\n])'|^[ \t]*#(?:\\\n|[^\n])*",
     re.S | re.M,
 )
-# What stands before a name, and has angle brackets or parentheses.
+# Prefixes of a function's head that contain angle brackets or parentheses.
 _PREFIX = re.compile(r"template\s*<[^;{(]*?>(?=\s)|__attribute__\s*\(\(.*?\)\)", re.S)
 _HEAD = re.compile(r"([^=(]*?)(~?\w+)\s*\((.*)", re.S)
 
@@ -40,7 +41,7 @@ class _Function(NamedTuple):
 
 
 def main(root: str) -> None:
-    """Prints the counts, and what they are of."""
+    """Prints the counts, and the files and functions above each limit."""
     named = subprocess.run(
         ["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True
     )
@@ -99,7 +100,7 @@ def _parameters(function: _Definition) -> int:
 
 def _cc_functions(text: str) -> Iterator[_Function]:
     text = _NO_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
-    opened: list[_Function | None] = []  # None: a scope, or within a function
+    opened: list[_Function | None] = []  # None: not the body of an outer function
     parentheses = begin = 0
     for mark in re.finditer(r"[(){};]", text):
         if mark[0] in "()":
@@ -116,7 +117,7 @@ def _cc_functions(text: str) -> Iterator[_Function]:
 
 
 def _headed(text: str, begin: int, end: int) -> _Function | None:
-    """The function whose head this is, if it is one's."""
+    """The function that text[begin:end] is the head of, or None if it is not a head."""
     head = text[begin:end]
     line = text.count("\n", 0, end - len(head.lstrip())) + 1
     head = _PREFIX.sub("", head.replace("operator()", "operator_call"))
@@ -125,7 +126,7 @@ def _headed(text: str, begin: int, end: int) -> _Function | None:
 
 
 def _cc_parameters(rest: str) -> int:
-    """Of what stands behind the parenthesis that opens them."""
+    """The number of parameters in the text after the opening parenthesis."""
     depth, commas = 0, 0
     for end, char in enumerate(rest):
         if char in "(<[{":

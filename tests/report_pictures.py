@@ -15,8 +15,8 @@ from playwright.sync_api import sync_playwright
 from ios_tf.report import document, page
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
-# File -> width of the page, height of the picture, color scheme, and the element that
-# is at the top of the picture.
+# Maps each file to the width of the page, the height of the picture, the color scheme,
+# and the element at the top of the picture.
 PICTURES = {
     "report_result.png": (1180, 880, "light", "#result"),
     "report_network.png": (1180, 860, "light", "#network"),

@@ -3,7 +3,8 @@
     ios_tf convert keras:InceptionV3 OUTPUT
     python -m tests.schedule_picture OUTPUT > docs/pictures/schedule.svg
 
-The picture has the stages around the concurrent ones, which are rare on few cores.
+The picture shows a part of the schedule with concurrent stages. On few cores, most
+stages are not concurrent.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def main() -> None:
 def _richest(
     operators: list[dict[str, Any]], stages: list[dict[str, Any]], count: int
 ) -> list[dict[str, Any]]:
-    """The `count` stages after one another with most kinds, and then most groups."""
+    """The `count` consecutive stages with the most kinds, and then the most groups."""
 
     def score(first: int) -> tuple[int, int]:
         groups = [g for s in stages[first : first + count] for g in s["groups"]]

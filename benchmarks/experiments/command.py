@@ -109,7 +109,9 @@ def run(options: argparse.Namespace) -> int:
     try:
         os.makedirs(options.output, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{options.output}: {error.strerror}") from None
+        raise UserError(
+            f"{options.output} cannot be created: {error.strerror}"
+        ) from None
     os.environ["IOS_TF_NUM_THREADS"] = str(options.threads)  # read once by the engine
     fingerprint = engine.device_fingerprint(options.device)
     networks = options.networks or (
@@ -172,7 +174,7 @@ def _network(
         network = Network.read(name)
     elif importlib.util.find_spec("tensorflow") is None:
         raise UserError(
-            f"{name}: TensorFlow, which reads models, is not installed; name files "
+            f"{name} cannot be read, because TensorFlow is not installed. Name files "
             "that python -m benchmarks export_blocks wrote"
         )
     else:

@@ -85,7 +85,7 @@ class Context:
         pruning: Pruning = PAPER_PRUNING,
         share: float = 1.0,
     ) -> Found:
-        """Searches schedules in a share of the time limit; see `network_search`."""
+        """Searches for schedules in a share of the time limit; see `network_search`."""
         limit = share * self.target.time_limit
         found = find_schedules(network, strategy, self.device, pruning, limit)
         self.log(
@@ -190,7 +190,7 @@ class Experiment(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """The results of an experiment with all they depend on, stored as JSON.
+    """The results and the conditions of an experiment, stored as JSON.
 
     Attributes:
       experiment: name of the experiment.
@@ -198,7 +198,7 @@ class Record:
       date: UTC, ISO 8601.
       device: the engine's fingerprint of the device.
       machine: processor, cores, operating system.
-      versions: versions of the software that may have taken part.
+      versions: versions of the software that may have been used.
       settings: settings of the measurement.
       seconds: duration of the whole command.
       results: the result of `Experiment.measure`.
@@ -232,11 +232,11 @@ class Record:
         try:
             data = document.read(path)
             if data.pop("version") != VERSION:
-                raise ValueError(f"it is not of version {VERSION}")
+                raise ValueError(f"its version is not {VERSION}")
             return cls(**data)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
-                f"{os.fspath(path)}: not a result of a benchmark: {error}"
+                f"{os.fspath(path)} is not a valid result of a benchmark: {error}"
             ) from None
 
 

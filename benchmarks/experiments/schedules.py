@@ -24,7 +24,7 @@ from benchmarks.network_search import Found, sum_of_stages_ms
 from ios_tf.scheduler import Pruning
 
 ORDER = ("sequential", "greedy", "merge", "parallel", "auto")
-# The paper's names.
+# The paper's names of the strategies.
 PAPER_STRATEGIES = {
     "merge": "ios_merge",
     "parallel": "ios_parallel",

@@ -48,7 +48,10 @@ class Specialization(Experiment):
         others = [Record.read(path) for path in context.options.other]
         for record in others:
             if record.experiment != self.name:
-                raise UserError(f"a result of {record.experiment} has no schedules")
+                raise UserError(
+                    f"--other must name results of {self.name}, not of "
+                    f"{record.experiment}"
+                )
         default = (1, 4, 16) if context.quick else (1, 32, 128)
         sizes = context.options.batch_sizes or default
         at = {size: network.with_batch(size) for size in sizes}
@@ -114,7 +117,7 @@ def _schedules(
             schedules[problem.signature] = schedule
     except (ValueError, engine.EngineError) as error:
         raise UserError(
-            f"schedules of {record.device} belong to another network: {error}"
+            f"the schedules of {record.device} are for another network: {error}"
         ) from None
     return schedules
 

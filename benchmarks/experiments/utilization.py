@@ -117,14 +117,14 @@ class _WarpsProbe:
             import pynvml
         except ImportError:
             raise UserError(
-                "NVML, which observes the GPU, is missing: pip install nvidia-ml-py"
+                "NVML, which observes the GPU, is missing. Run pip install nvidia-ml-py"
             ) from None
         self._nvml = pynvml
         pynvml.nvmlInit()
         self._device = pynvml.nvmlDeviceGetHandleByIndex(_ordinal(device))
         if not pynvml.nvmlGpmQueryDeviceSupport(self._device).isSupportedDevice:
             raise UserError(
-                "this GPU has no performance monitoring; use a Hopper or newer GPU"
+                "this GPU has no performance monitoring. Use a Hopper or newer GPU"
             )
         self._samples = [pynvml.nvmlGpmSampleAlloc() for _ in range(2)]
 

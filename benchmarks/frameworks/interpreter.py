@@ -57,7 +57,7 @@ def run(
         kind = operator["type"]
         compute_operator = _OPERATORS.get(kind) or getattr(ops, kind, None)
         if compute_operator is None:
-            raise UserError(f"operators of type {kind!r} are not compared")
+            raise UserError(f"the peer does not support operators of type {kind!r}")
         results.append(compute_operator(call))
     return [results[i] for i in block["outputs"]]
 
@@ -171,7 +171,7 @@ def _binary(call: Call) -> Any:
     function = call.get("function", "multiply")
     combine = {"multiply": call.ops.multiply, "add": call.ops.add}.get(function)
     if combine is None or "operand" in call.operator:
-        raise UserError(f"binary operators of {function!r} are not compared")
+        raise UserError(f"peers do not support binary operators with {function!r}")
     return call.activated(combine(call.read[0], call.read[1]))
 
 

@@ -1,6 +1,7 @@
 """Runner: a network that the engine or a peer has prepared to run and to time.
 
-A framework is imported when its runner is made, so that a process needs only its own.
+A framework is imported when its runner is made, so that a process imports only the
+framework that it runs.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class Runner(abc.ABC):
     def time(self, calls: int) -> float:
         """Returns the mean ms of `calls` runs, after unmeasured runs.
 
-        Waits until the process is idle, so that the next measured one has all cores.
+        Waits until the process is idle, so that the next process can use all cores.
         """
         self._timed(max(1, calls // 3))
         milliseconds = self._timed(calls)

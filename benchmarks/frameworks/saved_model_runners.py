@@ -1,6 +1,6 @@
 """Runners of the network's SavedModel, or of its ONNX export.
 
-They are sessions of `ios_tf.callers` with one caller, who may use all threads.
+They are sessions of `ios_tf.callers` with one caller, which may use all threads.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SavedModelRunner(Runner):
         if source is None:
             raise UserError(f"{network.name} has no SavedModel")
         if target.dtype != "float32":
-            raise UserError(f"a SavedModel is not run in {target.dtype}")
+            raise UserError(f"a SavedModel runs in float32 only, not in {target.dtype}")
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         import tensorflow as tf
 
@@ -188,7 +188,7 @@ class OnnxRuntimeParallelRunner(OnnxRuntimeRunner):
 
 
 class _TensorRt(SeparateSession):
-    """TensorRT as a CUDA graph; PyTorch holds its memory."""
+    """TensorRT as a CUDA graph; PyTorch allocates the memory of the tensors."""
 
     def __init__(self, model: Model, target: Target) -> None:
         super().__init__(model)
@@ -255,7 +255,7 @@ class _TensorRt(SeparateSession):
 
 
 class TensorRtRunner(SavedModelRunner):
-    """TensorRT, which PyTorch waits for."""
+    """TensorRT. PyTorch waits for the end of its runs."""
 
     form = "onnx"
 

@@ -18,7 +18,7 @@ from ios_tf.native import engine
 # The bias's share of an output's second moment. It is small because each convolution
 # reduces the contribution of earlier operators by this share.
 _BIAS = 0.01
-# What an operator computes after its products.
+# The attributes of what an operator computes after its products.
 _LATER = ("residual", "activation", "alpha", "beta")
 
 
@@ -53,7 +53,7 @@ def random_weights(
         read = [values[ref] for ref in operator["inputs"]]
         values[index] = _scaled(operator, read, weights[index])
         for ref in set(operator["inputs"]):
-            if last_use[ref] == index:  # the values of a large network fill memory
+            if last_use[ref] == index:  # a large network's values would fill memory
                 del values[ref]
     return weights
 

@@ -34,7 +34,7 @@ class Load:
       cores: number of cores.
       callers: number of callers.
       calls: number of measured calls of all callers together.
-      alone: one call runs at a time, on all cores.
+      alone: whether only one call runs at a time, on all cores.
       copies: the most copies of the network's memory.
       nodes: number of NUMA nodes that the cores are divided into.
       outside_us: time that a caller's thread works between two calls.
@@ -73,11 +73,11 @@ def build(directory: Path) -> Path:
     """Compiles the simulation; returns the program.
 
     Raises:
-      UserError: it does not compile.
+      UserError: the simulation does not compile.
     """
     program = directory / "callers"
     command = shlex.split(os.environ.get("CXX", "g++"))
-    # setjmp() leaves the stack of a thread, which fortified libraries refuse.
+    # Fortified libraries refuse longjmp() to the stack of another fiber.
     command += ["-std=c++17", "-O2", "-Wall", "-Wextra", "-U_FORTIFY_SOURCE", "-I."]
     command += [f"-DIOS_TF_SYSTEM={_SYSTEM}", "-o", str(program), *_SOURCES, "-pthread"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -117,8 +117,8 @@ def simulate(program: Path, sections: Sequence[Section], load: Load) -> Result:
 def ideal_calls_per_s(by_threads: Mapping[str, Sequence[Section]], load: Load) -> float:
     """Returns the throughput of a machine on which nothing but the work takes time.
 
-    Each caller has the same number of cores, and the network is compiled for the number
-    of threads, up to that, with which the call is shortest.
+    Each caller has the same number of cores. The network is compiled for the number of
+    threads with which a call is shortest, but at most for the caller's number of cores.
 
     Args:
       by_threads: number of threads -> the network, compiled for this number.
@@ -137,7 +137,7 @@ def ideal_calls_per_s(by_threads: Mapping[str, Sequence[Section]], load: Load) -
 
 
 def _call_us(sections: Sequence[Section], threads: int) -> float:
-    """Returns the microseconds of a call on some threads that cost nothing."""
+    """Returns the microseconds of a call on some threads, without any overhead."""
     return sum(
         before + (all_us if threads == 1 else max(longest, all_us / threads))
         for before, _, all_us, longest in sections

@@ -126,7 +126,8 @@ class Machine {
   void MakeReady(Thread* thread, int64_t time, int64_t delay);
   void GiveCore(Thread* thread, int core, int64_t time);
   void LeaveCore();
-  // Gives the core to a thread that waits, after the time slice.
+  // If the time slice of the current thread is over and another thread waits
+  // for a core, gives the core to the other thread.
   void ShareCore();
   bool HasTransferFrom(const Line& line, int core, bool writes) const;
 

@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ios_tf.model.network import Network
 
 from benchmarks import python_line
 from benchmarks.frameworks.runner import data_of
+from benchmarks.network import Network
 from benchmarks.network_search import find_schedules, schedule_json
 from ios_tf.errors import UserError
 from ios_tf.native import engine
 from ios_tf.scheduler import Schedule
 
 ROOT = Path(__file__).resolve().parents[2]
-# Other processes disturb some runs, so each piece has its shortest time.
+# Other processes disturb some runs, so the shortest time of each piece is used.
 _RUNS = 100
 _WARMUP_RUNS = 5
 _LIBRARIES = [f"-L{engine.LIBRARIES}", f"-Wl,-rpath,{engine.LIBRARIES}", "-lios_engine"]
@@ -98,7 +98,7 @@ def _record(
 
 
 def record_in_child(library: str, network: str, schedules: str, threads: str) -> None:
-    """Prints the sections as JSON; the recorder is preloaded into this process."""
+    """Prints the sections as JSON. The recorder must be preloaded into this process."""
     recorder = ctypes.CDLL(library)
     found: Mapping[str, Schedule] = {
         name: Schedule.from_json(json.dumps(schedule))

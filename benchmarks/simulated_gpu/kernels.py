@@ -44,12 +44,12 @@ class Kernel(NamedTuple):
 
 
 class Product(NamedTuple):
-    """A product of matrices, or several equal ones.
+    """A product of matrices, or several products of the same size.
 
     Attributes:
       rows, columns: size of the result.
       common: the dimension that is summed over.
-      copies: number of equal products: the groups of a convolution.
+      copies: number of products of this size: the groups of a convolution.
     """
 
     rows: int

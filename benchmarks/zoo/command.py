@@ -28,9 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--networks", metavar="REGEX", default="", help="those whose names match"
     )
-    parser.add_argument("--again", action="store_true", help="measure all of them anew")
+    parser.add_argument("--again", action="store_true", help="measure all again")
     parser.add_argument(
-        "--retry", action="store_true", help="measure anew what has failed"
+        "--retry", action="store_true", help="measure failed networks again"
     )
     parser.add_argument("--json", metavar="FILE", default="docs/benchmarks/models.json")
     parser.add_argument("--page", metavar="FILE", default="docs/benchmarks/models.md")
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time_limit", type=int, default=60, help="seconds for a network's searches"
     )
     parser.add_argument(
-        "--process_limit", type=int, default=1800, help="seconds for all of a network"
+        "--process_limit", type=int, default=1800, help="seconds for each network"
     )
 
 
@@ -116,11 +116,11 @@ def _record(path: str, sizes: list[int]) -> dict[str, Any]:
         for row in found["rows"]:
             _ = row["network"], row["device"], row["tensorflow"], row["date"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: no record of the zoo: {error!r}") from None
+        raise UserError(f"{path} is not a record of the zoo: {error!r}") from None
     if differing:
         raise UserError(
-            f"{path}: was measured with another {', '.join(differing)}: move it away, "
-            "or name another file with --json"
+            f"{path} was measured with another {', '.join(differing)}. Move the file "
+            "away, or name another file with --json"
         )
     return found
 

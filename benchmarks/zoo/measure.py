@@ -224,8 +224,8 @@ def _differences(
 ) -> dict[str, Any]:
     """Returns the largest relative differences of outputs, with and without engine.
 
-    `spread` is the difference that another image makes. If it is close to 0, equal
-    outputs prove little.
+    `spread` is the difference between the outputs for two images. If it is close to 0,
+    equal outputs prove little.
     """
     found = {"difference": 0.0, "stock_difference": 0.0}
     with grappler.options(use_plugin_optimizers=False):

@@ -1,4 +1,4 @@
-"""Networks of the zoo, with random weights that let every mistake show."""
+"""Networks of the zoo, with random weights for which outputs reveal every mistake."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ auto CatchExceptions(F&& function) -> decltype(function()) {
   }
 }
 
-// Either a value, or the error because of which there is no value.
+// Contains either a value, or an error that says why there is no value.
 template <typename T>
 class [[nodiscard]] StatusOr {
  public:

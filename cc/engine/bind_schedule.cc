@@ -10,8 +10,8 @@
 namespace ios {
 namespace {
 
-// The alignment in bytes of memory in the arena. It suits any task, and puts
-// memory that different lanes write on different pages.
+// The alignment in bytes of memory in the arena. It is sufficient for any task,
+// and the arenas of different lanes do not share a page.
 constexpr int64_t kArenaAlignment = 8192;
 
 int64_t AlignForArena(int64_t bytes) {
@@ -191,7 +191,7 @@ Status ScheduleBinder::Append(const Segment& segment) {
     for (std::vector<int>& group : stage.groups) {
       for (int& op : group) {
         parameters.push_back(parameters_[op]);
-        op = static_cast<int>(parameters.size()) - 1;  // as TakePart numbers it
+        op = static_cast<int>(parameters.size()) - 1;  // the number in the part
       }
     }
   }
@@ -215,8 +215,8 @@ Status ScheduleBinder::Append(const Segment& segment) {
   for (int lane = 0; lane < split.lanes; ++lane) {
     const int64_t arena = arena_end;
     // The compiled blocks of this lane, keyed by the number of images in a
-    // micro-batch. Each lane needs its own, because a task serves one lane at a
-    // time.
+    // micro-batch. Lanes do not share compiled blocks, because a task serves
+    // one lane at a time.
     std::map<int64_t, CompiledBlock*> by_images;
     std::vector<BoundTask> tasks;
     for (int64_t i = lane; i < count; i += split.lanes) {

@@ -32,8 +32,8 @@ StatusOr<Backend*> GetBackend(const std::string& device,
     }
   }
   return NotFound("there is no device '" + device +
-                  "'; the devices are cpu, gpu, gpu:1, … (append ,tf32=off to "
-                  "a GPU's name to switch TF32 off)");
+                  "'. Use cpu, gpu, gpu:1, … To switch TF32 off, append "
+                  ",tf32=off to the name of a GPU");
 }
 
 int64_t FailedCaptures() { return cuda::FailedCaptures(); }

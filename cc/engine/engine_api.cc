@@ -90,7 +90,7 @@ ios::StatusOr<ios::Weights> ArrangeWeights(const ios::Block& block,
           weights.sizes[next] != ios::NumElements(shape)) {
         return ios::InvalidArgument(
             "weight " + std::to_string(next) + " of '" + op.name +
-            "' is missing, or its number of elements does not fit " +
+            "' is missing, or its number of elements does not match shape " +
             ios::ToString(shape));
       }
       arrays.push_back({weights.data[next++], shape});

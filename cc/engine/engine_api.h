@@ -28,8 +28,9 @@ int ios_last_error_is_exhaustion(void);
 // Frees a string that one of these functions returned.
 void ios_free_string(char* text);
 
-// Returns the names and limits of JSON documents, as JSON. See
-// ios::SharedNamesJson.
+// Returns the names (such as operator types) and limits (such as sizes) that
+// are valid in blocks, schedules and other JSON documents. The result is JSON.
+// See ios::SharedNamesJson.
 char* ios_shared_names(void);
 
 // Returns the number of CUDA graphs that could not be created. See
@@ -77,8 +78,8 @@ void ios_exit_on_abort(const char* message, int descriptor);
 // Creates a profiler, which measures stages of one block. See ios::Profiler.
 ios_profiler* ios_profiler_create(const char* block, const char* device);
 void ios_profiler_delete(ios_profiler* profiler);
-// Measures `count` schedules in turn. The schedules may leave operators of the
-// block out. For `warmup`, `number`, `repeat` and `lanes`, see
+// Measures `count` schedules in turn. A schedule may contain only some
+// operators of the block. For `warmup`, `number`, `repeat` and `lanes`, see
 // ios::Measurement. For sample r of candidate c, writes the milliseconds to
 // latencies[c * repeat + r]. Also writes to disturbed[c * repeat + r]: 1 if
 // another process disturbed the sample, else 0.
@@ -93,8 +94,8 @@ void ios_meter_delete(ios_meter* meter);
 void ios_meter_start(ios_meter* meter);
 // Returns 1 if other processes disturbed the work since ios_meter_start, else
 // 0. Writes the processor time of all threads since then to `cpu_ms`.
-// `waits_for_device` is 1 if the threads may wait for a GPU, and `compete` if
-// they are more than there are cores.
+// `waits_for_device` is 1 if the threads may wait for a GPU, otherwise 0.
+// `compete` is 1 if more threads compute than there are cores, otherwise 0.
 int ios_meter_stop(ios_meter* meter, int waits_for_device, int compete,
                    double* cpu_ms);
 

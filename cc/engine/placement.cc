@@ -146,9 +146,9 @@ class HostPlacer {
            ReadersTakePitch(ref, concat);
   }
 
-  // Returns the operator all of whose channels the concat reads as consecutive
-  // slices, starting with the concat's input `first`. Usually this is a merged
-  // convolution. Returns -1 if there is none.
+  // Starting with input `first`, the concat's inputs may be consecutive slices
+  // that together are the whole output of one operator, usually of a merged
+  // convolution. Returns this operator, or -1 if there is none.
   int SlicedWhole(int concat, size_t first) const {
     const std::vector<int>& inputs = block_.operators[concat].inputs;
     int source = -1;

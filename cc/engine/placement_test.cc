@@ -42,7 +42,7 @@ TEST(JoinsCopyWhatMustLieElsewhere) {
   // An output of the block (0) does not lie in the concat, because it is dense
   // and in the caller's memory.
   EXPECT(Place(Joined({0, 2}, {})).host == (std::vector<int>{-1, 2, -1}));
-  // Neither does an input of the block.
+  // An input of the block does not lie in the concat either.
   const Block input =
       MakeBlock({Conv(-1, 16, 1), Join(OperatorType::kConcat, {-1, 0})}, {1});
   EXPECT(Place(input).host == (std::vector<int>{1, -1}));

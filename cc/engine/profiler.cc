@@ -58,7 +58,7 @@ class Caller {
   const std::vector<void*>& tensors() const { return tensors_; }
 
  private:
-  // The memory that a block reads and writes while it is measured.
+  // Owns the memory that a block's operators read and write in a measurement.
   struct Memory {
     std::vector<std::shared_ptr<void>> owned;
     std::vector<const void*> inputs;
@@ -328,7 +328,8 @@ class ProfilerImpl : public Profiler {
     if (measurement.warmup < 0 || measurement.number < 1 ||
         measurement.repeat < 1 || measurement.lanes < 0) {
       return InvalidArgument(
-          "warmup and lanes must be at least 0, number and repeat at least 1");
+          "warmup and lanes must be at least 0, and number and repeat must be "
+          "at least 1");
     }
     std::lock_guard<std::mutex> lock(mutex_);
     std::vector<std::vector<std::vector<BoundStage>>> bound;

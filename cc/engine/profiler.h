@@ -14,9 +14,11 @@
 
 namespace ios {
 
-// Measures candidates of one block, as the block's number of callers runs them
-// at the same time. Their tensors have the layout that the compiled block gives
-// them, contain random values, and are shared by all candidates of a caller.
+// Measures candidates of one block. Several callers run each candidate at the
+// same time. Their number is Block::callers, or a smaller number that the
+// device can run at once (see DeviceTraits::CallsAtOnce). The tensors contain
+// random values and have the layout of the compiled block. All candidates of a
+// caller share these tensors.
 class Profiler {
  public:
   static StatusOr<std::unique_ptr<Profiler>> Create(

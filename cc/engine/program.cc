@@ -248,7 +248,7 @@ class ProgramImpl : public Program {
   struct CachedExecution {
     Key key;
     std::vector<Shape> outputs;
-    int lanes = 0;  // number of lanes of the device at that time
+    int lanes = 0;  // the device's number of lanes when this was compiled
     int64_t arena_bytes = 0;
     std::unique_ptr<Execution> execution;
   };
@@ -464,8 +464,8 @@ class ProgramImpl : public Program {
   const bool has_callers_;    // some schedule is for several callers
   mutable std::mutex mutex_;  // for the members below
   std::list<std::shared_ptr<CachedExecution>> executions_;  // latest first
-  std::set<Key> compiling_;           // what calls compile now
-  std::condition_variable compiled_;  // a call has compiled its program
+  std::set<Key> compiling_;           // executions that are being compiled
+  std::condition_variable compiled_;  // signals the end of each compilation
 };
 
 StatusOr<std::unique_ptr<Program>> CreateProgram(const Block& block,

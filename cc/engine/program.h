@@ -37,17 +37,17 @@ class Program {
   // Compiles the program for calls of any number of callers with these input
   // shapes, unless that was done before. Thread-safe.
   virtual Status Prepare(const std::vector<Shape>& inputs) = 0;
-  // Returns the latest input shapes that the program is compiled for, at most
-  // as many as it always keeps.
+  // Returns the latest input shapes for which the program is compiled, at most
+  // as many as the program always keeps (kFewExecutions).
   virtual std::vector<std::vector<Shape>> PreparedShapes() const = 0;
 
   // Runs the program on tensors in device memory. Inputs are [N,H,W,C] or
   // [N,C]. `outputs` are in the order of block.outputs, with the sizes of
-  // OutputShapes(). The number of calls of all programs that are in progress
-  // counts as the number of callers of this call's load. On a GPU, memory must
-  // be aligned to kDeviceAlignment bytes, and the work is enqueued on `stream`,
-  // a CUstream. The first call with new shapes, or with another schedule for
-  // them, compiles the program. Thread-safe.
+  // OutputShapes(). The schedule is chosen for this call's load, whose number
+  // of callers is the number of calls of all programs in progress. On a GPU,
+  // memory must be aligned to kDeviceAlignment bytes, and the work is enqueued
+  // on `stream`, a CUstream. The first call with new shapes, or with another
+  // schedule for them, compiles the program. Thread-safe.
   virtual Status Run(const std::vector<TensorArray>& inputs,
                      const std::vector<void*>& outputs, void* stream) = 0;
 

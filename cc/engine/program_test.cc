@@ -78,7 +78,8 @@ TEST(CallsInProgressAreTheCallersOfALoad) {
       "cpu");
   EXPECT(program.ok());
   if (!program.ok()) return;
-  // More callers than lanes count as one per lane, because they wait in line.
+  // The number of callers is limited to the number of lanes, because further
+  // callers wait in line.
   const int lanes = *LaneCount("cpu");
   EXPECT((*program)->ScheduledLoad({4, 1}) == Load({1, 1}));
   for (int callers : {lanes, 8, 100}) {
@@ -86,7 +87,7 @@ TEST(CallsInProgressAreTheCallersOfALoad) {
            Load({1, lanes > 1 ? 8 : 1}));
   }
   const std::vector<float> expected = Run(program->get(), 2);
-  // Calls at the same time run by either schedule, and give the same.
+  // Concurrent calls may use either schedule, and give the same results.
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
   for (int t = 0; t < 6; ++t) {

@@ -1,4 +1,5 @@
-// The names and limits of documents, for Python.
+// The names and limits in blocks, schedules and other JSON documents, for
+// Python.
 #ifndef IOS_TF_CC_ENGINE_SHARED_NAMES_H_
 #define IOS_TF_CC_ENGINE_SHARED_NAMES_H_
 

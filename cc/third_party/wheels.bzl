@@ -121,7 +121,7 @@ def _installed_wheels(context):
         context.symlink(tensorflow + "/include", "tensorflow_include")
     for name, path in _CUDA.items():
         context.symlink(tensorflow + "/include/external/" + path, "cuda/" + name)
-    # With names of its own, so that TensorFlow's oneDNN cannot take its place.
+    # The copy has unique names, so the loader cannot use TensorFlow's oneDNN instead.
     elf = context.path(Label("//cc:elf.py"))
     copied = context.execute([python, elf, dnnl, "libios_dnnl.so"])
     if copied.return_code:

@@ -48,7 +48,10 @@ def bench(model: Any, options: BenchOptions) -> Result:
     """
     chosen = devices.choose(options.device, options.log)
     if chosen.kind != "cpu":
-        raise UserError("--callers measures on the CPU only; use --device=cpu")
+        raise UserError(
+            f"--callers measures on the CPU only, but the device is {chosen.kind}. Use "
+            "--device=cpu"
+        )
     failures: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(saved_model(model, options.weights, options.log))
@@ -189,17 +192,17 @@ def _note_failure(key: str, reason: str, failures: dict[str, str]) -> None:
 
 
 def _images_per_call(inputs: Mapping[str, tf.Tensor], batch_size: int) -> int:
-    """Returns the first dimension of the inputs, or `batch_size` if they differ in it.
+    """Returns the first dimension of the inputs, or `batch_size` if there are several.
 
     Raises:
-      UserError: the inputs have another fixed batch size than the given one.
+      UserError: the fixed batch size of the inputs is not `batch_size`.
     """
     sizes = {int(x.shape[0]) for x in inputs.values() if x.shape.rank}
     images = sizes.pop() if len(sizes) == 1 else batch_size
     if batch_size not in (1, images):
         raise UserError(
-            f"the inputs have {images} images each, but --batch_size is {batch_size}; "
-            "leave out --batch_size"
+            f"the inputs have {images} images each, but --batch_size is {batch_size}. "
+            "Run the command without --batch_size"
         )
     return images
 
@@ -210,5 +213,5 @@ def _check_open_batch(signature: str, function: Any) -> None:
         tensor, shape = closed
         raise UserError(
             f"--batching needs an open batch size, but {tensor} of signature "
-            f"{signature!r} has the shape {shape}"
+            f"{signature!r} has the shape {shape}. Run the command without --batching"
         )

@@ -21,8 +21,8 @@ from ios_tf.callers.loops import Call
 from ios_tf.errors import UserError
 from ios_tf.packages import version_of
 
-# How long a call waits for other calls to form a batch with, and the smallest length of
-# the queue of waiting calls.
+# Settings of TensorFlow's batching: how long a call waits for other calls to form a
+# batch with, and the smallest length of the queue of waiting calls.
 _BATCH_TIMEOUT_MICROSECONDS = 1000
 _LEAST_QUEUE = 10
 
@@ -37,7 +37,7 @@ class Model:
       outputs: the names of the outputs.
       signature, tags: choose the function of a SavedModel.
       batch_size: the number of images in a call.
-      batching: whether TensorFlow's batching is in front of the model.
+      batching: whether TensorFlow combines the calls of several callers into batches.
       threads: the number of threads of a call, if there is only one caller; None if
         many callers share the cores.
     """
@@ -208,7 +208,7 @@ class OpenVinoSession(SeparateSession):
 
 
 class OnnxRuntimeSession(SeparateSession):
-    """ONNX Runtime with one thread for each call of many callers.
+    """ONNX Runtime. If there are many callers, each call uses one thread.
 
     Attributes:
       device: the kind and the number of the device that runs the model.
@@ -226,7 +226,7 @@ class OnnxRuntimeSession(SeparateSession):
             model.path, self.options(), providers=[(provider, settings)]
         )
         if provider not in self._session.get_providers():
-            raise UserError(f"{provider} cannot be loaded")
+            raise UserError(f"ONNX Runtime cannot load {provider}")
 
     def provider(self) -> tuple[str, dict[str, str]]:
         """The execution provider and its settings."""
@@ -260,7 +260,7 @@ class OnnxRuntimeSession(SeparateSession):
 
 
 class LiteRtSession(SeparateSession):
-    """LiteRT with one interpreter for each caller, and one thread for each of many."""
+    """LiteRT with an interpreter per caller. Each of many callers uses one thread."""
 
     def new_caller(self) -> Caller:
         from ai_edge_litert.interpreter import Interpreter
@@ -299,7 +299,7 @@ class Framework:
       form: the format of the model that it loads: "original", "converted", "onnx" or
         "litert".
       packages: maps modules that users may not have to their packages on PyPI.
-      batching: whether TensorFlow's batching is in front of the model.
+      batching: whether TensorFlow combines the calls of several callers into batches.
     """
 
     name: str

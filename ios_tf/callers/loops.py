@@ -26,13 +26,13 @@ _WARMUP_CALLS = 3
 
 @dataclass(frozen=True)
 class Measurement:
-    """The counted calls of one loop.
+    """The measured calls of one loop.
 
     Attributes:
       latencies_ms: the latency of each call.
       seconds: the time from the first call's start to the last call's end.
       cpu_seconds: processor time that this process used in that time.
-      unanswered: arrivals that no caller took in time.
+      unanswered: the number of calls that were not made, because no caller was free.
     """
 
     latencies_ms: Sequence[float]
@@ -142,7 +142,7 @@ def _run(
             for _ in range(_WARMUP_CALLS):
                 call()
         except BaseException:
-            barrier.abort()  # the other threads would wait forever
+            barrier.abort()  # otherwise, the other threads would wait forever
             raise
         barrier.wait()
         loop(call, latencies, begin["clock"])

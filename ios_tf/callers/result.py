@@ -129,7 +129,7 @@ class Result(Measured):
                 notes.append(
                     f"{FRAMEWORKS[row.framework].name} left {row.unanswered} of "
                     f"{row.calls + row.unanswered} calls unanswered, because the rate "
-                    "is higher than it can serve"
+                    "is higher than this framework can serve"
                 )
         return notes
 

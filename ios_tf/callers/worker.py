@@ -100,5 +100,5 @@ def _measured(
     else:
         arrivals = loops.arrival_times(rate, seconds, seed)
         measurement = loops.open_loop(calls, arrivals)
-    wait_until_idle()  # the next framework has all cores
+    wait_until_idle()  # so that the next framework can use all cores
     return measurement

@@ -20,7 +20,7 @@ def add_commands(commands: Any) -> None:
         "Measures a model on stock TensorFlow and on the engine with the schedules "
         "of each strategy. All variants run in one process and take turns. With "
         "--callers, measures instead how many images per second each installed "
-        "framework computes if many threads call the model at once.",
+        "framework processes if many threads call the model at once.",
     )
     arguments.add_model_path(parser)
     arguments.add_options(parser, BenchOptions)

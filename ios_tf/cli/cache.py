@@ -20,9 +20,10 @@ def add_commands(commands: Any) -> None:
         commands,
         "tune",
         _tune,
-        "search schedules for blocks that running processes did not find in the cache",
+        "search for schedules of blocks that running processes did not find in the "
+        "cache",
         "Processes that use ios_tf.enable() write blocks without a schedule to "
-        "CACHE/pending. This command searches schedules for these blocks by "
+        "CACHE/pending. This command searches for schedules of these blocks by "
         "measuring on this machine, and writes them to the cache, where other "
         "processes find them.",
     )
@@ -68,7 +69,7 @@ def add_commands(commands: Any) -> None:
     parser.add_argument(
         "--other_devices",
         action="store_true",
-        help="also remove the entries of other devices than --device",
+        help="also remove the entries of devices other than --device",
     )
     arguments.add_options(parser, TuneOptions, "device")
     action("clear", _clear, "remove all entries and all stored latencies")
@@ -97,8 +98,9 @@ def _tune(options: argparse.Namespace) -> None:
     arguments.print_result(options, tuned.to_json(), tuned.table())
     if tuned.kept:
         raise UserError(
-            f"{tuned.kept} schedules could not be written to {_directory(options)}; "
-            "their blocks stay pending"
+            f"{tuned.kept} schedules could not be written to {_directory(options)}, so "
+            "their blocks stay pending. Make the directory writable, and run ios_tf "
+            "tune again"
         )
 
 
@@ -132,8 +134,8 @@ def _verify(options: argparse.Namespace) -> None:
     arguments.print_result(options, _to_json(bad), text)
     if bad:
         raise UserError(
-            f"{len(bad)} entries are not valid and are ignored; ios_tf cache prune "
-            "removes them"
+            f"{len(bad)} entries are not valid and are ignored. Remove them with: "
+            "ios_tf cache prune"
         )
 
 

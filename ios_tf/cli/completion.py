@@ -37,7 +37,7 @@ def _completion(options: argparse.Namespace) -> None:
     try:
         import shtab
     except ImportError:
-        raise UserError("completion needs shtab: pip install shtab") from None
+        raise UserError("completion needs shtab. Run pip install shtab") from None
     parser = command_parser()
     for action in _actions(parser):
         if action.metavar in _PATHS:

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-# If a signal's exception was lost, it is raised again after this time. Usually a
-# handler has caught it earlier.
+# The exception of a signal is raised again after this time, in case it was lost.
+# Usually it has ended the block by then.
 _AGAIN_SECONDS = 0.3
 
 
@@ -32,7 +32,7 @@ def ended_by_exception() -> Iterator[None]:
         raise raised[-1]
 
     def end_again(number: int, frame: Any) -> None:
-        # Does not raise it while another exception is handled, because a cleanup may be
+        # Waits while another exception is being handled, because a cleanup may be
         # running.
         if raised and sys.exc_info()[1] is None:
             raise raised[-1]

@@ -36,8 +36,8 @@ from ios_tf.model import temp_dirs
 from ios_tf.native import engine, malloc
 from ios_tf.printable import printable
 
-# Messages about a lack of memory: the usual reason why native code aborts, and the
-# messages of the dynamic loader.
+# Texts about a lack of memory: the usual reason why native code aborts, our message if
+# TensorFlow cannot be loaded, and patterns of the dynamic loader's messages.
 _EXHAUSTED = "probably because it got no memory or no thread"
 _NOT_LOADED = f"TensorFlow cannot be loaded, {_EXHAUSTED}"
 _NOT_MAPPED = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
@@ -79,7 +79,7 @@ def _open_standard_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the first free number
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
         if getattr(sys, name) is None:
             mode = "w" if number else "r"
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
@@ -152,7 +152,7 @@ def _interrupted_afterwards() -> Iterator[None]:
 
 
 class _Version(argparse.Action):
-    """Prints what a report of a bug needs first."""
+    """Prints the versions that every bug report needs."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **options: Any):
         super().__init__(option_strings, dest, nargs=0, **options)
@@ -221,7 +221,7 @@ def _explained_aborts(traceback: bool) -> Iterator[None]:
         malloc.save_addresses()
     standard_error = os.dup(2)  # descriptor 2 may be redirected later
     message = f"native code aborted the process, {_EXHAUSTED}{_limits()}"
-    message += "; --traceback shows its message"
+    message += ". Run with --traceback to see the message of the native code"
     # The progress may have left the cursor behind its bar.
     clear = "\r\x1b[K" if os.isatty(standard_error) else ""
     engine.exit_on_abort(f"{clear}ios_tf: error: {message}\n", standard_error)
@@ -243,7 +243,7 @@ def _limits() -> str:
         )
         if (value := resource.getrlimit(limit)[0]) != resource.RLIM_INFINITY
     ]
-    return f"; the limits here are {', '.join(limits)}" if limits else ""
+    return f" (limits of this process: {', '.join(limits)})" if limits else ""
 
 
 def _one_line(error: Exception) -> str:
@@ -254,4 +254,4 @@ def _one_line(error: Exception) -> str:
     text = printable(" ".join(plain(str(error)).split()))
     if isinstance(error, (UserError, NativeLibraryError)):
         return text
-    return f"{type(error).__name__}: {text}; --traceback shows where it was raised"
+    return f"{type(error).__name__}: {text} (--traceback shows where it was raised)"

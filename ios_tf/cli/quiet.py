@@ -57,7 +57,7 @@ def import_tensorflow() -> None:
     """Imports TensorFlow, and makes it log errors only.
 
     Raises:
-      NativeLibraryError: the plugin is missing, or does not fit this TensorFlow.
+      NativeLibraryError: the plugin is missing, or was built for another TensorFlow.
     """
     # Sets the variable before the import, because TensorFlow reads it when it is
     # loaded.
@@ -69,4 +69,4 @@ def import_tensorflow() -> None:
         tf.get_logger().setLevel("ERROR")
     plugin.show_warnings()
     tf.config.list_logical_devices()  # prints messages about this machine's GPUs
-    plugin.ops()  # fails before the model is loaded if the plugin does not fit
+    plugin.ops()  # if the plugin is unusable, fails before the model is loaded

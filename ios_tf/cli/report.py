@@ -51,9 +51,9 @@ def add_commands(commands: Any) -> None:
         "--format",
         choices=("page", "model_explorer"),
         default="page",
-        help="page: the HTML page. model_explorer: in place of the page, a directory "
-        "with node data for Model Explorer: times, stages, lanes and algorithms on the "
-        "nodes of the original; default: page",
+        help="page writes the HTML page. model_explorer writes a directory with node "
+        "data for Model Explorer instead: the times, stages, lanes and algorithms of "
+        "the original model's nodes; default: page",
     )
     parser.add_argument(
         "--original",
@@ -65,7 +65,7 @@ def add_commands(commands: Any) -> None:
 
 
 class _Logdir(argparse.Action):
-    """Stores the directory; other uses of the command do not import TensorFlow."""
+    """Stores the directory. Only with this flag does the command need TensorFlow."""
 
     def __call__(
         self,
@@ -86,13 +86,13 @@ def _report(options: argparse.Namespace) -> None:
     file = paths.pop() if _is_page(paths[-1]) else None
     if not 1 <= len(paths) <= 2:
         raise UserError(
-            "give one or two converted models, and the name of the page to write, "
-            f"which ends with .html; got {len(paths)} models"
+            "give one or two converted models, and optionally the name of the page to "
+            f"write, which must end with .html. You gave {len(paths)} models"
         )
     if file:
         check_page(file)
     if len(paths) == 2 and options.logdir:
-        raise UserError("--logdir takes one converted model")
+        raise UserError("--logdir takes one converted model, not two")
     if len(paths) == 2:
         _compare(options, paths[0], paths[1], file)
     else:
@@ -117,7 +117,10 @@ def _write_summaries(directory: str, found: Mapping[str, Any]) -> None:
     from ios_tf.report import summaries
 
     notes = summaries.write(found, directory)
-    arguments.say_aside(f"{directory} has summaries: tensorboard --logdir={directory}")
+    arguments.say_aside(
+        f"{directory} contains the summaries. Show them with: tensorboard "
+        f"--logdir={directory}"
+    )
     for note in notes:
         arguments.say_aside(note)
 
@@ -142,7 +145,7 @@ def _compare(
 
 
 def _say_written(file: str) -> None:
-    arguments.say(f"{file} is written; open it in a browser")
+    arguments.say(f"{file} was written. Open it in a browser")
 
 
 def _write_node_data(options: argparse.Namespace, paths: Sequence[str]) -> None:
@@ -150,13 +153,16 @@ def _write_node_data(options: argparse.Namespace, paths: Sequence[str]) -> None:
     from ios_tf.report.model_explorer import node_data
 
     if len(paths) != 2:
-        raise UserError("give a converted model and the directory for the node data")
+        raise UserError(
+            f"--format=model_explorer takes two paths, not {len(paths)}. Give a "
+            "converted model and the directory for the node data"
+        )
     found = document.read(paths[0])
     original = options.original or found["model"]
     if not original or not os.path.isdir(original):
         raise UserError(
-            f"the original, {original}, is not the directory of a SavedModel; give the "
-            "model that was converted by --original"
+            f"the original, {original}, is not the directory of a SavedModel. Use "
+            "--original=DIR to name the model before its conversion"
         )
     files = node_data(found, original)
     try:

@@ -63,7 +63,7 @@ def _trace(options: argparse.Namespace) -> None:
     text = (
         f"{options.output} has {len(recorded)} runs of operators, in "
         f"{counted(options.runs, 'call', 'calls')} on "
-        f"{counted(lanes, 'lane', 'lanes')}; open it in https://ui.perfetto.dev or "
+        f"{counted(lanes, 'lane', 'lanes')}. Open it in https://ui.perfetto.dev or "
         "chrome://tracing"
     )
     arguments.print_result(options, document, "\n".join(map(printable, [text, *notes])))

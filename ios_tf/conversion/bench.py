@@ -140,13 +140,14 @@ class Result(Measured):
         if low <= 1:
             interval = f"{low:.2f} to {high:.2f}" if low else "unknown"
             return [
-                f"{text}; this is within the noise of the measurement (the interval of "
-                f"the ratio is {interval}; more --rounds make it smaller)"
+                f"{text}. This is within the noise of the measurement (the interval of "
+                f"the ratio is {interval}). Use more --rounds to make the interval "
+                "smaller"
             ]
         return [
-            f"{text} (the interval of the ratio is {low:.2f} to {high:.2f}), because "
-            "stages can take other times in the whole network than alone, as the "
-            f"search measures them; convert with --strategy={best.name}"
+            f"{text} (the interval of the ratio is {low:.2f} to {high:.2f}). The "
+            "search measures each stage alone, and a stage can take another time in "
+            f"the whole network. Convert with --strategy={best.name}"
         ]
 
     def to_json(self) -> dict[str, Any]:

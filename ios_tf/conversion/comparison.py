@@ -22,9 +22,9 @@ class DifferenceError(UserError):
         self.difference = f"{difference:.1e} (relative) at batch size {batch_size}"
         self.signature = signature
         super().__init__(
-            f"signature {signature!r} would not compute the same as the original: "
-            f"at batch size {batch_size} {where} differs by {difference:.1e} "
-            "(relative); nothing is written"
+            f"signature {signature!r} would not compute the same as the original, so "
+            f"nothing is written: at batch size {batch_size}, {where} differs by "
+            f"{difference:.1e} (relative)"
         )
 
 
@@ -38,9 +38,9 @@ class Comparison:
         spread (its largest change between two inputs). The maximum is over all float
         outputs and batch sizes. None if nothing was compared or no output is float.
       batch_sizes: the batch sizes at which outputs were compared.
-      equal: whether all outputs of other types were equal.
-      constant: names of outputs that do not depend on the input. That they are equal
-        does not show that the conversion is correct.
+      equal: whether all outputs that are not float were equal.
+      constant: names of outputs that do not depend on the input. Equal values of these
+        outputs do not show that the conversion is correct.
       has_no_evidence: true if no output depends on the input, so that the comparison
           shows nothing.
       inner: the tensors inside the network that were also compared.
@@ -98,5 +98,8 @@ class Comparison:
         return by_estimate(self.converted_ratios)
 
     def slower_in_tensorflow(self) -> list[int]:
-        """The batch sizes at which the original is faster in TensorFlow alone."""
+        """The batch sizes at which the result is slower in TensorFlow alone.
+
+        The converted model then takes longer than the original if IOS-TF is missing.
+        """
         return slower_sizes(self.portable_ratios)

@@ -1,4 +1,4 @@
-"""convert: turns a model into an equal SavedModel that runs faster."""
+"""convert: turns a model into an equivalent SavedModel that runs faster."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ from ios_tf.tuning.searcher import NetworkSearcher
 def convert(
     model: Any, output: str | os.PathLike[str], options: ConvertOptions
 ) -> Report:
-    """Converts a model into an equal SavedModel that runs faster with this package.
+    """Converts a model into an equivalent SavedModel that this package runs faster.
 
     The search for schedules (paper, section 4) measures on this machine. Signatures
     keep their input and output names, dtypes and shapes. If the batch size is dynamic,
@@ -214,9 +214,10 @@ class _Conversion:
     ) -> Report:
         """Writes the model.
 
-        Functions that get faster have these schedules; the others stay original.
+        A function that becomes faster gets these schedules. Other functions keep their
+        original graphs.
 
-        If no function gets faster, the returned report has no comparisons.
+        If no function becomes faster, the returned report has no comparisons.
         """
         with self._progress.phase(phases.CHECK, measures=True):
             plans = {

@@ -31,7 +31,8 @@ def decisions_about(left: Sequence[_Left], others: Collection[str]) -> list[Deci
 
 
 def _decision(code: str, left: Sequence[_Left]) -> Decision:
-    # Convolutions come first, because the sentence names only some of the nodes.
+    # Convolutions come first, because the sentence of the decision names only some of
+    # the nodes.
     left = sorted(left, key=lambda one: "Conv" not in one["op"])
     types = collections.Counter(one["op"] for one in left)
     verb = "is" if len(left) == 1 else "are"
@@ -63,9 +64,10 @@ def _texts(left: Sequence[_Left]) -> str:
     for one in left:
         names[one["text"]].append(one["node"])
     most = sorted(names, key=lambda text: -len(names[text]))
-    shown = [f"{_some(names[text])}: {text}" for text in most[:_MOST_TEXTS]]
+    shown = [f"{text} ({_some(names[text])})" for text in most[:_MOST_TEXTS]]
     rest = sum(len(names[text]) for text in most[_MOST_TEXTS:])
-    return "; ".join(shown + ([f"{rest} more for similar reasons"] if rest else []))
+    more = [f"{_number(rest, 'more node')} for similar reasons"] if rest else []
+    return "; ".join(shown + more)
 
 
 def _some(names: Sequence[str], noun: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Makes up inputs with which a model can be compared with another one."""
+"""Generates random inputs, with which a model and its original are compared."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class CannotCompareError(Exception):
 
 
 class NotAcceptedError(CannotCompareError):
-    """A function does not accept the inputs that were made up for it."""
+    """A function does not accept the random inputs, or the samples."""
 
 
 def made_up_inputs(
@@ -117,7 +117,7 @@ def made_up_inputs(
       values: the kind of floating-point values.
 
     Raises:
-      CannotCompareError: an argument has a type without random values.
+      CannotCompareError: no values can be generated for the type of an argument.
     """
     image_size = guess.image_size
     in_turn = image_size if isinstance(image_size, tuple) else (image_size,)
@@ -158,7 +158,8 @@ def made_up_inputs(
         else:
             raise CannotCompareError(
                 INPUT_TYPE,
-                f"input {name!r} has type {spec.dtype.name}, which is not numeric",
+                f"IOS-TF cannot generate values of type {spec.dtype.name}, which input "
+                f"{name!r} has",
             )
         inputs[name] = tf.constant(array, spec.dtype)
     return inputs
@@ -248,14 +249,14 @@ def accepted_made_up_inputs(
     if strings:
         raise NotAcceptedError(
             STRINGS,
-            f"its input {strings[0]!r} takes strings that cannot be made up, such as "
-            "serialized tf.Examples; --samples=FILE.tfrecord or FILE.npz (samples= in "
-            "Python) provides real inputs",
+            f"its input {strings[0]!r} takes strings that IOS-TF cannot generate, such "
+            "as serialized tf.Examples. Give real inputs with --samples=FILE.tfrecord "
+            "or FILE.npz (samples= in Python)",
         )
     raise NotAcceptedError(
         INPUTS_REJECTED,
-        f"it does not accept made-up inputs ({first_line(errors[0])}); "
-        "--samples=FILE.npz (samples= in Python) provides real inputs",
+        f"it does not accept random inputs ({first_line(errors[0])}). Give real inputs "
+        "with --samples=FILE.npz (samples= in Python)",
     )
 
 

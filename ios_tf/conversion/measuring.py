@@ -43,7 +43,8 @@ os.register_at_fork(after_in_child=_reset_after_fork)
 def searcher_for(options: ModelOptions) -> Iterator[NetworkSearcher]:
     """Makes a searcher, which caches its schedules.
 
-    It measures on this machine, or blocks on a Ray cluster of equal machines.
+    The searcher measures on this machine. With the option `ray`, a Ray cluster of
+    identical machines measures the blocks.
 
     Only one searcher exists at a time, because another one would disturb the
     measurements, and because comparisons switch the plugin on and off for all threads.
@@ -59,7 +60,7 @@ def searcher_for(options: ModelOptions) -> Iterator[NetworkSearcher]:
         devices.limit_threads()
         if device.kind == "gpu" and options.caller_counts != [1]:
             raise UserError(
-                "schedules for several callers are supported only on a CPU; use "
+                "schedules for several callers are supported only on a CPU. Use "
                 "callers=1 or device=cpu"
             )
         name = plugin.device_fingerprint(device.engine)
@@ -141,5 +142,5 @@ def _check_distribution() -> None:
     ):
         raise UserError(
             "a model cannot be converted inside the scope of a "
-            f"{type(strategy).__name__}; convert it outside of the scope"
+            f"{type(strategy).__name__}. Convert it outside of the scope"
         )

@@ -1,8 +1,8 @@
 """The network check: times a network with its schedules and with sequential ones.
 
-Each block was searched by itself, where its inputs had another layout and the caches
-another content than in the network. This check ensures that a converted model is not
-slower than with sequential schedules.
+The search measured each block by itself. In the network, the block's inputs may have
+another layout, and the caches other content, so the block's best schedule may be slow.
+This check ensures that a converted model is not slower than with sequential schedules.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Describes converted networks for the report: blocks, stages, operators, latencies.
 
-A block of the report is a part that one dynamic program schedules. Parts that a stage
-joins, such as a stage that splits the batch of the whole network, are one block.
+A block of the report is a part that one dynamic program schedules. If a stage contains
+operators of several parts, these parts are one block. An example is a stage that splits
+the batch of the whole network.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from ios_tf.tuning.searcher import NetworkSearcher
 _SECONDS = 20.0
 # (Device, type) -> the roofline, which is measured once in a process.
 _ROOFLINES: dict[tuple[str, str], Roofline] = {}
-# Algorithms without minimal filtering; null is the only algorithm of an operator.
+# Algorithms without minimal filtering. None is the algorithm of an operator that has no
+# choice of algorithms.
 _EVERY_PRODUCT = (None, "direct", "gemm")
 # Members of an operator's JSON object that are not attributes.
 _NOT_ATTRIBUTES = ("name", "type", "inputs", "algorithm")
@@ -65,9 +67,9 @@ def with_networks(
 
 
 def _rates(network: Mapping[str, Any], dtype: str) -> Iterator[float]:
-    """The GFLOP/s of operators that compute every product of their own."""
+    """The GFLOP/s of each operator that itself computes all of its products."""
     operators = network["operators"]
-    # An operator that goes row by row may compute the one that it reads.
+    # An operator with the algorithm ROWS may compute the operator that it reads, too.
     computed = {
         ref for op in operators if op["algorithm"] == ROWS for ref in op["inputs"]
     }

@@ -65,16 +65,17 @@ def comparisons(report: Report, found: Sequence[Comparison]) -> Report:
             decisions.append(
                 Decision(
                     REGIONS_ONLY,
-                    f"{name} was not timed: only its regions were timed, with made-up "
-                    "tensors, and those that were kept are faster than TensorFlow",
+                    f"{name} was not timed as a whole. Its regions were timed with "
+                    "random tensors, and the converted regions are faster than "
+                    "TensorFlow",
                 )
             )
         elif not comparison.converted_ms:
             decisions.append(
                 Decision(
                     NOT_TIMED,
-                    f"{name} was not timed: it is not known whether the signature is "
-                    "faster",
+                    f"{name} was not timed, so it is not known whether the signature "
+                    "is faster",
                 )
             )
         sizes = ", ".join(map(str, comparison.slower_in_tensorflow()))
@@ -113,7 +114,7 @@ def slower(report: Report, made: Plan, comparison: Comparison | None) -> Report:
             Decision(
                 NOTHING_TIMED,
                 f"{name} is left to TensorFlow, because neither the signature nor any "
-                "of its regions could be timed; --keep_slower converts it anyway",
+                "of its regions could be timed. Use --keep_slower to convert it anyway",
             )
         )
     several = sum(len(one.regions) for one in made.regions) > 1
@@ -146,7 +147,7 @@ def lost_functions(report: Report, names: Sequence[str]) -> Report:
 
 
 def not_requested(report: Report, names: Sequence[str]) -> Report:
-    """Says which signatures are left as they are, because nobody asked for them."""
+    """Says which signatures are not converted, because the options do not name them."""
     return report.with_decisions(
         *(
             Decision(
@@ -170,15 +171,15 @@ def load(report: Report, found: MachineLoad, command: str) -> Report:
     decisions = [
         Decision(
             UNDECIDED,
-            f"signature {name!r} is undecided, because the machine was busy ({found}); "
-            "the version that is faster by the estimates is kept. When the machine is "
-            f"idle, run {command!r} with your other options; good measurements are "
-            "reused",
+            f"it is not known whether signature {name!r} is faster, because the "
+            f"machine was busy ({found}). The version that is faster by the estimates "
+            f"is kept. When the machine is idle, run {command!r} with your other "
+            "options. Good measurements are reused",
         )
         for name in report.undecided
     ]
     if found.busy:
-        text = f"the machine was busy ({found}): latencies are estimates"
+        text = f"the machine was busy ({found}), so latencies are estimates"
         decisions.append(Decision(BUSY, text))
     report = dataclasses.replace(report, load=found, peak_bytes=malloc.peak_bytes())
     return report.with_decisions(*decisions)
@@ -199,7 +200,7 @@ def search(report: Report, stats: SearchStats) -> Report:
         Decision(
             CUT,
             f"block {name} is too large to search as a whole, so it was cut into at "
-            f"least {cuts + 1} parts; smaller --max_groups and --max_group_size make "
+            f"least {cuts + 1} parts. Lower --max_groups or --max_group_size to make "
             "the search smaller",
         )
         for name, cuts in stats.cut.items()
@@ -207,7 +208,7 @@ def search(report: Report, stats: SearchStats) -> Report:
     if stats.too_large:
         count = len(stats.too_large)
         text = f"{counted(count, 'block', 'blocks')} could be measured only in part, "
-        text += "or not at all, because too little memory was free; blocks without any "
+        text += "or not at all, because too little memory was free. Blocks without any "
         text += "measurement run sequentially"
         names = tuple(sorted(stats.too_large))
         decisions.append(Decision(LITTLE_MEMORY, text, names))
@@ -235,7 +236,7 @@ def _stopped(stopped: Mapping[str, float]) -> str:
         text += f"{gap:.0%} faster may exist"
     else:
         text += " before all stages were considered"
-    return text + "; a larger --time_limit searches longer"
+    return text + ". Raise --time_limit to search longer"
 
 
 def rejected_algorithms(report: Report, error: DifferenceError) -> Report:
@@ -333,9 +334,9 @@ def _sizes_not_scheduled(
     return decisions + [
         Decision(
             OTHER_NETWORK,
-            f"signature {f.reference.name!r} is a different network at batch size "
-            f"{size} than at {', '.join(map(str, f.collected))}, so nothing is "
-            f"scheduled for batch size {size}",
+            f"signature {f.reference.name!r} has other operators at batch size "
+            f"{size} than at {', '.join(map(str, f.collected))}, so no schedule is "
+            f"made for batch size {size}",
         )
         for f in converted
         for size in f.other_networks
@@ -363,8 +364,8 @@ def _slow_regions(made: Plan) -> list[Decision]:
     untimed = made.left.difference(*(one.regions for one in made.regions))
     if untimed:
         text = f"{counted(len(untimed), 'region is', 'regions are')} left to "
-        text += "TensorFlow, because timing failed; --keep_slower converts untimed "
-        text += "regions"
+        text += "TensorFlow, because timing failed. Use --keep_slower to convert "
+        text += "untimed regions"
         decisions.append(Decision(REGION_NOT_TIMED, text, operators(untimed)))
     return decisions
 

@@ -94,7 +94,7 @@ def export_onnx(
         if frozen.captures:
             raise UserError(
                 f"signature {name!r} uses tables or other resources, which ONNX does "
-                "not support; export a signature without them"
+                "not support. Export a signature without them"
             )
         plain = dataclasses.replace(
             frozen, graph_def=_without_schedules(frozen.graph_def)
@@ -104,7 +104,7 @@ def export_onnx(
         difference = _difference(content, function, batch_size, inputs, image_size)
     if difference is not None and not difference <= TOLERANCE:
         raise UserError(
-            f"ONNX Runtime's outputs differ from TensorFlow's by {difference:.1e}; "
+            f"ONNX Runtime's outputs differ from TensorFlow's by {difference:.1e}, so "
             f"{output} is not written"
         )
     write_bytes(output, content)
@@ -116,7 +116,7 @@ def _tf2onnx() -> ModuleType:
         import tf2onnx
     except ImportError as error:
         raise UserError(
-            f"export-onnx needs {error.name}: pip install tf2onnx onnxruntime"
+            f"export-onnx needs {error.name}. Run pip install tf2onnx onnxruntime"
         ) from None
     return tf2onnx
 
@@ -193,14 +193,17 @@ def _to_onnx(
 
 
 def _cannot_export(frozen: FrozenSignature, name: str, reason: str) -> UserError:
-    """Returns an error about the model, because tf2onnx's names its own functions."""
+    """Returns an error about the model.
+
+    The messages of tf2onnx name functions of tf2onnx, which do not help a user.
+    """
     strings = [key for key, spec in frozen.inputs.items() if spec.dtype == tf.string]
     # tf2onnx drops nodes that read strings, and then one of its passes fails because
     # the input is missing.
     if strings and _PASS.match(reason):
         reason = (
             f"the signature's input {strings[0]!r} has strings, and ONNX cannot decode "
-            "images or records from strings; export a signature with numeric inputs"
+            "images or records from strings. Export a signature with numeric inputs"
         )
     return UserError(
         f"tf2onnx cannot export signature {name!r}: {_PASS.sub('', reason)}"
@@ -240,7 +243,7 @@ def _difference(
 def _check_directory(output: str) -> None:
     """Raises UserError if the file cannot be written. Called before the export."""
     if os.path.isdir(output):
-        raise UserError(f"{output} is a directory; give the name of the file to write")
+        raise UserError(f"{output} is a directory. Give the name of the file to write")
     if not os.access(os.path.dirname(output) or ".", os.W_OK):
         raise UserError(
             f"{output}: the directory of this file does not exist or is not writable"

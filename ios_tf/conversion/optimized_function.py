@@ -1,4 +1,4 @@
-"""optimize: turns a Python function or model into a faster equal function in memory."""
+"""optimize: turns a function or model into a faster equivalent function in memory."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ class OptimizedFunction:
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             f"the optimized function {self.__name__!r} cannot be pickled or copied, "
-            "because it holds TensorFlow's graphs; write it with save(DIRECTORY), and "
-            "load it with tf.saved_model.load(DIRECTORY)"
+            "because it contains TensorFlow's graphs. Write it with save(DIRECTORY), "
+            "and load it with tf.saved_model.load(DIRECTORY)"
         )
 
     def _repr_html_(self) -> str:
@@ -124,7 +124,7 @@ class OptimizedFunction:
 
 @with_options(OptimizeOptions)
 def optimize(model_or_function: Any, options: OptimizeOptions) -> OptimizedFunction:
-    """Makes an equal function that runs faster in this process.
+    """Makes an equivalent function that runs faster in this process.
 
     Variables become constants with their current values. Later changes, such as
     training, do not affect the result. Schedules are searched and cached as by
@@ -154,7 +154,7 @@ def optimize(model_or_function: Any, options: OptimizeOptions) -> OptimizedFunct
       True
     """
     if isinstance(model_or_function, OptimizedFunction):
-        raise UserError("the function is already optimized; pass the original function")
+        raise UserError("the function is already optimized. Pass the original function")
     samples = samples_of(options.samples)
     original = Original.of(model_or_function)
     remove_abandoned_steps()
@@ -169,7 +169,7 @@ def optimize(model_or_function: Any, options: OptimizeOptions) -> OptimizedFunct
     if compute:
         return OptimizedFunction(original, compute, report, compute.variables)
     report = report.with_decisions(
-        Decision(ORIGINAL_RUNS, "the original function is run")
+        Decision(ORIGINAL_RUNS, "the returned function runs the original")
     )
     return OptimizedFunction(original, original.compute, report)
 
@@ -286,7 +286,8 @@ class _Equivalents:
         """Makes a function from a graph, and compares the function with the original.
 
         Raises:
-          UserError: TensorFlow cannot make the function, or it computes something else.
+          UserError: TensorFlow cannot make the function, or the function returns other
+            outputs than the original.
         """
         compute = self._rebuilt(graph_def)
         comparison = self.function.compare(
@@ -297,7 +298,7 @@ class _Equivalents:
     def _named(
         self, compute: Callable[..., Any]
     ) -> Callable[..., dict[str, tf.Tensor]]:
-        """Gives a function of flat tensors named inputs and outputs."""
+        """Wraps a function of flat tensors, so that inputs and outputs have names."""
         frozen = self._frozen
         return lambda **inputs: dict(
             zip(
@@ -341,7 +342,7 @@ class _Rebuilt:
         self, function: Any, outputs: Sequence[str], weights: Weights, owner: Any
     ) -> None:
         self._function = function
-        self._captures = function.captured_inputs  # makes a list at each use
+        self._captures = function.captured_inputs  # a property that builds a list
         self._outputs = outputs
         self._weights = weights
         self._owner = owner

@@ -1,4 +1,4 @@
-"""Calls of an original function: made-up inputs or samples, and the outputs."""
+"""Calls of an original function: random inputs or samples, and the outputs."""
 
 from __future__ import annotations
 
@@ -129,9 +129,9 @@ class OriginalCalls:
         self._samples = samples
 
     def inputs_at(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:
-        """Returns made-up arguments for the batch sizes that the original accepts.
+        """Returns the arguments of calls at the batch sizes that the original accepts.
 
-        If the original does not accept any of them, another batch size is used.
+        If the original does not accept any of these batch sizes, another one is used.
         """
         for batch_size in batch_sizes:
             with contextlib.suppress(CannotCompareError):
@@ -194,7 +194,10 @@ class OriginalCalls:
     def _call_original(self, batch_size: int, sizes: Sequence[Size]) -> None:
         if self._frozen.changes:
             raise CannotCompareError(
-                STATEFUL, "each call changes the outputs of the next call"
+                STATEFUL,
+                "each call of the original changes the outputs of the next call, so "
+                "IOS-TF does not run the original. Compare the models yourself where "
+                "changes of the model's state do no harm",
             )
         with timing.running(plugin=False, device=self._device):
             if self._samples is not None:
@@ -207,7 +210,9 @@ class OriginalCalls:
         self.inputs[batch_size] = case.inputs
         if differ(again, unequal, repeatable(self._tolerance, case.noise)):
             raise CannotCompareError(
-                NOT_REPEATABLE, "two equal calls of the original differ"
+                NOT_REPEATABLE,
+                "two calls of the original with the same inputs return different "
+                "outputs",
             )
         self._cases[batch_size] = case
 

@@ -76,8 +76,8 @@ class Call:
                 bound.arguments.setdefault(name, value)
             bound = self._type.bind_with_defaults(bound.args, bound.kwargs, {})
         except TypeError:
-            # As in TensorFlow, arguments may be passed by the names of their tensors,
-            # and the only argument of a signature without a name.
+            # As in TensorFlow, arguments may be passed by the names of their tensors. A
+            # signature's only argument may also be passed by position.
             values = {**dict(zip(self._keywords, args, strict=False)), **kwargs}
             if len(args) > self._positional or values.keys() != {*self._keywords}:
                 raise
@@ -134,7 +134,11 @@ class PrunedCall:
         values = {**dict(zip(keywords, args, strict=False)), **kwargs}
         count = len(args) + len(kwargs)
         if count != len(keywords) or values.keys() != {*keywords}:
-            raise TypeError(f"the function takes the tensors {', '.join(keywords)}")
+            raise TypeError(
+                f"the function takes the tensors {', '.join(keywords)}, each in this "
+                f"order or by name. The call has {len(args)} in order, and by name: "
+                f"{', '.join(kwargs) or 'none'}"
+            )
         return [
             tf.convert_to_tensor(values[name], spec.dtype)
             for name, spec in zip(keywords, self.types, strict=True)
@@ -171,7 +175,7 @@ class Original:
         self.function = function
         if any(one.dtype in (tf.resource, tf.variant) for one in call.types):
             raise UserError(
-                f"{name} takes variables or data sets as arguments; pass a function "
+                f"{name} takes variables or data sets as arguments. Pass a function "
                 "of tensors"
             )
 
@@ -198,31 +202,34 @@ class Original:
             if len(signatures) > 1:
                 names = ", ".join(sorted(signatures))
                 raise UserError(
-                    f"the model has several signatures, {names}; pass one of them, "
+                    f"the model has several signatures, {names}. Pass one of them, "
                     f"for example model.signatures[{min(signatures)!r}]"
                 )
             ((name, function),) = signatures.items()
             return cls(name, given, function, Call(function, {}))
         if isinstance(signatures, Mapping):
-            raise UserError(f"the model has no signatures; {without_signatures(given)}")
+            raise UserError(f"the model has no signatures. {without_signatures(given)}")
         if isinstance(given, (str, os.PathLike)):
             raise UserError(
-                "ios_tf.optimize does not accept a path; convert a model on disk "
+                "ios_tf.optimize does not accept a path. Convert a model on disk "
                 f"with ios_tf.convert, or pass {_KINDS}"
             )
         if callable(given) and not isinstance(given, type):
             raise UserError(
-                f"{_name(given)} has no fixed signature; pass {_KINDS} (such as "
+                f"{_name(given)} has no fixed signature. Pass {_KINDS} (such as "
                 "tf.function(f, input_signature=[tf.TensorSpec([None, 224, 224, 3])]))"
             )
-        raise UserError(f"pass {_KINDS}, not {type(given).__name__}")
+        raise UserError(
+            f"ios_tf.optimize does not accept objects of type {type(given).__name__}. "
+            f"Pass {_KINDS}"
+        )
 
     @classmethod
     def _of_tf_function(cls, given: Any) -> Original:
         name = _name(given)
         if given.input_signature is None:
             raise UserError(
-                f"the tf.function {name} has no input_signature; pass "
+                f"the tf.function {name} has no input_signature. Pass "
                 f"{name}.get_concrete_function(tf.TensorSpec(SHAPE, DTYPE), ...)"
             )
         call_with = given.function_spec.default_values
@@ -249,7 +256,10 @@ class Original:
         def prepare(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
             bound = signature.bind(*args, **kwargs)
             if bound.arguments.pop("training", False):
-                raise ValueError(f"{model_name} was optimized for training=False")
+                raise ValueError(
+                    f"{model_name} was optimized for training=False. Call the original "
+                    "model with training=True"
+                )
             return tuple(
                 _like(spec, value, convert)
                 for spec, value in zip(specs, bound.args, strict=True)
@@ -293,10 +303,13 @@ def _like(spec: Any, value: Any, convert: Callable[[Any, tf.TensorSpec], Any]) -
         value = {name: value[name] for name in spec if name in value}
     flat, specs = keras.tree.flatten(value), keras.tree.flatten(spec)
     if len(flat) != len(specs):
-        raise ValueError(f"the model takes {len(specs)} tensors, not {len(flat)}")
+        raise ValueError(
+            f"the model takes {len(specs)} input tensors, but the call has {len(flat)}"
+        )
     if any(one is None for one in flat):
         raise ValueError(
-            "the model was optimized for calls with all inputs, but one input is None"
+            "an input of the call is None, but the model was optimized for calls with "
+            "all inputs. Pass a tensor for each input"
         )
     return keras.tree.pack_sequence_as(
         spec, [convert(one, of) for one, of in zip(flat, specs, strict=True)]

@@ -23,10 +23,10 @@ _CHAOS = 1e-2
 # differ, or if NaN or infinities are at different positions.
 _ANYTHING = 1e30
 # The effect of rounding is assumed to be at least this many times the rounding error of
-# the largest value. Computing in another order, as in the mean of a large image, may
-# have a few times this effect. The effect is larger if values are large and depend
-# little on the input. An example is a network that divides pixels by 255 although they
-# are between 0 and 1: MobileNetV3Small differed by 165 rounding errors.
+# the largest value. Adding numbers in another order, as in the mean of a large image,
+# may cause a few such errors. More of them occur if values are large and depend little
+# on the input. For example, MobileNetV3Small differed by 165 rounding errors, because
+# it divided pixels by 255 although they were between 0 and 1 already.
 _ROUNDINGS = 64
 
 # Maps each output's name to the spreads of its float components.
@@ -37,8 +37,8 @@ def tolerance(frozen: FrozenSignature, device: str) -> float:
     """Returns the difference that rounding alone can always explain.
 
     The difference is relative to the spread of a tensor. If the network computes in
-    half precision, it is relative to the tensor's largest value (see
-    `judged_by_value`).
+    half precision or TF32, the difference is relative to the tensor's largest value
+    (see `judged_by_value`).
     """
     types = {
         tf.dtypes.as_dtype(node.attr["T"].type)
@@ -55,7 +55,10 @@ def tolerance(frozen: FrozenSignature, device: str) -> float:
 
 
 def judged_by_value(exact: float) -> bool:
-    """Returns whether a tolerance is relative to values: so large ones are."""
+    """Returns whether a tolerance is relative to a tensor's largest value.
+
+    This applies to large tolerances. Others are relative to the tensor's spread.
+    """
     return exact >= _CHAOS
 
 
@@ -76,7 +79,7 @@ def noise_of(near: np.ndarray, truth: np.ndarray, scale: float | None) -> float:
 
 
 def allowed_difference(exact: float, noise: float) -> float:
-    """Returns the allowed difference of outputs that change by `noise` by rounding."""
+    """Returns how much outputs may differ if rounding changes them by `noise`."""
     return _ANYTHING if noise > _CHAOS else max(exact, noise * _AMPLE)
 
 

@@ -72,7 +72,7 @@ class Function:
           name: the function's name in errors and notes.
           original: the original, from which `frozen` was made.
           batch_sizes: the batch sizes or loads to schedule for; empty if the function
-            shall not be converted.
+            is not to be converted.
           image_size: replaces the heights and widths that the inputs leave open.
           device: "cpu" or "gpu".
           weights: stores variables of the converted function that the original does not
@@ -85,7 +85,7 @@ class Function:
         """
         if batch_sizes and graph_optimizer.is_converted(frozen):
             raise UserError(
-                f"signature {name!r} is already converted; convert the original model"
+                f"signature {name!r} is already converted. Convert the original model"
             )
         with of_signature(name):
             frozen = unfolded = dataclasses.replace(frozen, image_size=image_size)
@@ -99,8 +99,8 @@ class Function:
                 }
             except NotOptimizedError as error:
                 graph_optimizer.check_shapes(unfolded, batch_sizes)
-                # TensorFlow can infer the original's shapes, so that this is an error
-                # of IOS-TF.
+                # TensorFlow can infer the shapes of the original, so IOS-TF has caused
+                # this error.
                 raise error.__cause__ or error from None
         bounds = {size for one in collected.values() for size in one.bound_sizes}
         reference = Reference(
@@ -157,7 +157,7 @@ class Function:
           portable: whether to measure latencies in TensorFlow alone, too.
 
         Raises:
-          UserError: `found` computes something else.
+          UserError: `found` fails or returns other outputs.
         """
         plain = batch_sizes_of(batch_sizes)
         another = next(size for size in itertools.count(3) if size not in plain)
@@ -178,7 +178,10 @@ class Function:
         return [size for size in batch_sizes if size not in self.other_networks]
 
     def fixed_batch_size(self) -> int | None:
-        """The scheduled number of images if no input has an open batch dimension."""
+        """The scheduled number of images if each input has a fixed first dimension.
+
+        None if the batch dimension of an input is open.
+        """
         inputs = self.frozen.inputs.values()
         if not self.problems or any(
             spec.shape.rank is None or None in spec.shape.as_list()[:1]
@@ -202,7 +205,7 @@ class Function:
 
 @contextlib.contextmanager
 def of_signature(name: str) -> Iterator[None]:
-    """Adds the signature's name to errors of TensorFlow's optimizers."""
+    """Adds a signature's name to the messages of NotOptimizedError."""
     try:
         yield
     except NotOptimizedError as error:
@@ -215,7 +218,7 @@ def _told_size(collected: Mapping[int, Collected]) -> tuple[int, int] | None:
 
 
 def drop_extra_batch_sizes(functions: Mapping[int, Function]) -> dict[int, Function]:
-    """Keeps one batch size for each function that computes a fixed number of images.
+    """Keeps one batch size for each function that processes a fixed number of images.
 
     Raises:
       UserError: several batch sizes are requested, but no function has an open batch
@@ -231,8 +234,8 @@ def drop_extra_batch_sizes(functions: Mapping[int, Function]) -> dict[int, Funct
         sizes = ", ".join(map(str, batch_sizes_of(fixed[0].collected)))
         raise UserError(
             f"signature {fixed[0].reference.name!r} "
-            f"{fixed[0].describe_fixed_batch_size()}, so that it cannot be scheduled "
-            f"for the batch sizes {sizes}; give one batch size"
+            f"{fixed[0].describe_fixed_batch_size()}, so it cannot be scheduled for "
+            f"the batch sizes {sizes}. Give one batch size"
         )
     return {
         number: dataclasses.replace(
@@ -257,12 +260,12 @@ def _callers(loads: Iterable[int]) -> Iterator[int]:
 def largest_consistent_batch_sizes(
     collected: Mapping[int, Collected],
 ) -> dict[int, Collected]:
-    """Returns the blocks of the batch sizes at which a function is the same network.
+    """Returns the blocks of batch sizes at which a function has the same operators.
 
-    A function may be another network at some batch sizes: for a batch of 2, `x[2:]` has
-    no images, so that the operators that read it are not in the blocks. Of these
-    networks, the function returns that with the most operators; if several have equally
-    many, that with the most batch sizes.
+    At some batch sizes, a function may have other operators. For example, `x[2:]` has
+    no images for a batch of 2, so the operators that read this slice are not in the
+    blocks. Batch sizes with the same operators form a group. The result is the group
+    with the most operators or, among equal ones, with the most batch sizes.
     """
     networks: list[list[int]] = []
     for size, network in collected.items():
@@ -298,7 +301,7 @@ def _check_memory(name: str, function: Function) -> None:
                 raise UserError(
                     f"signature {name!r} at batch size {size} has tensors of "
                     f"{largest / 2**30:.1f} GiB, and there is not enough free memory "
-                    "to run it; use a smaller batch size or image size"
+                    "to run it. Use a smaller batch size or image size"
                 ) from None
 
 

@@ -52,7 +52,7 @@ from ios_tf.tables import counted
 
 # A difference of an output above this value is never explained by rounding.
 _CLEAR = 0.5
-# Operators of the recorded call that a report contains at most.
+# The largest number of operators of a recorded call that a report contains.
 _TRACED_OPERATORS = 20_000
 
 
@@ -95,10 +95,10 @@ class Reference:
         self._calls.use_samples(samples.of_signature(self.name, self._frozen.inputs))
 
     def inputs(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:
-        """Returns made-up arguments for the batch sizes that the original accepts.
+        """Returns the arguments of calls at the batch sizes that the original accepts.
 
-        If the original does not accept any of them, another batch size is used. Keys
-        of the result are loads if `batch_sizes` are.
+        If the original does not accept any of these batch sizes, another one is used.
+        The keys of the result are loads if `batch_sizes` contains loads.
         """
         known = self._calls.inputs_at(batch_sizes_of(batch_sizes))
         asked = [load for load in batch_sizes if int(load) in known]
@@ -129,7 +129,7 @@ class Reference:
           portable: whether to time `found` in TensorFlow alone, too.
 
         Raises:
-          DifferenceError: a region computes something else.
+          DifferenceError: a region or an output differs by more than rounding explains.
           NotConvertedError: TensorFlow's optimizers change the original's outputs.
           UserError: `found` fails.
         """
@@ -161,7 +161,7 @@ class Reference:
                     Decision(
                         ALL_NAN,
                         f"signature {self.name!r}: all values of an output are NaN at "
-                        f"batch size {batch_size}, so equal outputs prove little",
+                        f"batch size {batch_size}, so the comparison proves little",
                     )
                 )
             equal = equal and not unequal
@@ -218,8 +218,8 @@ class Reference:
         except tf.errors.OpError as error:
             raise UserError(
                 f"the converted signature {self.name!r} would fail at batch size "
-                f"{batch_size}, where the original does not: {first_line(error)}; "
-                "nothing is written"
+                f"{batch_size}, where the original does not, so nothing is written: "
+                f"{first_line(error)}"
             ) from error
 
     def _compare_at_bounds(self, found: Callable[..., Any]) -> None:
@@ -256,16 +256,16 @@ class Reference:
         """Names the constant outputs, and the tensors that are compared instead."""
         moving = sum(one.moves for one in inner)
         instead = (
-            "the comparison also covers "
+            "The comparison also covers "
             f"{counted(moving, 'tensor', 'tensors')} inside the network"
             if moving
-            else "use --samples=FILE.npz to give inputs on which the output depends"
+            else "Use --samples=FILE.npz to give inputs on which the output depends"
         )
         return [
             Decision(
                 CONSTANT_OUTPUT,
                 f"signature {self.name!r}: output {name!r} does not depend on the "
-                f"input, so equal values prove nothing; {instead}",
+                f"input, so equal values prove nothing. {instead}",
             )
             for name in constant
         ]
@@ -332,8 +332,9 @@ class Reference:
     def _check_optimizers(self, batch_size: int) -> None:
         """Checks that TensorFlow's optimizers do not change the original's outputs.
 
-        Examples: TensorFlow replaced the maximum of 2 x and x by a leaky ReLU. For NaN,
-        its convolution that is fused with a ReLU returns 0, but a ReLU returns NaN.
+        Two examples: the optimizers replace the maximum of 2 x and x by a leaky ReLU.
+        They also fuse a convolution with a ReLU. For NaN, the fused kernel returns 0,
+        but a separate ReLU returns NaN.
 
         Raises:
           NotConvertedError: TensorFlow changes the outputs.
@@ -347,10 +348,10 @@ class Reference:
             by = "" if changed is None else f" by {changed:.1e} (relative)"
             raise NotConvertedError(
                 OPTIMIZERS_CHANGE_OUTPUTS,
-                f"signature {self.name!r}: at batch size {batch_size} TensorFlow's "
-                f"graph optimizers change its outputs{by} from those without "
-                "optimizers (disable_meta_optimizer), but would not change the outputs "
-                "of a converted model in this way",
+                f"signature {self.name!r}: at batch size {batch_size}, the outputs of "
+                f"the original change{by} if TensorFlow's graph optimizers are off "
+                "(disable_meta_optimizer). TensorFlow would not optimize a converted "
+                "model in the same way, so the outputs of that model would differ",
             )
 
     def _traces(
@@ -362,7 +363,7 @@ class Reference:
             try:
                 with tracing.record(_TRACED_OPERATORS) as recording:
                     self._outputs(found, size, self._calls.inputs[size])
-            except tracing.AlreadyRecordingError:  # by the user
+            except tracing.AlreadyRecordingError:  # the user records a trace
                 continue
             if recording.trace and recording.trace.calls:
                 traces[size] = recording.trace

@@ -3,8 +3,7 @@
 A region that is not faster is left to TensorFlow. If a graph has several regions, each
 is cut out of the graph and called with tensors that the network computes. A single
 region is not timed here, because the comparison of the whole network decides. If the
-network cannot be called, all regions (also a single one) are timed with made-up
-tensors.
+network cannot be called, all regions (also a single one) are timed with random tensors.
 """
 
 from __future__ import annotations
@@ -120,9 +119,9 @@ def measure_made_up(
     batch_sizes: Sequence[int],
     device: str,
 ) -> list[RegionLatency]:
-    """Times the regions of a graph that cannot be called, with made-up tensors.
+    """Times the regions of a graph that cannot be called, with random tensors.
 
-    Regions that cannot be called with made-up tensors are left out.
+    Regions that do not accept random tensors are left out.
 
     Args:
       frozen, rewrite, collected, device: as for `measure`.
@@ -139,8 +138,9 @@ def measure_made_up(
             name: tf.TensorSpec(tensor.shape, tensor.dtype)
             for name, tensor in zip(part.inputs, tensors, strict=True)
         }
-        # Errors are ignored, because made-up tensors may not fit each other: how their
-        # shapes depend on each other is unknown.
+        # Errors are ignored, because the shapes of random tensors may contradict each
+        # other: it is not known how the shapes of a region's inputs depend on each
+        # other.
         with contextlib.suppress(CannotCompareError, tf.errors.OpError, ValueError):
             times = {
                 load: _latencies(
@@ -198,8 +198,8 @@ def _parts(frozen: FrozenSignature, lowered: graph_pb2.GraphDef) -> list[_Part]:
         while left:
             tensor = left.pop()
             node = nodes[function_library.node_of(tensor)]
-            # Weights are not inputs of the part, which reads them itself, as the
-            # network does.
+            # Weights are not inputs of the part, because the part reads the weights'
+            # variables itself, as the network does.
             if tensor[0] == "^" or SHAPE_OF_WEIGHT in node.attr:
                 continue
             if node.op == REGION:

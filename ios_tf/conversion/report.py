@@ -16,7 +16,7 @@ from ios_tf.report.text import notes, text
 from ios_tf.scheduler import Schedule, Strategy
 from ios_tf.tuning.roofline import Roofline
 
-if TYPE_CHECKING:  # these import TensorFlow, which a report works without
+if TYPE_CHECKING:  # these modules import TensorFlow, which a report does not need
     from ios_tf.conversion.comparison import Comparison
     from ios_tf.conversion.region_check import RegionLatency
 
@@ -74,11 +74,13 @@ class Report:
       sizes: properties of the schedules for each batch size.
       image_size: height and width of the schedules, if the inputs leave them open.
       operators, blocks: numbers of scheduled operators and blocks in all signatures.
-      different_blocks: number of blocks of all batch sizes; equal ones count once.
+      different_blocks: number of blocks of all batch sizes; identical blocks count
+        once.
       cached_blocks: number of different blocks with a schedule from the cache.
       measurements: number of stages, groups and schedules that were measured.
       reused: number of stages and groups with a known latency.
-      bounded: number of stages that were not measured because they could not win.
+      bounded: number of stages that were not measured, because they could not be part
+        of the fastest schedule.
       search_seconds: duration of the searches.
       regions: the regions that were timed one by one beside TensorFlow.
       comparisons: comparisons of the converted functions with the original ones.

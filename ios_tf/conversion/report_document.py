@@ -14,7 +14,7 @@ from ios_tf.cost.verdict import Ratio
 from ios_tf.native.names import MERGED
 from ios_tf.report.document import VERSION
 
-if TYPE_CHECKING:  # these import TensorFlow, which a report works without
+if TYPE_CHECKING:  # these modules import TensorFlow, which a report does not need
     from ios_tf.conversion.comparison import Comparison
     from ios_tf.conversion.region_check import RegionLatency
     from ios_tf.conversion.report import Report

@@ -50,7 +50,7 @@ class Samples:
         self._images = images
         self._records = records
         if not groups and not images and not records:
-            raise UserError(f"{source} has no samples; samples must be {KINDS}")
+            raise UserError(f"{source} has no samples. Samples must be {KINDS}")
 
     def of_signature(self, signature: str, specs: Specs) -> dict[str, np.ndarray]:
         """Returns the samples as arrays by input name.
@@ -58,7 +58,7 @@ class Samples:
         The first dimension is the number of samples.
 
         Raises:
-          UserError: the samples do not fit these inputs.
+          UserError: the samples do not match these inputs.
         """
         groups = list(self._groups)
         if self._images:
@@ -73,7 +73,7 @@ class Samples:
             if len({part.shape[1:] for part in parts}) > 1:
                 raise UserError(
                     f"{self.source}: samples of input {name!r} have different shapes, "
-                    f"such as {parts[0].shape[1:]} and {parts[-1].shape[1:]}; give "
+                    f"such as {parts[0].shape[1:]} and {parts[-1].shape[1:]}. Give "
                     "samples of one shape"
                 )
             joined[name] = self._checked(name, spec, np.concatenate(parts))
@@ -90,13 +90,13 @@ class Samples:
             if len(specs) > 1:
                 raise UserError(
                     f"{self.source} does not name the inputs of its samples, but the "
-                    f"signature has several inputs: {', '.join(specs)}"
+                    f"signature has several inputs. Name {', '.join(specs)}"
                 )
             return dict(zip(specs, group.values(), strict=True))
         for name in group:
             if name not in specs:
                 raise UserError(
-                    f"{self.source}: {name!r} is not an input; the inputs are "
+                    f"{self.source}: {name!r} is not an input. The inputs are "
                     + ", ".join(specs)
                 )
         for name in specs:
@@ -114,7 +114,7 @@ class Samples:
         if not fits:
             raise UserError(
                 f"{self.source}: a sample of shape {list(array.shape[1:])} does not "
-                f"fit input {name!r} of shape {spec.shape}"
+                f"match input {name!r} of shape {spec.shape}"
             )
         wanted = spec.dtype.as_numpy_dtype
         if spec.dtype == tf.string:
@@ -137,8 +137,8 @@ class Samples:
         shape = next(iter(specs.values())).shape if len(specs) == 1 else None
         if shape is None or shape.rank != 4 or shape[3] not in (1, 3, 4, None):
             raise UserError(
-                f"{self.source} has image files, but the signature has other inputs "
-                "than one of images [N,H,W,C]; give a .npz file"
+                f"{self.source} has image files, but the signature does not have a "
+                "single input of images [N,H,W,C]. Give a .npz file"
             )
         height, width = shape[1], shape[2]
         images = []
@@ -191,7 +191,7 @@ class Samples:
         for name, spec in specs.items():
             if name not in features:
                 raise UserError(
-                    f"{self.source}: a tf.Example has no feature {name!r}; it has "
+                    f"{self.source}: a tf.Example has no feature {name!r}. It has "
                     + (", ".join(sorted(features)) or "none")
                 )
             kind = features[name].WhichOneof("kind")
@@ -204,7 +204,7 @@ class Samples:
             except ValueError:
                 raise UserError(
                     f"{self.source}: feature {name!r} has {len(values)} values, which "
-                    f"do not fit the shape {spec.shape} of the input"
+                    f"do not match the shape {spec.shape} of the input"
                 ) from None
         return arrays
 
@@ -245,7 +245,7 @@ def use_samples(
     """Passes real samples, if the user or the model has some, to functions.
 
     Raises:
-      UserError: the samples that the user has given do not fit any of the functions.
+      UserError: the samples that the user has given do not match any of the functions.
     """
     samples, errors = given or warmup, []
     if samples is None:
@@ -269,8 +269,8 @@ def _group(given: Any) -> _Arrays:
         if not arrays or len(texts) != len(arrays):
             raise UserError(
                 "samples must be arrays whose first dimension counts samples, "
-                f"mappings from names of inputs to such arrays, or {KINDS}; not "
-                f"{type(given).__name__}"
+                f"mappings from names of inputs to such arrays, or {KINDS}. They "
+                f"cannot be of type {type(given).__name__}"
             )
     return arrays
 
@@ -289,7 +289,7 @@ def _read(path: str) -> Samples:
         try:
             records = [one.numpy() for one in tf.data.TFRecordDataset(path)]
         except tf.errors.OpError as error:
-            raise UserError(f"{path}: cannot be read: {first_line(error)}") from None
+            raise UserError(f"{path} cannot be read: {first_line(error)}") from None
         return Samples(path, records=records)
     raise UserError(f"samples={path}: samples must be {KINDS}")
 

@@ -72,7 +72,8 @@ def save_function(
         # TensorFlow raises many kinds of errors for functions that it cannot save.
         except Exception as error:
             raise UserError(
-                f"{original.name} cannot be saved: {first_line(error)}"
+                f"TensorFlow cannot save the function {original.name!r}: "
+                f"{first_line(error)}"
             ) from error
         report = dataclasses.replace(
             report, output=directory, output_bytes=size_of(temporary, PATH)
@@ -81,9 +82,10 @@ def save_function(
 
 
 def _as_signature(concrete: Any) -> Any:
-    """A function with flat outputs in place of nested ones, which TensorFlow refuses.
+    """A function with flat outputs, because a signature cannot have nested outputs.
 
-    Their names are output_0, output_1 and so on, as TensorFlow names sequences.
+    The outputs are named output_0, output_1 and so on, as TensorFlow names the outputs
+    of a function that returns a sequence.
     """
     outputs = concrete.structured_outputs
     values = outputs.values() if isinstance(outputs, Mapping) else outputs
@@ -114,9 +116,10 @@ def _resources(original: Original, concrete: Any) -> list[Any]:
         found, _ = saved_models.resources_of(original.owner, [concrete])
     if not found and _reads_tables(concrete):
         raise UserError(
-            f"{original.name} cannot be saved: it reads a table that belongs to "
-            "another object. Convert the SavedModel with ios_tf.convert, or pass the "
-            "loaded model instead of its signature to ios_tf.optimize"
+            f"the function {original.name!r} cannot be saved, because it reads a table "
+            "that belongs to another object. Convert the SavedModel with "
+            "ios_tf.convert, or pass the loaded model instead of its signature to "
+            "ios_tf.optimize"
         )
     return [*found, *original.function.variables]
 

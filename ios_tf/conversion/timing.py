@@ -16,7 +16,7 @@ from ios_tf.cost.samples import RECORDER, Latency, Sample
 from ios_tf.cost.verdict import GAIN, Ratio, ratio_of
 from ios_tf.native import engine, grappler
 
-# A function to measure: makes the context in which it is called, and the function.
+# A function to measure: (a factory of the context for its calls, the function itself).
 Turn = tuple[Callable[[], contextlib.AbstractContextManager[Any]], Callable[[], Any]]
 
 _SECONDS = 0.7  # for each function
@@ -59,7 +59,7 @@ class Latencies(list[float]):
 def ratios(latencies: Sequence[float]) -> list[Ratio]:
     """Returns the ratios of the first latency to each of the others.
 
-    If `latencies` is a plain list, its numbers count as exact.
+    If `latencies` is a plain list, its numbers are treated as exact.
     """
     if isinstance(latencies, Latencies):
         return latencies.ratios

@@ -57,7 +57,7 @@ def trace_model(
     assert recording.trace is not None
     if not recording.trace.calls:
         raise UserError(
-            f"{model}: signature {signature!r} runs nothing on the engine for CPUs; "
-            "give a model that ios_tf convert has made faster on the CPU"
+            f"signature {signature!r} of {model} runs nothing on the engine on the "
+            "CPU. Give a model that ios_tf convert has made faster on the CPU"
         )
     return recording.trace

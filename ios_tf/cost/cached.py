@@ -38,7 +38,7 @@ from ios_tf.scheduler.search import CostModel
 
 
 class CachedCostModel:
-    """A cost model that asks another one for latencies that the database does not have.
+    """A cost model that asks another cost model only if the database has no latency.
 
     One instance serves all blocks of a model, on one device.
 
@@ -95,7 +95,7 @@ class CachedCostModel:
         return not self._unconfirmed
 
     def expect_bounds(self, problem: Problem, stages: Iterable[Stage]) -> None:
-        """Announces calls of `lower_bound`, so that devices measure at the same time.
+        """Announces calls of `lower_bound`, so that devices can measure in parallel.
 
         The other cost model must be a RemoteCostModel and a LaneCostModel.
         """
@@ -145,7 +145,8 @@ class CachedCostModel:
         """
         if not self._lanes:
             raise TypeError(
-                "group_latency() needs a cost model that is a LaneCostModel"
+                "group_latency() needs a LaneCostModel as the other cost model, but it "
+                f"is a {type(self._cost_model).__name__}"
             )
         lanes = min(groups, self._lanes.lanes)
         divided = self._lanes.lanes_divide_device
@@ -157,7 +158,10 @@ class CachedCostModel:
         The other cost model must be a LaneCostModel.
         """
         if not self._lanes:
-            raise TypeError("lower bounds need a cost model with lanes (LaneCostModel)")
+            raise TypeError(
+                "lower_bound() needs a LaneCostModel as the other cost model, but it "
+                f"is a {type(self._cost_model).__name__}"
+            )
         latencies = [
             self._piece(problem, group, lanes)
             for group, lanes in self._pieces(self._lanes, stage)
@@ -219,7 +223,8 @@ class CachedCostModel:
                 self.measured += 1
                 return known.median_ms
             with self._database.measuring():
-                # Another process may have measured it.
+                # Another process may have measured this latency while this process
+                # waited for the lock.
                 known = self._known(request.key)
                 if known is None:
                     known = self._measure(request.problem, request.stage, request.lanes)
@@ -244,7 +249,8 @@ class CachedCostModel:
     def _take(self, remote: RemoteCostModel) -> None:
         """Takes over the latencies that have arrived from a remote cost model.
 
-        Only confirmed latencies are stored. Until then, they are estimates.
+        A latency is an estimate until the remote cost model confirms it. Only confirmed
+        latencies are stored in the database.
         """
         arrivals = remote.collect()
         self._estimates.update(arrivals.latencies)
@@ -283,7 +289,7 @@ class CachedCostModel:
             return self._estimates[key]
         latency = self._database.get(key)
         if latency and not self._accepts(latency):
-            return None  # it was measured less precisely than this search requires
+            return None  # the latency is less precise than this search requires
         return latency
 
     def _accepts(self, latency: Latency) -> bool:

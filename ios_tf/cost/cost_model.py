@@ -34,8 +34,8 @@ _SLOWER_BY_FAR = 1.3
 _MOST_DISTURBED = 2
 # The largest number of rounds if some latencies are disturbed.
 _DISTURBED_ROUNDS = 4
-# The first candidates are measured even after the time limit, this many of them: the
-# sequential schedule, the schedule that the search found, and one more.
+# This many candidates are measured even after the time limit: the sequential schedule,
+# the schedule that the search found, and one more.
 _MIN_CANDIDATES = 3
 
 
@@ -47,9 +47,9 @@ class Measurement:
       warmup_runs: unmeasured runs before the samples.
       runs: runs per sample.
       sample_count: the smallest number of samples; the latency is their median.
-      max_spread: no more samples are taken once their spread is at most this. The other
-        reasons to stop are that there are `budget` samples, or that they took
-        `enough_ms` together.
+      max_spread: sampling stops when the spread of the samples is at most this. It
+        also stops when there are `budget` samples, or when all samples together took
+        `enough_ms`.
 
     Raises:
       UserError: `warmup_runs`, `runs` or `sample_count` is not a whole number in its
@@ -184,7 +184,8 @@ class Arrivals:
       latencies: new latencies.
       confirmed: latencies, of this or earlier arrivals, whose device was steady.
       withdrawn: latencies of earlier arrivals whose device was not steady.
-      estimated: the same, but no other device can measure them.
+      estimated: also latencies of earlier arrivals whose device was not steady, but
+        which no other device can measure.
     """
 
     latencies: dict[str, Latency] = dataclasses.field(default_factory=dict)
@@ -207,7 +208,7 @@ class RemoteCostModel(Protocol):
     measurement: Measurement
 
     def turn(self) -> contextlib.AbstractContextManager[None]:
-        """The `with` block of one thread runs while all other such threads wait."""
+        """Only one thread at a time runs in the `with` block; other threads wait."""
 
     def request(self, requests: Sequence[StageRequest], likely: str = "") -> None:
         """Asks for latencies; does not wait for them.
@@ -223,10 +224,10 @@ class RemoteCostModel(Protocol):
         """
 
     def wait(self, key: str) -> None:
-        """Waits until the answer to a request is known; raises its error."""
+        """Waits for the answer to a request. If the answer is an error, raises it."""
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Waits until a condition holds, which is checked after each arrival."""
+        """Waits until a condition holds; checks the condition after each arrival."""
 
     def collect(self) -> Arrivals:
         """Returns what has arrived since the last call."""
@@ -299,7 +300,7 @@ class SampledCostModel(abc.ABC):
     def observe(self, problem: Problem, stage: Stage, lanes: int = 0) -> Latency:
         """Samples a stage until the measurement accepts its latency.
 
-        Beside busy processes, the measurement may never accept the latency. So fewer
+        On a busy machine, the measurement may never accept the latency. So fewer
         samples are taken if some are disturbed: the device has then tried each sample
         several times already, and more samples would hardly help.
         """
@@ -355,8 +356,8 @@ class SampledCostModel(abc.ABC):
             long = fastest > _LONG_MS
             if long and (done == _LONG_ROUNDS or time.monotonic() > end):
                 break
-            # `slow` is true if the device measured disturbed samples again in pieces,
-            # which takes long.
+            # `slow` is true if samples were disturbed. The device measures such samples
+            # again in pieces, which takes long.
             slow = any(latency.disturbed for latency in latencies)
             late = done >= _LONG_ROUNDS and time.monotonic() > end
             if slow and (late or done >= _DISTURBED_ROUNDS):

@@ -38,8 +38,8 @@ _logger = logging.getLogger("ios_tf")
 _VERSION = 1
 # The largest size of a file that is read, enough for about 400,000 latencies.
 _MAX_BYTES = 64 << 20
-# The shortest beginnings of a line. The last line may be incomplete, because a process
-# is still writing it or was killed.
+# The first two bytes of an incomplete line, or its only byte. The last line of a file
+# may be incomplete, because a process is still writing it or was killed.
 _BEGINNINGS = (b"%d" % _VERSION, b"%d " % _VERSION)
 # A line: version, device, SHA-256 of the stage key, median in ms, spread, number of
 # samples, time of the measurement in seconds since 1970.
@@ -48,8 +48,8 @@ _LINE = re.compile(
     rb"([0-9.e+-]{1,24}|inf) ([0-9]{1,9}) [0-9]{1,20}$" % _VERSION,
     re.MULTILINE,
 )
-# A process waits for the lock at most this long without a new latency in the file. This
-# is far longer than a measurement takes.
+# A process stops waiting for the lock if no new latency appears in the file for this
+# long. This is far longer than a measurement takes.
 _PATIENCE_SECONDS = 60.0
 _LOOK_AGAIN_SECONDS = 0.01
 # A lock is a range of bytes of the file. A process that writes locks the content. A
@@ -78,10 +78,10 @@ class LatencyDatabase:
         self._device = _quoted(device)
         self._latencies: dict[str, Latency] = {}
         self._file: int | None = None
-        self._whole = 0  # end of the lines that have been read
+        self._whole = 0  # the file offset after the last line that was read
         self._size = 0  # the file's size when it was read
         self._lockable = True
-        self._locked: set[tuple[int, int]] = set()  # parts of the file
+        self._locked: set[tuple[int, int]] = set()  # locked parts of the file
         self._warned = False
         if path:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
@@ -91,7 +91,7 @@ class LatencyDatabase:
             self._close = weakref.finalize(self, _closed, self._file)
             ignored = self._read(self._file)
             if ignored:
-                _warn(f"{path} has lines that are not valid ({ignored} ignored)")
+                _warn(f"{path} has {ignored} invalid lines, which are ignored")
 
     def get(self, stage: str) -> Latency | None:
         """The latency of the stage with this key, if it is known."""
@@ -138,8 +138,8 @@ class LatencyDatabase:
         """In the `with` block, no other process of this machine measures.
 
         The kernel releases the lock when the process ends, however it ends. If the
-        filesystem has no locks, or if a process keeps the lock without measuring, logs
-        one warning and measures without the lock.
+        filesystem has no locks, or if another process keeps the lock without measuring,
+        this process logs one warning and measures without the lock.
         """
         return self._locking((_MACHINES + _machine(), 1))
 
@@ -182,8 +182,8 @@ class LatencyDatabase:
             elif now - since > _PATIENCE_SECONDS:
                 raise OSError(
                     errno.EWOULDBLOCK,
-                    "another process has held the file's lock for "
-                    f"{_PATIENCE_SECONDS:.0f} seconds without writing a latency",
+                    "another process has kept the file locked for "
+                    f"{_PATIENCE_SECONDS:.0f} seconds and has not written a latency",
                 )
             time.sleep(_LOOK_AGAIN_SECONDS)
 
@@ -204,7 +204,7 @@ class LatencyDatabase:
         if size == self._size:
             return 0
         self._size = size
-        self._whole = min(self._whole, size)  # the file may have been cut
+        self._whole = min(self._whole, size)  # the file may have been truncated
         if size > _MAX_BYTES:
             raise ValueError(f"the file has more than {_MAX_BYTES} bytes")
         data = os.pread(file, size - self._whole, self._whole)
@@ -246,8 +246,8 @@ class LatencyDatabase:
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             _warn(
-                f"{self._path} cannot be written: {_why(error)}; new latencies may be "
-                "lost"
+                f"{self._path} cannot be used safely: {_why(error)}. New latencies may "
+                "be lost"
             )
         self._warned = True
 
@@ -304,7 +304,7 @@ def open_database(
                 database.forget()
             return database
         except (OSError, ValueError) as error:
-            text = f"{path} cannot be used: {_why(error)}; new latencies are not saved"
+            text = f"{path} cannot be used: {_why(error)}. New latencies are not saved"
             _warn(text)
     return LatencyDatabase(None, device)
 

@@ -35,7 +35,7 @@ class MeasuredCostModel(ProfiledCostModel):
         candidates: Sequence[Sequence[Mapping[str, Any]]],
         seconds: float = math.inf,
     ) -> list[float]:
-        """The median latencies of several forms of a network: see NetworkCostModel."""
+        """The median latencies of variants of a network: see NetworkCostModel."""
         texts = [
             [(_text(one["block"]), _text(one["schedule"])) for one in programs]
             for programs in candidates
@@ -77,7 +77,7 @@ class MeasuredCostModel(ProfiledCostModel):
         measurement: Measurement,
         lanes: int = 0,
     ) -> list[Sample]:
-        with tf.device("CPU:0"):  # the op reads it on the host, for any device
+        with tf.device("CPU:0"):  # the op reads the schedule on the host
             text = tf.constant(schedule)
         with tf.device(self.device.tensorflow):
             try:

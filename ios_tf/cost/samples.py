@@ -46,8 +46,8 @@ class Latency:
     Attributes:
       median_ms: the median of the undisturbed samples. If `disturbed`, the lower
         quartile of all samples, which is an estimate.
-      spread: the interquartile range of the same samples over `median_ms`; infinite for
-        one sample.
+      spread: the interquartile range of the samples that `median_ms` is computed from,
+        divided by `median_ms`; infinite for one sample.
       samples: the number of undisturbed samples, or of all samples if `disturbed`.
       disturbed: whether too few samples were undisturbed, or the undisturbed samples do
         not agree.

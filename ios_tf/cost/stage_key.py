@@ -47,8 +47,8 @@ def _readers_key(problem: Problem, operators: tuple[int, ...]) -> str:
         return list(operators_of(problem.successors[op]))
 
     def described(reader: int) -> list[Any]:
-        # If the reader is a concat, its readers count, too, because a concat may only
-        # pass its inputs on.
+        # A concat may pass its inputs on without a copy. So for a concat, the key also
+        # contains the operators that read the concat.
         behind = readers(reader) if problem.types[reader] == "concat" else []
         keys = sorted(problem.operator_keys[op] for op in behind)
         return [problem.operator_keys[reader], keys]

@@ -5,7 +5,7 @@ ratio of each pair is a sample of the speedup. The median of the ratios has a co
 interval that needs no assumptions about their distribution (the sign test's interval,
 from binomials).
 
-Next to busy processes, wall times say little. A process that often sleeps gets its
+On a busy machine, wall times say little. A process that often sleeps gets its
 cores back sooner than one that computes all the time. So the ratio of wall times may be
 half of its value on a quiet machine, whereas the ratio of processor times hardly
 changes. Processor times are used if too few pairs are undisturbed.
@@ -128,7 +128,7 @@ def interval_of_median(
 
 
 def judge(ratios: Mapping[int, Ratio]) -> Verdict:
-    """Decides whether a computation is worth leaving TensorFlow.
+    """Decides whether a computation should replace TensorFlow's.
 
     Args:
       ratios: TensorFlow's time over the computation's time, by batch size. Without any

@@ -9,8 +9,8 @@ from typing import Any
 
 from ios_tf.native import engine
 
-# Operators whose work is products. The operations of the others are not counted,
-# because their bytes take longer.
+# Operators that mostly multiply and add. The operations of all other operators are not
+# counted, because reading and writing their tensors takes longer.
 ARITHMETIC = ("conv2d", "conv2d_transpose", "sepconv", "matmul")
 # These operators move no bytes if their tensors are made in place.
 VIEWS = ("concat", "slice")

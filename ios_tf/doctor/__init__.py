@@ -22,7 +22,7 @@ __all__ = [
 
 
 def examine(cache_dir: str | None = None, traceback: bool = False) -> Iterator[Finding]:
-    """Yields findings as they are made. What does not need TensorFlow comes first.
+    """Yields findings as they are made. Those that need TensorFlow come last.
 
     Args:
       cache_dir: the schedule cache to look at; by default the usual one.
@@ -39,7 +39,7 @@ def examine(cache_dir: str | None = None, traceback: bool = False) -> Iterator[F
         advice = "pip install --force-reinstall tensorflow"
         yield Finding("plugin", "import tensorflow", str(error), ERROR, advice)
         return
-    # These import TensorFlow.
+    # These modules import TensorFlow.
     from ios_tf.doctor.cache import cache_findings
     from ios_tf.doctor.self_test import plugin_findings, self_test
 

@@ -35,10 +35,12 @@ def cache_findings(cache_dir: str | None = None) -> Iterator[Finding]:
     try:
         entries = cache_admin.entries(directory)
     except NativeLibraryError:  # another finding reports it
-        yield Finding(topic, "entries", "not read", NOTE, "repair the native library")
+        advice = "fix the native library first (see the findings about the plugin)"
+        yield Finding(topic, "entries", "not read", NOTE, advice)
         return
     except UserError as error:
-        yield Finding(topic, "entries", "unreadable", WARNING, f"{error}; {_ELSEWHERE}")
+        advice = f"{error}. To fix this, {_ELSEWHERE}"
+        yield Finding(topic, "entries", "unreadable", WARNING, advice)
         return
     yield from _entries(topic, directory, entries)
     yield from _latencies(topic, latency_database(directory))
@@ -55,11 +57,11 @@ def _directory(topic: str, directory: str) -> Finding:
             pass
     except OSError as error:
         value = f"{directory} cannot be written: {error.strerror}"
-        advice = f"{_ELSEWHERE}; until then each conversion measures again"
+        advice = f"{_ELSEWHERE}. Until then, each conversion measures again"
         return Finding(topic, "directory", value, WARNING, advice)
     if parent == directory:
         return Finding(topic, "directory", f"{directory} (writable)")
-    advice = "nothing to do: the first conversion creates it"
+    advice = "nothing needs to be done: the first conversion creates the directory"
     return Finding(topic, "directory", f"{directory} does not exist", NOTE, advice)
 
 

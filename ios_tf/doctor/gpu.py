@@ -23,7 +23,7 @@ def gpu_findings() -> Iterator[Finding]:
     topic = "GPU"
     driver = _loaded(_DRIVER)
     if driver is None:
-        advice = "install NVIDIA's driver if this machine has a GPU; CPUs need nothing"
+        advice = "install NVIDIA's driver if you want to use a GPU of this machine"
         yield Finding(topic, "driver", f"{_DRIVER} not found", NOTE, advice)
     else:
         yield Finding(topic, "driver", driver)
@@ -31,7 +31,7 @@ def gpu_findings() -> Iterator[Finding]:
     for name, names in (("cuDNN", _CUDNN), ("NVRTC", _NVRTC)):
         path = _find(names)
         if path is None:
-            advice = f"{_INSTALL}, or list its directory in IOS_TF_CUDA_LIBRARIES"
+            advice = f"{_INSTALL}, or name its directory in IOS_TF_CUDA_LIBRARIES"
             yield Finding(topic, name, f"{names[0]} not found", missing, advice)
         else:
             yield Finding(topic, name, path)
@@ -43,7 +43,7 @@ def _device(topic: str) -> Finding:
     try:
         return Finding(topic, "device", engine.device_fingerprint("gpu"))
     except engine.EngineError as error:
-        advice = "fix the cause that the message gives; until then use --device=cpu"
+        advice = "fix the cause that the message gives. Until then, use --device=cpu"
         return Finding(topic, "device", str(error), WARNING, advice)
 
 

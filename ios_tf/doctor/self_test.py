@@ -45,7 +45,7 @@ def _filters(channels: int, seed: int) -> Any:
 
 
 def plugin_findings() -> Iterator[Finding]:
-    """Whether the plugin and TensorFlow fit each other."""
+    """Whether the plugin is compatible with the installed TensorFlow."""
     flag = tf.sysconfig.CXX11_ABI_FLAG
     if flag != 1:
         advice = "install the package tensorflow of PyPI, which has the C++11 ABI"
@@ -54,7 +54,10 @@ def plugin_findings() -> Iterator[Finding]:
     try:
         plugin.ops()
     except NativeLibraryError as error:
-        advice = "do what the message says; converted models run as plain TensorFlow"
+        advice = (
+            "do what the message says. Until then, converted models run as plain "
+            "TensorFlow"
+        )
         yield Finding("plugin", "library", str(error), ERROR, advice)
         return
     yield Finding("plugin", "library", f"loaded, C++11 ABI {flag}")
@@ -97,7 +100,7 @@ def _speed(verdict: str, comparison: Comparison) -> Finding:
         before, after = comparison.tensorflow_ms[1], comparison.converted_ms[1]
         return Finding(_TOPIC, "speed", f"{before:.2f} -> {after:.2f} ms")
     if verdict == "copied":
-        advice = "none: this network is too small to judge; measure your own model"
+        advice = "this network is too small for a verdict. Measure your own model"
         return Finding(_TOPIC, "speed", "not faster here", NOTE, advice)
-    advice = "convert when the machine is idle: latencies are measured"
+    advice = "convert when the machine is idle, because conversions measure latencies"
     return Finding(_TOPIC, "speed", "undecided: the machine is busy", WARNING, advice)

@@ -17,7 +17,7 @@ OWN = {
     "IOS_TF_PLAN_CACHE": "directory of cuDNN plans",
     "IOS_TF_REFRESH_SECONDS": "seconds between two looks for new schedules; 0: never",
 }
-# Variables of others that change results, speed or devices.
+# Variables of other software that change results, speed or devices.
 OTHERS = {
     "CUDA_DEVICE_MAX_CONNECTIONS": "number of the GPU's hardware queues",
     "CUDA_VISIBLE_DEVICES": "the GPUs that CUDA uses",
@@ -34,7 +34,7 @@ _PREFIX = "IOS_TF_"
 
 
 def environment_findings() -> Iterator[Finding]:
-    """The variables that are set, and those whose names begin with IOS_TF_ in vain."""
+    """The variables that are set, and unknown variables that begin with IOS_TF_."""
     topic = "environment"
     found = False
     for name, effect in {**OWN, **OTHERS}.items():
@@ -50,7 +50,8 @@ def environment_findings() -> Iterator[Finding]:
             continue
         found = True
         similar = difflib.get_close_matches(name, OWN, 1)
-        instead = f"did you mean {similar[0]}?" if similar else f"use {', '.join(OWN)}"
+        known = f"the known variables are {', '.join(OWN)}"
+        instead = f"did you mean {similar[0]}?" if similar else known
         advice = f"ios_tf does not read {name}: {instead}"
         yield Finding(topic, name, f"{value} (unknown)", WARNING, advice)
     if not found:
@@ -59,14 +60,14 @@ def environment_findings() -> Iterator[Finding]:
 
 def _problem_of(name: str, value: str) -> str:
     if name == "IOS_TF_REFRESH_SECONDS" and not _is_period(value):
-        return "set it to a number of seconds, at most 1,000,000; this value is ignored"
+        return f"{value!r} is ignored. Set a number of seconds, from 0 to 1,000,000"
     if name != "IOS_TF_NUM_THREADS":
         return ""
     cores = os.cpu_count() or 1
     if not value.isascii() or not value.isdigit() or int(value) == 0:
-        return f"set it to a number from 1 to {cores}; this value is ignored"
+        return f"{value!r} is ignored. Set a number from 1 to {cores}"
     if int(value) > cores:
-        return f"the machine has {cores} cores; a larger number has no effect"
+        return f"the machine has {cores} cores, so a larger number has no effect"
     return ""
 
 

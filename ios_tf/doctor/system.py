@@ -26,7 +26,7 @@ def version_findings() -> Iterator[Finding]:
     yield Finding(topic, "Python", platform.python_version())
     system = f"{platform.system()} {platform.release()} on {platform.machine()}"
     reason = platforms.unsupported()
-    advice = f"{reason}; use such a machine" if reason else ""
+    advice = f"{reason}. Use Linux on x86_64" if reason else ""
     yield Finding(topic, "system", system, ERROR if reason else "ok", advice)
     yield Finding(topic, "C library", " ".join(platform.libc_ver()) or "unknown")
     yield from _tensorflow(topic)
@@ -92,7 +92,7 @@ def processor_findings() -> Iterator[Finding]:
         described = engine_on_cpu()
     except engine.EngineError as error:
         advice = (
-            "fix the cause that the message gives, or reinstall ios-tf; until then "
+            "fix the cause that the message gives, or reinstall ios-tf. Until then, "
             "converted models run as plain TensorFlow"
         )
         yield Finding(topic, "engine", str(error), ERROR, advice)
@@ -111,7 +111,7 @@ def engine_on_cpu() -> dict[str, str]:
     Raises:
       EngineError: the engine cannot be loaded.
     """
-    # A processor's name may have commas, the other parts have none.
+    # A processor's name may contain commas. The other parts do not.
     name, _, instructions, onednn, _ = engine.device_fingerprint("cpu").rsplit(", ", 4)
     return {
         "processor": name,
@@ -141,7 +141,7 @@ def _cores(topic: str, usable: int) -> Finding:
         value += ", limited by a quota of processor time"
         advice = (
             "raise the CPU limit of the container (docker run --cpus, Kubernetes "
-            "resources.limits.cpu); convert under the limit that the server has"
+            "resources.limits.cpu), or convert under the limit that the server has"
         )
     elif usable < machine:
         value += ", limited by the affinity of the process"
@@ -156,7 +156,7 @@ def _load(topic: str) -> Finding:
     value = f"{average:.1f} threads want to run on {cores} cores"
     if average <= cores:
         return Finding(topic, "load", value)
-    advice = "convert when the machine is idle: latencies are measured"
+    advice = "convert when the machine is idle, because conversions measure latencies"
     return Finding(topic, "load", value, WARNING, advice)
 
 
@@ -172,5 +172,5 @@ def _memory(topic: str) -> Finding:
     value = f"{free / (1 << 30):.1f} GiB available"
     if free >= _ENOUGH_MEMORY:
         return Finding(topic, "memory", value)
-    advice = "converting large networks needs 4 GiB; free memory or raise the limit"
+    advice = "large networks need 4 GiB. Free memory, or raise the limit (ulimit -v)"
     return Finding(topic, "memory", value, WARNING, advice)

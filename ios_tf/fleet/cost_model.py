@@ -1,7 +1,7 @@
 """The fleet's cost model: a search on this machine, measurements on many devices.
 
 Several threads search blocks at the same time. Only one of them runs at any moment: it
-holds the lock of `turn`, and gives the lock away while it waits for an answer.
+holds the lock of `turn`, and releases the lock while it waits for an answer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ios_tf.scheduler.schedule import Strategy
 _logger = logging.getLogger("ios_tf")
 # Unanswered requests per device: with fewer than _FEW_REQUESTS, the driver requests
 # likely latencies until there are _ENOUGH_REQUESTS. Devices then have something to do
-# while it decides what to request next.
+# while the driver decides what to request next.
 _FEW_REQUESTS = 2
 _ENOUGH_REQUESTS = 8
 
@@ -40,7 +40,7 @@ class Connection(Protocol):
     """A driver's connection to a dispatcher.
 
     Attributes:
-      info: what a device says of itself (MeasuringDevice.describe).
+      info: a device's description of itself (MeasuringDevice.describe).
     """
 
     info: Mapping[str, Any]
@@ -96,7 +96,7 @@ class FleetCostModel:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """The `with` block of one thread runs while all other such threads wait."""
+        """Only one thread at a time runs in the `with` block; other threads wait."""
         with self._counting:
             self._searching += 1
         try:
@@ -165,7 +165,7 @@ class FleetCostModel:
             _check(self._answers[key])
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Waits until a condition holds, which is checked after each arrival.
+        """Waits until a condition holds; checks the condition after each arrival.
 
         Raises:
           UserError: the fleet cannot be reached.
@@ -175,7 +175,7 @@ class FleetCostModel:
                 if self._failure:
                     raise self._failure
                 if self._closed:
-                    raise UserError("the search was ended before its measurements were")
+                    raise UserError("the search ended before its measurements did")
                 self._waiting += 1
                 self._changed.wait()
 
@@ -227,7 +227,7 @@ class FleetCostModel:
         return float(self._measured(task)["latency"]["median_ms"])
 
     def _measured(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The answer to a task that nobody else submits."""
+        """The answer to a task that no other driver submits."""
         key = f"once {uuid.uuid4().hex}"
         with self._changed:
             self._connection.submit([{**task, "key": key}], "")
@@ -235,7 +235,7 @@ class FleetCostModel:
             return _check(self._answers.pop(key))
 
     def _wake(self) -> None:
-        """Lets all threads that wait look for their answers."""
+        """Wakes all waiting threads, so that they look for their answers."""
         self._waiting = 0
         self._changed.notify_all()
 
@@ -278,12 +278,12 @@ class FleetCostModel:
                 self._failure = UserError(text)
 
     def _own(self, keys: Sequence[str]) -> list[str]:
-        """The keys of stages. Callers of `compare` already have their answers."""
+        """The keys that `request` has sent, without those of `_measured`."""
         return [key for key in keys if key in self._requested]
 
     def _take_answer(self, key: str, answer: Mapping[str, Any]) -> None:
         if not is_valid(answer):
-            answer = {"error": "engine", "message": "the answer is not valid"}
+            answer = {"error": "engine", "message": "a device sent an invalid answer"}
         self._answers[key] = answer
         self._unanswered.pop(key, None)
         if "latency" in answer and key in self._requested:

@@ -5,7 +5,7 @@ A task and its answer are plain objects that can be written as JSON:
     {"key": …, "signature": …, "block": …, "lanes": N, "stage": …}
         asks for the latency of a stage
     {"key": …, "signature": …, "block": …, "seconds": S, "schedules": […]}
-        asks for those of whole schedules
+        asks for the latencies of whole schedules
 
     {"latency": {"median_ms": …, "spread": …, "samples": …, "disturbed": …}}
     {"latencies_ms": […]}
@@ -32,8 +32,8 @@ from ios_tf.native import engine
 from ios_tf.packages import version_of
 from ios_tf.scheduler import Problem, Schedule, Stage
 
-# The memory of a device is freed after this many blocks. A driver searches as many at
-# the same time, and a device gets their tasks in turn.
+# The memory of a device is freed after this many blocks. A driver searches this many
+# blocks at the same time, and a device gets tasks of all of them.
 _MAX_BLOCKS = 16
 # Stages by which devices are compared: a convolution, which is limited by arithmetic,
 # and a sum, which is limited by the bandwidth of the memory.

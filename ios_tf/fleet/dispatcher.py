@@ -1,25 +1,26 @@
 """The dispatcher of a fleet: gives each task to one device, and checks the devices.
 
 Devices of one kind still differ: another process may use the machine, or its processor
-may be slower. So every device first measures the same reference stages. A device whose
-latencies differ from the others' by more than `TOLERANCE` gets no tasks until it agrees
-again. A device repeats the references when it has no task for `_IDLE_SECONDS`, and at
-least once per `_CHECK_SECONDS`. If they differ then, its answers since the last check
-are withdrawn, and other devices repeat the measurements. If there is no other device,
-the search continues, and these answers are only estimates.
+may be slower. So every device first measures the same reference stages. If the
+latencies of a device differ from those of the other devices by more than `TOLERANCE`,
+the device gets no tasks until it agrees again. A device repeats the references when it
+has no task for `_IDLE_SECONDS`, and at least once per `_CHECK_SECONDS`. If the
+references have changed, the device's answers since the last check are withdrawn, and
+other devices repeat the measurements. If there is no other device, the search
+continues, and these answers are only estimates.
 
 Drivers submit tasks and collect events:
 
     {"kind": "answer", "key": …, "answer": …}    a device has measured a task
-    {"kind": "confirmed", "keys": […]}           its device agreed with the others later
-    {"kind": "withdrawn", "keys": […]}           it did not: submit the tasks again
-    {"kind": "estimated", "keys": […]}           it did not, but there is no other one
+    {"kind": "confirmed", "keys": […]}           the next check of its device succeeded
+    {"kind": "withdrawn", "keys": […]}           the check failed: submit the task again
+    {"kind": "estimated", "keys": […]}           it failed, but no other device exists
     {"kind": "devices", "count": N}              the number of devices that get tasks
     {"kind": "notice", "text": …}                a sentence for the user
-    {"kind": "failed", "text": …}                there will be no more answers
+    {"kind": "failed", "text": …}                no more answers will come, and why
 
 Tasks of equal keys are measured once, for all drivers. The dispatcher uses asyncio, and
-must be used in one event loop. It knows nothing of Ray.
+must be used in one event loop. It does not depend on Ray.
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ from typing import Any, Protocol
 Event = dict[str, Any]
 
 TOLERANCE = 0.05
-# A device repeats the references after this time, and after this time without a task.
+# A device repeats the references after _CHECK_SECONDS, or when it has had no task for
+# _IDLE_SECONDS.
 _CHECK_SECONDS = 2.0
 _IDLE_SECONDS = 0.2
-# The first devices wait this long for each other before references are compared.
+# Before references are first compared, the devices wait for each other at most this
+# long.
 _PATIENCE_SECONDS = 20.0
 # The pauses before a device that disagrees measures the references again.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
@@ -82,9 +85,9 @@ class _Job:
       task: the task.
       drivers: the drivers that submitted the task.
       likely: see `Dispatcher.submit`; empty if the answer is needed.
-      tried: names of the devices that have measured it.
-      best: the best answer so far, if all were disturbed.
-      lost: the number of devices that were lost while they measured it.
+      tried: names of the devices that have measured the task.
+      best: the best answer so far, if all answers were disturbed.
+      lost: the number of devices that were lost while they measured the task.
     """
 
     task: Mapping[str, Any]
@@ -129,7 +132,8 @@ class Dispatcher:
         """Submits tasks.
 
         The answers to tasks with `likely` may not be needed. These tasks come last, and
-        replace the driver's earlier tasks with the same `likely` that nobody has begun.
+        replace the driver's earlier tasks with the same `likely` that no device has
+        begun.
         """
         async with self._changed:
             if driver in self._gone:
@@ -176,7 +180,7 @@ class Dispatcher:
             self._changed.notify_all()
 
     async def notice(self, text: str) -> None:
-        """Tells all drivers a sentence."""
+        """Sends a sentence for the user to all drivers."""
         async with self._changed:
             self._notice(text)
 
@@ -234,15 +238,16 @@ class Dispatcher:
                     self._norm = _norm(list(self._references.values()))
                 deviation = self._deviation(found)
                 if not any(map(self._agrees, self._references.values())):
-                    # The search must go on, and the machines may have changed.
+                    # No device agrees with the norm any more, because the machines
+                    # have changed. With a new norm, the search can go on.
                     self._norm = list(found)
                 if self._agrees(found):
                     self._set_admitted(device.name, True)
                     return
                 self._notice_of(
                     device.name,
-                    f"is {_described(deviation)} than the other devices and measures "
-                    "nothing until it agrees with them",
+                    f"is {_described(deviation)} than the other devices and gets no "
+                    "tasks until it agrees with them",
                 )
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -292,8 +297,8 @@ class Dispatcher:
         began = False
         try:
             if job.lost:
-                # If many machines fail together, the task is not the reason: this
-                # raises an exception if the device was lost before it measured.
+                # If many machines fail together, the task is not the reason. This call
+                # raises an exception if the device was lost before it began the task.
                 await device.references()
             began = True
             answer = await device.measure(job.task)
@@ -303,7 +308,7 @@ class Dispatcher:
                 if job.lost < _MAX_LOST:
                     self._requeue(job)
                 else:
-                    text = f"{job.lost} devices were lost while they measured it"
+                    text = f"{job.lost} devices were lost while they measured a task"
                     self._answer(
                         job, {"error": "engine", "message": f"{text}: {error}"}
                     )
@@ -340,7 +345,7 @@ class Dispatcher:
         return next((job for job in waiting if self._suits(device, job)), None)
 
     def _suits(self, device: str, job: _Job) -> bool:
-        """Whether the device may measure the task: one that has not tried it first."""
+        """Whether a device may measure a task: new devices come before repetitions."""
         return device not in job.tried or not self._admitted - job.tried
 
     async def _judge(
@@ -354,7 +359,7 @@ class Dispatcher:
                 return True
             text = f"has become {_described(self._deviation(references))} than before: "
             if self._admitted == {device}:
-                self._norm = list(references)  # a lone device agrees with itself
+                self._norm = list(references)  # the only device sets the norm
                 self._tell(keys, "estimated")
                 text += "its latencies are only estimates"
                 self._notice_of(device, text)
@@ -442,7 +447,7 @@ class Dispatcher:
         for events in self._events.values():
             events.append(self._devices_event())
         if not self._admitted:
-            self._notice("no device measures now; the search waits for one")
+            self._notice("no device can measure now, so the search waits for a device")
         self._changed.notify_all()
 
     def _devices_event(self) -> Event:
@@ -452,7 +457,7 @@ class Dispatcher:
         return abs(self._deviation(references)) <= TOLERANCE
 
     def _deviation(self, references: Sequence[float]) -> float:
-        """The largest relative difference from the norm; above 0 if it is slower."""
+        """The largest relative difference from the norm; above 0 if slower."""
         if self._norm is None or len(references) != len(self._norm):
             return math.inf
         ratios = [
@@ -483,7 +488,7 @@ def _is_latency(ms: Any) -> bool:
 
 
 def _norm(references: Sequence[Sequence[float]]) -> list[float]:
-    """The median of each reference; of two devices, the faster one is right."""
+    """The median of each reference. Of two values, it is the lower one."""
     return [statistics.median_low(values) for values in zip(*references, strict=True)]
 
 

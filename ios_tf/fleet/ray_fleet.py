@@ -40,18 +40,19 @@ from ios_tf.fleet.dispatcher import (
 _logger = logging.getLogger("ios_tf")
 RESOURCE = "ios_tf_device"
 _HEAD = "node:__internal_head__"  # a resource of the cluster's first node
-DEVICE_CLASS: type = MeasuringDevice  # tests have other devices
+DEVICE_CLASS: type = MeasuringDevice  # tests replace this class
 _START = "ray start --resources='{\"" + RESOURCE + "\": 1}'"
 _NAMESPACE = "ios_tf"
 # How often the dispatcher looks for new nodes, and for drivers that are gone.
 _LOOK_SECONDS = 2.0
-# A driver that collects no events for this time is gone.
+# A driver that collects no events for this time is treated as gone.
 _PATIENCE_SECONDS = 60.0
 # A call of `collect` returns after this time, also without events.
 _COLLECT_SECONDS = 5.0
-# A driver says that it waits if no device has started after this time.
+# A driver logs that it waits if no device has started after this time.
 _NOTICE_SECONDS = 15.0
-# The number of times that a driver starts a new dispatcher without an event between.
+# A driver gives up after it has replaced the dispatcher this many times without getting
+# an answer.
 _MAX_RESTARTS = 4
 # How long an address may take to accept a connection.
 _CONNECT_SECONDS = 5.0
@@ -62,7 +63,8 @@ def _import_ray() -> Any:
         import ray
     except ImportError as error:
         raise UserError(
-            f"Ray cannot be imported ({first_line(error)}): pip install 'ray>=2.40'"
+            f"Ray cannot be imported ({first_line(error)}). Install it with: pip "
+            "install 'ray>=2.40'"
         ) from None
     return ray
 
@@ -127,7 +129,7 @@ class DispatcherActor:
     ) -> None:
         """`make` is the class of the devices; it gets `device` and `measurement`.
 
-        Without a fingerprint, all devices must be like the first one.
+        If `fingerprint` is None, all devices must have that of the first device.
         """
         self._make = make
         self._arguments = (device, measurement)
@@ -136,16 +138,16 @@ class DispatcherActor:
         self._dispatcher = Dispatcher()
         self._devices: dict[_RayDevice, asyncio.Task[None]] = {}
         self._numbers = 0
-        self._refused: dict[str, str] = {}  # node -> why
+        self._refused: dict[str, str] = {}  # node -> the reason
         self._info: Mapping[str, Any] | None = None
-        self._seen: dict[str, float] = {}  # driver -> when it collected
+        self._seen: dict[str, float] = {}  # driver -> time of its last call
         self._running: asyncio.Task[None] | None = None
         self._left = asyncio.Event()
 
     async def info(self, driver: str) -> Mapping[str, Any]:
-        """Waits for the first device that suits; returns what it says of itself.
+        """Waits for the first suitable device; returns its description of itself.
 
-        If no device suits, returns {"error": …} with a sentence.
+        If no device is suitable, returns {"error": …} with a sentence.
         """
         self._seen[driver] = time.monotonic()
         if self._running is None:
@@ -249,7 +251,7 @@ class DispatcherActor:
             del self._devices[device]
 
     async def _refuse(self, device: _RayDevice, reason: str) -> None:
-        """Uses no device of a node any more."""
+        """Stops using the devices of a node."""
         device.end()
         self._refused[device.node] = reason
         await self._dispatcher.notice(f"{device.name} is not used: {reason}")
@@ -260,12 +262,12 @@ class DispatcherActor:
             found = info["versions"].get(package)
             if found != wanted:
                 return (
-                    f"{info['host']} has {package} {found}, and the driver has {wanted}"
+                    f"{info['host']} has {package} {found}, but the driver has {wanted}"
                 )
         self._fingerprint = self._fingerprint or info["fingerprint"]
         if self._fingerprint != info["fingerprint"]:
             return (
-                f'{info["host"]} has the device "{info["fingerprint"]}", and the '
+                f'{info["host"]} has the device "{info["fingerprint"]}", but the '
                 f'search is for "{self._fingerprint}"'
             )
         return None
@@ -275,7 +277,7 @@ class RayConnection:
     """A driver's connection to the dispatcher of a Ray cluster.
 
     Attributes:
-      info: what a device says of itself (MeasuringDevice.describe).
+      info: a device's description of itself (MeasuringDevice.describe).
     """
 
     def __init__(
@@ -284,7 +286,7 @@ class RayConnection:
         """Waits until the first device has been started.
 
         Raises:
-          UserError: no device of the cluster suits.
+          UserError: no device of the cluster is suitable.
         """
         self._ray = ray
         self._driver = uuid.uuid4().hex
@@ -344,8 +346,8 @@ class RayConnection:
             ready, _ = self._ray.wait([reply], timeout=_NOTICE_SECONDS)
             if not ready:
                 _logger.warning(
-                    "the Ray cluster has not started a device yet: another search may "
-                    "use all of them"
+                    "the Ray cluster has not started a device yet. Another search may "
+                    "be using all of its devices"
                 )
             # An old dispatcher may be about to end, because its drivers have left.
             with contextlib.suppress(RayActorError):
@@ -356,7 +358,7 @@ class RayConnection:
     def _dispatcher(self) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        # Without its head, a cluster ends anyway.
+        # The dispatcher runs on the head node, without which the cluster ends anyway.
         head = next(
             node["NodeID"]
             for node in self._ray.nodes()
@@ -382,10 +384,9 @@ class RayConnection:
         if self._restarts > _MAX_RESTARTS:
             raise UserError(
                 "the Ray cluster has lost the actor that distributes the measurements "
-                f"{_MAX_RESTARTS} times: run the command again, which continues the "
-                "search"
+                f"{_MAX_RESTARTS} times. Run the command again to continue the search"
             )
-        time.sleep(2**self._restarts)  # it may only be unavailable for a short time
+        time.sleep(2**self._restarts)  # the dispatcher may soon be reachable again
         with self._lock:
             self._actor = self._dispatcher()
             self._actor.info.remote(self._driver)
@@ -434,7 +435,7 @@ def ray_fleet(
 
     Raises:
       UserError: Ray is not installed, the cluster cannot be reached, or none of its
-        devices suits.
+        devices is suitable.
     """
     with _connection(address, device, fingerprint, measurement) as connection:
         model = FleetCostModel(connection, measurement)
@@ -458,7 +459,7 @@ def network_fleet(
 
 
 def _check_address(address: str) -> None:
-    """Fails at once if nobody listens, because Ray tries for minutes.
+    """Fails at once if no server listens at the address; Ray would try for minutes.
 
     Raises:
       OSError, ValueError: the address cannot be reached, or is not an address.
@@ -467,7 +468,7 @@ def _check_address(address: str) -> None:
         return
     url = urllib.parse.urlsplit(address if "://" in address else f"//{address}")
     if not url.hostname or not url.port:
-        raise ValueError("it is not auto, HOST:PORT or ray://HOST:PORT")
+        raise ValueError("the address must be auto, HOST:PORT or ray://HOST:PORT")
     socket.create_connection((url.hostname, url.port), _CONNECT_SECONDS).close()
 
 
@@ -491,11 +492,11 @@ def _connection(
             resources = ray.cluster_resources()
         except (OSError, RuntimeError, ValueError) as error:
             raise UserError(
-                f"ray={address!r}: the cluster cannot be reached: {first_line(error)}"
+                f"ray={address!r}: the cluster cannot be reached ({first_line(error)})"
             ) from None
         if not resources.get(RESOURCE):
             raise UserError(
-                f"no node of the Ray cluster declares the resource {RESOURCE}: start "
-                f"nodes with {_START}"
+                f"no node of the Ray cluster declares the resource {RESOURCE}. Start "
+                f"nodes with: {_START}"
             )
         yield RayConnection(ray, device, fingerprint, measurement)

@@ -299,8 +299,8 @@ def mark_filters(
             return [tensor]
         return [one for wait in waits[tensor] for one in without_reads(wait)]
 
-    # Filters are never written. So a node that waits for the read of a filter can wait
-    # for the control inputs of that read instead.
+    # No operation writes to filters. So a node that has the read of a filter as a
+    # control input can have the control inputs of that read instead.
     for node in graph_def.node:
         if not waits.keys().isdisjoint(node.input):
             left = [one for tensor in node.input for one in without_reads(tensor)]

@@ -1,4 +1,4 @@
-"""Finds nodes that depend on constants only, and joins factors."""
+"""Finds nodes that depend only on constants, and combines constant factors."""
 
 from __future__ import annotations
 

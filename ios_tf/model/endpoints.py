@@ -1,4 +1,4 @@
-"""The functions of a SavedModel that Python calls, such as the `serve` of Keras.
+"""The functions of a SavedModel that Python code can call, such as `serve` of Keras.
 
 In a converted model, such a function calls a converted signature. So the model keeps
 only functions that compute the same as one of its signatures.

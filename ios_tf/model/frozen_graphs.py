@@ -113,8 +113,8 @@ class FrozenSignature:
             tensor = copy.attr["value"].tensor
             tensor.dtype = content.dtype
             tensor.tensor_shape.CopyFrom(content.tensor_shape)
-            # TensorFlow repeats a single value for all elements. It is computed from
-            # the weights, so that equal weights get equal values.
+            # TensorFlow repeats a single value for all elements. The value is computed
+            # from the weights, so that equal weights get equal values.
             tensor.float_val.append(1 + zlib.crc32(content.tensor_content) / 2**32)
         signature = dataclasses.replace(self, graph_def=light)
         # `without_weights` of the new signature is the new signature itself.
@@ -158,8 +158,8 @@ def freeze(name: str, function: Any, keep_filters: bool = False) -> FrozenSignat
 
     Raises:
       UserError: TensorFlow cannot turn the variables into constants.
-      NoFunctionError: the variables may not become constants, or the signature has
-        effects and no outputs.
+      NoFunctionError: the variables must not become constants, or the signature has
+        side effects and no outputs.
     """
     structure = dict(sorted(function.structured_outputs.items()))
     return _freeze(
@@ -214,7 +214,7 @@ def _freeze(
     )
     if not whole.outputs and function_library.has_effects(whole.graph_def):
         raise NoFunctionError(
-            NO_OUTPUTS, f"signature {name!r} has side effects but no outputs"
+            NO_OUTPUTS, f"signature {name!r} has no outputs, only side effects"
         )
     try:
         return _with_constants(name, _inline(whole), function, keep_filters)
@@ -222,7 +222,8 @@ def _freeze(
         raise
     except Exception as error:
         raise UserError(
-            f"signature {name!r} cannot be frozen: {first_line(error)}"
+            f"TensorFlow cannot turn the variables of signature {name!r} into "
+            f"constants: {first_line(error)}"
         ) from error
 
 
@@ -271,7 +272,7 @@ def _check_inlining(whole: FrozenSignature) -> None:
         grappler.optimize(whole.graph_def, whole.placeholders(), outputs, ["function"])
     except tf.errors.OpError as error:
         raise NotOptimizedError(
-            f"TensorFlow's own inlining of functions fails: {first_line(error)}"
+            f"TensorFlow cannot inline the graph's functions: {first_line(error)}"
         ) from error
 
 

@@ -193,7 +193,7 @@ def with_plain_names(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
 def keep_control_flow(graph_def: graph_pb2.GraphDef) -> None:
     """Prevents TensorFlow from lowering If and While to TensorFlow 1's control flow.
 
-    In lowered control flow, it cannot be seen whether a variable is only read.
+    Lowered control flow does not show whether a variable is only read.
     """
     for node in nodes(graph_def):
         if node.op in _CONTROL_FLOW:
@@ -217,8 +217,8 @@ def lower_control_flow(graph_def: graph_pb2.GraphDef) -> None:
 def inline_where_convolutions_are(graph_def: graph_pb2.GraphDef) -> None:
     """Makes TensorFlow inline functions that it would compile with XLA or not inline.
 
-    Only functions with convolutions are changed, because the engine computes those
-    instead of XLA.
+    Only functions with convolutions are changed, because the engine, and not XLA, is
+    to compute the convolutions.
     """
     library = {f.signature.name: f for f in graph_def.library.function}
     convolve = {

@@ -37,7 +37,10 @@ class Collected:
 
     @property
     def bound_sizes(self) -> list[tuple[int, int, int]]:
-        """Sizes (batch, height, width) near which the graph computes something else."""
+        """Input sizes on both sides of each size at which the computation changes.
+
+        Each element is (batch, height, width).
+        """
         return [(n, h, w) for n, h, w in self.report.get("bound_sizes", ())]
 
     @property
@@ -89,7 +92,8 @@ def check_folding(frozen: FrozenSignature) -> None:
         frozen_graphs.rebuild(frozen, _fold(frozen))
     except Exception as error:
         raise NotOptimizedError(
-            f"TensorFlow's own constant folding fails: {first_line(error)}"
+            "TensorFlow's constant folding fails for the original graph "
+            f"({first_line(error)})"
         ) from error
 
 
@@ -123,7 +127,8 @@ def collect(frozen: FrozenSignature, batch_size: int, device: str = "cpu") -> Co
         if NO_SHAPES.encode() not in error.experimental_payloads:
             raise
         raise NotOptimizedError(
-            f"TensorFlow's own inference of shapes fails: {first_line(error)}"
+            "TensorFlow's inference of shapes fails for the graph "
+            f"({first_line(error)})"
         ) from error
     problems = [Problem.from_json(problem) for problem in data["problems"]]
     return Collected(

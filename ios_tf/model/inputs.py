@@ -1,4 +1,4 @@
-"""Makes arguments to call a signature with: random ones, or a user's."""
+"""Makes the arguments for calls of a signature: random values, or those of a user."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def parse_inputs(words: Iterable[str]) -> dict[str, Given]:
         name, separator, value = word.partition("=")
         if not separator or not name or not value:
             raise UserError(
-                f"--input={word}: must be NAME=FILE.npy or NAME=SHAPE, such as "
+                f"--input={word} must be NAME=FILE.npy or NAME=SHAPE, such as "
                 "image=1,224,224,3"
             )
         if name in given:
@@ -44,7 +44,7 @@ def _shape(name: str, text: str) -> tuple[int, ...]:
     sizes = text.split(",")
     if not all(size.isdecimal() for size in sizes):
         raise UserError(
-            f"--input={name}={text}: the value must be a .npy file or a shape, such as "
+            f"--input={name}={text} must name a .npy file or give a shape, such as "
             "1,224,224,3"
         )
     return tuple(map(int, sizes))
@@ -54,9 +54,9 @@ def _array(path: str) -> np.ndarray:
     try:
         return np.load(path, allow_pickle=False)
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror or 'is not a .npy file'}") from None
+        raise UserError(f"{path}: {error.strerror or 'not a .npy file'}") from None
     except ValueError as error:
-        raise UserError(f"{path}: cannot be read: {error}") from None
+        raise UserError(f"{path} cannot be read: {error}") from None
 
 
 def example_inputs(
@@ -78,15 +78,17 @@ def example_inputs(
         open.
 
     Raises:
-      UserError: an argument does not exist, a given array or shape does not fit, or an
-        argument that needs random values is not numeric or has an unknown size.
+      UserError: an argument does not exist, a given array or shape does not match the
+        signature, or an argument without given values is not numeric or has an unknown
+        size.
     """
     given = given or {}
     specs = function.structured_input_signature[1]
     for name in given:
         if name not in specs:
             raise UserError(
-                f"the signature has no input {name!r}; it has " + ", ".join(specs)
+                f"the signature has no input {name!r}. Its inputs are "
+                + ", ".join(specs)
             )
     random = np.random.default_rng(0)
     inputs = {}
@@ -131,7 +133,8 @@ def without_open_batch(function: Any) -> tuple[str, tf.TensorShape] | None:
 
     Returns:
       The tensor as text, such as "input 'x'", and its shape; or None if the first
-      dimension of each input and output is open. Several calls can then be joined.
+      dimension of each input and output is open. TensorFlow can then combine several
+      calls into one batch.
     """
     tensors = {
         "input": function.structured_input_signature[1],
@@ -194,8 +197,8 @@ def outputs_of(
     except (tf.errors.OpError, ValueError, TypeError) as error:
         reason = " ".join(plain(str(error)).split("\n\nStack trace")[0].split())
         raise _NotTakenError(
-            f"the model cannot be called with {_described(inputs)}: {reason[:300]}; "
-            "--input=NAME=FILE.npy or --input=NAME=SHAPE gives other inputs"
+            f"the model cannot be called with {_described(inputs)} ({reason[:300]}). "
+            "Give other inputs with --input=NAME=FILE.npy or --input=NAME=SHAPE"
         ) from error
 
 
@@ -238,8 +241,8 @@ def _known_shape(
         sizes[0] = batch_size
     if None in sizes:
         raise UserError(
-            f"input {name!r} has the unknown shape {spec.shape}; "
-            f"give its shape with --input={name}=SHAPE"
+            f"input {name!r} has the partly unknown shape {spec.shape}. "
+            f"Give a complete shape with --input={name}=SHAPE"
         )
     return tuple(sizes)
 
@@ -260,8 +263,8 @@ def _random(
         values = random.integers(0, min(spec.dtype.max, limit), shape)
     else:
         raise UserError(
-            f"input {name!r} has type {spec.dtype.name}, which is not numeric; "
-            f"give its values with --input={name}=FILE.npy"
+            f"input {name!r} has type {spec.dtype.name}, which is not numeric. "
+            f"Give values for it with --input={name}=FILE.npy"
         )
     return tf.constant(values.astype(spec.dtype.as_numpy_dtype))
 
@@ -269,5 +272,6 @@ def _random(
 def _check_shape(name: str, spec: tf.TensorSpec, shape: tuple[int, ...]) -> None:
     if not spec.shape.is_compatible_with(shape):
         raise UserError(
-            f"the shape {list(shape)} does not fit input {name!r} of shape {spec.shape}"
+            f"the shape {list(shape)} does not match input {name!r} of shape "
+            f"{spec.shape}"
         )

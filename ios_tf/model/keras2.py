@@ -21,7 +21,8 @@ ADVICE = (
 
 def is_model(given: Any) -> bool:
     """Whether an object is a model of tf_keras."""
-    package = sys.modules.get("tf_keras")  # imported if there is such a model
+    # A model of tf_keras can only exist if tf_keras has been imported.
+    package = sys.modules.get("tf_keras")
     return package is not None and isinstance(given, package.Model)
 
 

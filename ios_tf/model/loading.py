@@ -75,8 +75,8 @@ def saved_model(
         if size is not None:
             log(
                 f"the Keras model {keras_model.name!r} has the fixed batch size "
-                f"{size}, but is exported for any batch size; use --batch_size={size} "
-                f"to schedule it for {size}"
+                f"{size}, but is exported for any batch size. Use --batch_size={size} "
+                f"to schedule it for batches of {size}"
             )
         # Frees the Keras model's weights before they are loaded again from the
         # SavedModel.
@@ -97,7 +97,10 @@ def keras_model_of(
     `ios_tf.models.build`.
     """
     if weights is not None and not _has_prefix(model, KERAS_PREFIX):
-        raise UserError(f"weights={weights!r} can only be used with a model keras:NAME")
+        raise UserError(
+            f"weights={weights!r} can only be used with a model keras:NAME. Leave out "
+            "weights for other models"
+        )
     if _has_prefix(model, KERAS_PREFIX):
         name = model.removeprefix(KERAS_PREFIX)
         return _build_keras_application(name, weights, log, calibrated)
@@ -241,7 +244,7 @@ def _check_exists(path: str) -> None:
             return
         is_prefix = tf.io.gfile.exists(f"{path}.index")
     except tf.errors.OpError as error:  # such as an unknown filesystem
-        raise UserError(f"{path}: cannot be read: {first_line(error)}") from error
+        raise UserError(f"{path} cannot be read: {first_line(error)}") from error
     if is_prefix:
         raise UserError(f"{path} is {other_formats.CHECKPOINT}")
     # The path may exist in an unreadable directory, which TensorFlow reports as
@@ -266,7 +269,9 @@ def _load_keras_file(path: str) -> Any:
         raise UserError(f"{path} is {other_formats.WEIGHTS}")
     is_archive = path.endswith(".keras") and os.path.isfile(path)
     if is_archive and not zipfile.is_zipfile(path):  # Keras would report a missing file
-        raise UserError(f"{path}: Keras cannot load it: it is not a zip archive")
+        raise UserError(
+            f"Keras cannot load {path}, because the file is not a zip archive"
+        )
     version = keras2.version_of_file(path)
     package = (keras2.package() if version else None) or keras
     try:
@@ -275,8 +280,8 @@ def _load_keras_file(path: str) -> Any:
     except Exception as error:
         if version and package is keras:
             raise UserError(
-                f"{path}: Keras {version} wrote it, and Keras {keras.__version__} "
-                f"cannot load it. {keras2.ADVICE}"
+                f"Keras {version} wrote {path}, and Keras {keras.__version__} cannot "
+                f"load this file. {keras2.ADVICE}"
             ) from error
         reason, advice = first_line(error), ""
         if "No model config found" in reason:
@@ -284,7 +289,7 @@ def _load_keras_file(path: str) -> Any:
         if _NEEDS_CODE.search(reason):
             # Replaces Keras's own advice, which only helps in Python.
             reason, advice = reason.partition(". ")[0], _CODE_ADVICE
-        raise UserError(f"{path}: Keras cannot load it: {reason}{advice}") from error
+        raise UserError(f"Keras cannot load {path}: {reason}{advice}") from error
 
 
 def _build_keras_application(
@@ -299,12 +304,12 @@ def _build_keras_application(
     ]
     if name not in names:
         raise UserError(
-            f"keras:{name} is not a network in keras.applications; choose from "
+            f"keras:{name} is not a network in keras.applications. Choose one of "
             + _nearest(name, names)
         )
     if weights is None:
         log(
-            f"keras:{name} gets random weights; --weights=imagenet loads trained "
+            f"keras:{name} gets random weights. Use --weights=imagenet to load trained "
             "weights"
         )
         keras.utils.set_random_seed(0)
@@ -323,12 +328,12 @@ def _build_network(name: str, log: Callable[[str], None], calibrated: bool) -> A
     name, _, graphs = name.partition(":")
     if graphs and name != "randwire":
         raise UserError(
-            f"models:{name} does not read a file of graphs (only randwire does); "
-            f"write models:{name}"
+            f"models:{name} does not read a file of graphs; only models:randwire does. "
+            f"Write models:{name}"
         )
     if name not in models.NETWORKS:
         raise UserError(
-            f"models:{name} is not a network in ios_tf.models; choose from "
+            f"models:{name} is not a network in ios_tf.models. Choose one of "
             + _nearest(name, list(models.NETWORKS))
         )
     log(f"models:{name} gets random weights")
@@ -336,7 +341,7 @@ def _build_network(name: str, log: Callable[[str], None], calibrated: bool) -> A
         return models.build(name, graphs=graphs, calibrated=calibrated)
     except ImportError as error:  # random graphs need networkx
         raise UserError(
-            f"models:{name} needs {error.name}: pip install networkx"
+            f"models:{name} needs {error.name}. Run pip install networkx"
         ) from error
 
 

@@ -20,15 +20,15 @@ def check_apart(model: str, output: str) -> None:
     read, written = os.path.realpath(model), os.path.realpath(output)
     if read == written:
         raise UserError(
-            f"{output} is the directory of the model; write to another directory"
+            f"{output} is the directory of the model. Write to another directory"
         )
     common = os.path.commonpath([read, written])
     if common == read:
         raise UserError(
-            f"{output} is inside of the model's directory; write to another directory"
+            f"{output} is inside of the model's directory. Write to another directory"
         )
     if common == written:
-        raise UserError(f"{model} is inside of {output}; write to another directory")
+        raise UserError(f"{model} is inside of {output}. Write to another directory")
 
 
 @contextlib.contextmanager
@@ -65,9 +65,9 @@ def written_directory(output: str, overwrite: bool = False) -> Iterator[str]:
                 file.write("")
             if not tf.io.gfile.glob(test):
                 raise UserError(
-                    f"{output}: TensorFlow cannot load a model from a path with these "
-                    "brackets, because it takes the path as a pattern of file names; "
-                    "choose another path"
+                    f"{output}: TensorFlow cannot load a model from this path, because "
+                    "it interprets the brackets in the path as a pattern of file "
+                    "names. Choose another path"
                 )
             tf.io.gfile.remove(test)
         with temp_dirs.owned(temporary):
@@ -88,7 +88,7 @@ def _errors_of_writing(output: str) -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
-        raise UserError(f"{output}: cannot be written: {first_line(error)}") from error
+        raise UserError(f"{output} cannot be written: {first_line(error)}") from error
 
 
 def _move(source: str, target: str, aside: str) -> None:
@@ -168,14 +168,14 @@ def _check_free(output: str, overwrite: bool) -> None:
         return
     if not overwrite:
         raise UserError(
-            f"{output} already exists; use --overwrite (overwrite=True) to replace it"
+            f"{output} already exists. Use --overwrite (overwrite=True) to replace it"
         )
     # --overwrite only allows replacing a model or an empty directory.
     if not tf.io.gfile.isdir(output) or (
         tf.io.gfile.listdir(output) and not tf.saved_model.contains_saved_model(output)
     ):
         raise UserError(
-            f"{output} exists and is not a SavedModel, so it is not replaced; choose "
+            f"{output} exists and is not a SavedModel, so it is not replaced. Choose "
             "another output"
         )
 

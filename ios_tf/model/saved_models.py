@@ -78,10 +78,10 @@ def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
         reason = why_unreadable(directory) or first_line(error)
         if "Failed to find any matching files" in reason:
             reason = "the files of its variables are missing (variables/variables.*)"
-        raise UserError(f"{directory}: cannot be loaded: {reason}") from error
+        raise UserError(f"{directory} cannot be loaded: {reason}") from error
     if not loaded.signatures:
         advice = without_signatures(loaded)
-        raise UserError(f"{directory}: the SavedModel has no signatures; {advice}")
+        raise UserError(f"{directory}: the SavedModel has no signatures. {advice}")
     signatures = dict(loaded.signatures)
     found, lost = endpoints.find(loaded)
     resources, unused = resources_of(loaded, signatures.values())
@@ -117,12 +117,12 @@ def without_signatures(loaded: Any) -> str:
     names = list(endpoints.functions_of(loaded))
     if not names:
         return (
-            "the SavedModel also has no functions that could become signatures, so "
+            "The SavedModel also has no functions that could become signatures, so "
             "nothing in it can be run"
         )
     function = f"loaded.{names[0]}.get_concrete_function(tf.TensorSpec(SHAPE, DTYPE))"
     return (
-        f"in Python, with loaded = tf.saved_model.load(DIRECTORY), call "
+        f"In Python, with loaded = tf.saved_model.load(DIRECTORY), call "
         f"ios_tf.optimize({function}), or give its function a signature by "
         f"tf.saved_model.save(loaded, OTHER, signatures={function}) and convert OTHER"
         + (f" (its functions are {', '.join(names)})" if len(names) > 1 else "")
@@ -152,7 +152,7 @@ def _meta_graph(
     """The MetaGraph with these tags, or the only one; None if it cannot be read."""
     try:
         graphs = loader_impl.parse_saved_model(directory).meta_graphs
-    except (OSError, tf.errors.OpError):  # loading it reports the error
+    except (OSError, tf.errors.OpError):  # tf.saved_model.load will report the error
         return None
     if not graphs:  # TensorFlow would ask for tags instead
         raise UserError(f"{directory} is not a SavedModel (it has no MetaGraph)")
@@ -161,20 +161,20 @@ def _meta_graph(
     if tags:
         if tuple(sorted(tags)) not in by_tags:
             raise UserError(
-                f"{directory}: there is no MetaGraph with the tags {','.join(tags)}; "
-                f"use {flags}"
+                f"{directory} has no MetaGraph with the tags {','.join(tags)}. "
+                f"Use {flags}"
             )
         return by_tags[tuple(sorted(tags))]
     if len(by_tags) > 1:
         raise UserError(
-            f"{directory} has {len(by_tags)} MetaGraphs; select one with {flags}"
+            f"{directory} has {len(by_tags)} MetaGraphs. Select one with {flags}"
         )
     return graphs[0]
 
 
 def no_signature(name: str, loaded: Any) -> str:
     """The message for a signature that does not exist."""
-    return f"there is no signature {name!r}; the model has " + ", ".join(
+    return f"there is no signature {name!r}. The model has " + ", ".join(
         sorted(loaded.signatures)
     )
 

@@ -1,4 +1,4 @@
-"""Makes functions of parts of a graph; finds tensors that a lowered graph shares."""
+"""Makes functions from parts of a graph, and finds tensors that two graphs share."""
 
 from __future__ import annotations
 

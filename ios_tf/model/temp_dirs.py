@@ -1,4 +1,4 @@
-"""Temporary directories of this process, and those that dead processes have left."""
+"""Makes temporary directories, and removes those of processes that were killed."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def step_directory() -> Iterator[str]:
 def temporary_directory() -> Iterator[str]:
     """A directory for all temporary files of this process.
 
-    Libraries also write their files there. If a process is killed, its directory stays,
-    so that the directories of dead processes are removed first.
+    Libraries also write their files there. If a process is killed, its directory stays.
+    So this function first removes the directories of dead processes.
     """
     parent = tempfile.gettempdir()
     remove_abandoned(parent, _PREFIX)

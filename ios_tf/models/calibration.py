@@ -53,7 +53,7 @@ def calibrate(model: keras.Model, seed: int = 0, images: int = 2) -> None:
     random = np.random.default_rng(seed)
     for layer, momentum in zip(norms, momenta, strict=True):
         layer.momentum = momentum
-        if layer.scale:  # Inception V3 has none
+        if layer.scale:  # the batch norms of Inception V3 have no factors
             layer.gamma.assign(random.uniform(0.8, 1.2, layer.gamma.shape))
         layer.beta.assign(random.uniform(-0.2, 0.2, layer.beta.shape))
 

@@ -35,8 +35,8 @@ class Graph:
         for u, v in self.edges:
             if not 0 <= u < v < self.nodes:
                 raise ValueError(
-                    f"edge {u}-{v} must go from a lower to a higher node; the graph "
-                    f"has {self.nodes} nodes"
+                    f"edge {u}-{v} must go from a lower to a higher node. Nodes are "
+                    f"numbered from 0 to {self.nodes - 1}"
                 )
 
 
@@ -47,7 +47,7 @@ def read_graphs(path: str) -> tuple[Graph, ...]:
          "edges": [[0, 1], [1, 2]]}, "b": ...}}
 
     Raises:
-      UserError: the file is wrong; one line says why.
+      UserError: the file cannot be read, or is not valid. One line says why.
     """
     try:
         with open(path, "rb") as file:

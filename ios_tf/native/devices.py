@@ -35,8 +35,8 @@ CPU = Device("cpu", "cpu", "/device:CPU:0")
 def limit_threads() -> None:
     """Limits the engine to TensorFlow's number of threads, if the program has set it.
 
-    The kernels of regions do the same when they are created. But schedules are searched
-    and looked up earlier, and they depend on the number of threads.
+    The kernels of regions set the same limit when they are created. But searches for
+    schedules come earlier, and schedules depend on the number of threads.
     """
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     if threads:
@@ -118,7 +118,7 @@ def _leave_only(
     except RuntimeError:
         raise UserError(
             f"device gpu:{number}: TensorFlow already uses other GPUs in this "
-            "process; select the GPU with the environment variable "
+            "process. Select the GPU with the environment variable "
             "CUDA_VISIBLE_DEVICES"
         ) from None
     return [gpus[number]]

@@ -89,7 +89,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 
 class EngineError(RuntimeError):
-    """The engine refused or failed; the message is one line."""
+    """The engine rejected a request or failed; the message is one line."""
 
 
 class EngineMemoryError(EngineError, MemoryError):
@@ -110,7 +110,8 @@ def typed_library(
             function = getattr(library, name)
         except AttributeError:
             raise OSError(
-                f"{path} has no {name}: it is of another version; install ios-tf again"
+                f"{path} has no function {name}, because it belongs to another "
+                "version. Install ios-tf again"
             ) from None
         function.restype = result
         function.argtypes = arguments
@@ -131,7 +132,7 @@ def _library() -> ctypes.CDLL:
 
 
 def load() -> None:
-    """Loads the engine's library; names it the directories of NVIDIA's packages.
+    """Loads the engine's library, and gives it the directories of NVIDIA's packages.
 
     Raises:
       EngineError: the library cannot be loaded.
@@ -192,7 +193,7 @@ def shared_names() -> dict[str, Any]:
 
 
 def allow_threads(threads: int) -> None:
-    """Limits the CPU's threads; the largest of several calls counts.
+    """Limits the CPU's threads; after several calls, the largest limit applies.
 
     The environment variable IOS_TF_NUM_THREADS overrides the limit.
     """
@@ -283,7 +284,7 @@ def stop_trace() -> str:
 
 
 class Profiler:
-    """ ""Measures stages of one block on a device (paper, section 4.3).
+    """Measures stages of one block on a device (paper, section 4.3).
 
     All candidates share one set of tensors with random values.
     """

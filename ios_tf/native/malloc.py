@@ -10,8 +10,8 @@ import ctypes
 import gc
 import resource
 
-# Less than this many bytes is not worth running Python's garbage collection, which
-# takes half a second.
+# Python's garbage collection takes half a second, so it does not run to free fewer
+# bytes than this.
 _WORTHWHILE = 16 << 20
 
 

@@ -25,9 +25,11 @@ def explained(error: str) -> str:
     if newer := _NEWER.search(error):
         library = _LIBRARIES.get(newer[1], newer[1])
         name, running = platform.libc_ver()
-        has = f"this system has {name} {running}" if library == name else "this has not"
+        has = "this system does not have it"
+        if library == name:
+            has = f"this system has {name} {running}"
         return (
-            f"the library needs {library} with {newer[1]}_{newer[2]}, and {has}: "
-            "install a wheel for an older manylinux, or build ios-tf on this system"
+            f"the library needs {library} with {newer[1]}_{newer[2]}, but {has}. "
+            "Install a wheel for an older manylinux, or build ios-tf on this system"
         )
     return error

@@ -142,7 +142,7 @@ def take(address: int | None, size: int = -1) -> bytes | None:
 
 
 def version_mismatch(running: str, built: str) -> str | None:
-    """An error message if the running TensorFlow does not fit the library, or None.
+    """An error message if the library was built for another TensorFlow, or None.
 
     TensorFlow's C++ interface changes with its minor version.
     """
@@ -151,7 +151,7 @@ def version_mismatch(running: str, built: str) -> str | None:
     minor = ".".join(built.split(".")[:2])
     return (
         f"this ios_tf is built for TensorFlow {built}, but {running} is running, so "
-        "converted models run as plain TensorFlow; install the right version by "
+        "converted models run as plain TensorFlow. Install the matching version with: "
         f"pip install 'tensorflow~={minor}.0'"
     )
 
@@ -207,6 +207,6 @@ def device_fingerprint(device: str) -> str:
 
 def _missing(path: Path) -> str:
     return (
-        f"the native library is not built ({path} is missing): install the package "
+        f"the native library is not built ({path} is missing). Install the package "
         "with pip install . or pip install -e . from a checkout"
     )

@@ -12,8 +12,8 @@ from typing import Any
 from ios_tf.errors import NativeLibraryError, UserError
 from ios_tf.native import engine
 
-# The number of runs of operators that a trace keeps by default. Its file has about 60
-# MB.
+# The number of runs of operators that a trace keeps by default. The file of such a
+# trace has about 60 MB.
 MAX_OPERATORS = 200_000
 
 
@@ -78,7 +78,8 @@ class Trace:
     Attributes:
       calls: the calls of regions, in the order in which they ended.
       duration_us: how long the trace was recorded.
-      dropped_calls, dropped_operators: what the trace had no room for.
+      dropped_calls, dropped_operators: numbers of calls, and of runs of operators, that
+        were dropped because the trace was full.
     """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
@@ -168,7 +169,7 @@ def record(max_operators: int = MAX_OPERATORS) -> Iterator[Recording]:
     try:
         engine.start_trace(max_operators)
     except engine.EngineError as error:
-        raise AlreadyRecordingError(f"{error}; end it first") from None
+        raise AlreadyRecordingError(f"{error}. End this trace first") from None
     try:
         yield recording
     finally:

@@ -1,8 +1,9 @@
-"""Reasons with stable codes, such as IOS012, for everything that a report decides.
+"""Reasons with stable codes, such as IOS012, for the decisions in reports and logs.
 
 The modules `nodes`, `models`, `comparisons`, `measurements` and `loading` define the
-reasons. docs/reference/reasons.md is generated from them, and `ios_tf explain` prints
-them. cc/core/reasons.def lists the reasons that C++ gives; a test compares the two.
+reasons. docs/reference/reasons.md is generated from these modules, and `ios_tf explain`
+prints the reasons. cc/core/reasons.def lists the reasons that C++ gives, and a test
+checks that these modules have the same ones.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _BY_CODE = {reason.code: reason for reason in REASONS}
 
 
 def by_code(code: str) -> Reason:
-    """The reason with a code that this package has written.
+    """The reason with an exact code, such as "IOS012" (unlike `find`).
 
     Raises:
       KeyError: there is no such reason.
@@ -56,7 +57,7 @@ def find(text: str) -> Reason:
             return reason
     names = {name.lower(): name for r in REASONS for name in (r.code, r.slug)}
     similar = difflib.get_close_matches(word, names, n=1, cutoff=0.75)
-    hint = "ios_tf explain lists all codes"
+    hint = "The command ios_tf explain lists all codes"
     if similar:
-        hint = f"did you mean {names[similar[0]]}?"
-    raise ValueError(f"{text!r} is not the code of a reason; {hint}")
+        hint = f"Did you mean {names[similar[0]]}?"
+    raise ValueError(f"{text!r} is not the code of a reason. {hint}")

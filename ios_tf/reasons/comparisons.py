@@ -5,7 +5,7 @@ from ios_tf.reasons.reason import Reason
 INPUTS_REJECTED = Reason(
     201,
     "inputs-rejected",
-    "The original does not accept made-up inputs",
+    "The original does not accept random inputs",
     "IOS-TF calls the original with random inputs of the declared shapes and types, "
     "and with several image sizes. The model raises an error for all of them.",
     "Give real inputs with --samples=FILE.npz (samples= in Python), or put warm-up "
@@ -14,7 +14,7 @@ INPUTS_REJECTED = Reason(
 STRINGS = Reason(
     202,
     "strings",
-    "The original takes strings that cannot be made up",
+    "The original reads strings that IOS-TF cannot generate",
     "The model reads strings other than encoded images, such as serialized "
     "tf.Examples.",
     "Give real inputs with --samples=FILE.tfrecord or FILE.npz (samples= in Python).",
@@ -25,21 +25,21 @@ SAMPLES_REJECTED = Reason(
     "The original does not accept the samples",
     "The original raises an error for your samples, or for the warm-up requests in "
     "the model.",
-    "Check that the samples fit the signature's inputs, and that the original accepts "
-    "them.",
+    "Check that the samples match the signature's inputs, and that the original "
+    "accepts them.",
 )
 INPUT_TYPE = Reason(
     204,
     "input-type",
-    "An input has a type without random values",
-    "IOS-TF makes up numbers, booleans and encoded images. It cannot make up "
+    "IOS-TF cannot generate values of an input's type",
+    "IOS-TF generates random numbers, booleans and encoded images. It cannot generate "
     "resources, variants or quantized numbers.",
     "Export a signature that takes numbers or strings.",
 )
 NOT_REPEATABLE = Reason(
     205,
     "not-repeatable",
-    "Two equal calls of the original differ",
+    "Two calls of the original with the same inputs return different outputs",
     "The model has random operators, such as dropout in training mode, so there is no "
     "correct output to compare with.",
     "Export the model for inference (training=False), or without random operators.",
@@ -48,23 +48,25 @@ STATEFUL = Reason(
     206,
     "stateful",
     "Each call of the original changes the outputs of the next call",
-    "The model keeps state, such as a table or a queue. A comparison would change it.",
-    "Test the converted model in a place where the state does not matter.",
+    "The model keeps state, such as a table or a queue. A comparison would change this "
+    "state.",
+    "Compare the models yourself in a place where changes of the state do no harm.",
 )
 CONSTANT_OUTPUT = Reason(
     207,
     "constant-output",
     "An output does not depend on the input",
-    "The output was the same for different inputs, so equal outputs do not prove "
-    "anything. Tensors inside of the network are compared instead, if there are any "
-    "that change.",
+    "The output was the same for different inputs, so a comparison of this output does "
+    "not show that the conversion is correct. IOS-TF also compares tensors inside of "
+    "the network, if any of them depend on the input.",
     "Give inputs on which the output depends: --samples=FILE.npz (samples= in Python).",
 )
 ALL_NAN = Reason(
     208,
     "all-nan",
     "All values of an output are NaN",
-    "The original returns only NaN for these inputs, so equal outputs prove little.",
+    "The original returns only NaN for these inputs, so equal outputs hardly show that "
+    "the conversion is correct.",
     "Give inputs for which the model returns numbers: --samples=FILE.npz.",
 )
 AFTER_REGIONS = Reason(
@@ -72,16 +74,16 @@ AFTER_REGIONS = Reason(
     "after-regions",
     "Outputs differ, but all tensors inside of the network agree",
     "Operators after the regions turn rounding differences into larger ones. Examples "
-    "are argmax, sorting and non-maximum suppression, where nearly equal values "
-    "change their order.",
+    "are argmax, sorting and non-maximum suppression, which may order nearly equal "
+    "values differently.",
     "Compare the outputs by the measure that your application uses, such as accuracy.",
 )
 ROUNDING = Reason(
     210,
     "rounding",
     "Outputs differ about as much as when the inputs are rounded",
-    "The network enlarges the smallest differences. Rounding the inputs changes its "
-    "outputs as much as the conversion does.",
-    "Give real inputs with --samples=FILE.npz: random inputs are often harder than "
-    "real ones. --winograd=off rounds less.",
+    "The network amplifies small differences. Rounding the inputs changes its outputs "
+    "as much as the conversion does.",
+    "Give real inputs with --samples=FILE.npz, because a network often amplifies "
+    "differences more for random inputs. --winograd=off makes rounding errors smaller.",
 )

@@ -19,7 +19,7 @@ GRAPH_NOT_LOWERED = Reason(
     "graph-not-lowered",
     "A graph runs as plain TensorFlow",
     "The graph has schedules, or `ios_tf.enable` is on, but it could not be prepared "
-    "for the engine. The outputs are the same, but it is not faster.",
+    "for the engine. The outputs are the same, but the graph does not run faster.",
     "Convert the model again with this version of IOS-TF. If that does not help, "
     "please report the message.",
 )
@@ -28,40 +28,42 @@ UNUSABLE_GPU = Reason(
     "unusable-gpu",
     "Nodes on a GPU run as plain TensorFlow",
     "The engine cannot use the GPU: the driver, cuDNN or NVRTC is missing or too old.",
-    "Install what the message names. docs/guides/gpu.md lists the libraries.",
+    "Install the driver or library that the message names. docs/guides/gpu.md lists "
+    "the libraries.",
 )
 INVALID_REGION = Reason(
     404,
     "invalid-region",
     "A region is left to TensorFlow, because the engine rejects it",
     "The region exceeds a limit of the engine, such as the number of operators.",
-    "Nothing: the rest of the graph runs on the engine.",
+    "You need not do anything: the rest of the graph runs on the engine.",
 )
 INVALID_SCHEDULE = Reason(
     405,
     "invalid-schedule",
     "A region runs sequentially, because its schedule is not valid",
-    "The schedule in the graph does not fit the region's operators. Somebody has "
-    "probably changed the graph after the conversion.",
+    "The schedule in the graph does not match the region's operators. Probably another "
+    "program has changed the graph after the conversion.",
     "Convert the original model again.",
 )
 MISSING_SCHEDULE = Reason(
     406,
     "missing-schedule",
     "Blocks are left to TensorFlow, because they have no valid schedule",
-    "The graph was rewritten with schedules for some of its blocks only, or with "
-    "schedules that do not fit.",
-    "Search the missing blocks, or convert with `ios_tf convert`, which searches all.",
+    "A program has added schedules to the graph for only some of its blocks, or "
+    "schedules that do not match their blocks.",
+    "Convert the model with `ios_tf convert`, which finds a schedule for each block. "
+    "If your own program adds the schedules, search for the missing schedules first.",
 )
 SEARCH_FAILED = Reason(
     407,
     "search-failed",
     "The search for a schedule failed",
-    'With on_miss="search", a graph\'s blocks are searched when the graph is loaded. '
-    "One search failed or took too long, so the graph's other unknown blocks are not "
-    "searched.",
-    'Use on_miss="skip" and run `ios_tf tune`, which searches pending blocks in its '
-    "own time.",
+    'With on_miss="search", IOS-TF searches for the schedules of a graph when the '
+    "graph is loaded. One search failed or took too long, so IOS-TF does not search "
+    "for the graph's other missing schedules.",
+    'Use on_miss="skip" and run `ios_tf tune`, which searches for missing schedules in '
+    "another process.",
 )
 CACHE_FILE_IGNORED = Reason(
     408,
@@ -75,32 +77,34 @@ CACHE_NOT_WRITTEN = Reason(
     409,
     "cache-not-written",
     "The schedule cache cannot be read or written",
-    "The directory is missing, full or not writable, or 1,000 blocks wait for a "
-    "schedule already. Searches work, but their results are lost.",
-    "Name a writable directory with --cache_dir or IOS_TF_CACHE. If blocks wait, run "
-    "`ios_tf tune`.",
+    "The directory is missing, full or not writable, or it already contains 1,000 "
+    "blocks that wait for a schedule. Searches work, but their results are not stored.",
+    "Name a writable directory with --cache_dir or IOS_TF_CACHE. If blocks wait for a "
+    "schedule, run `ios_tf tune`.",
 )
 CACHE_NOT_OPENED = Reason(
     410,
     "cache-not-opened",
     "The schedule cache is not used for a device",
-    "The engine cannot use the device, so it cannot tell which schedules are for it.",
-    "As for IOS403, if the device is a GPU.",
+    "The engine cannot use the device, so IOS-TF does not know which of the cached "
+    "schedules are for this device.",
+    "If the device is a GPU, install the driver or library that the message names. "
+    "docs/guides/gpu.md lists the libraries.",
 )
 OTHER_PLUGIN = Reason(
     411,
     "other-plugin",
     "Another graph optimizer plugin is registered",
-    "TensorFlow calls only one plugin for each type of device, and another package "
-    "was faster to register its own.",
-    'Import ios_tf first, remove the other package, or add "IosOptimizer" to '
-    "custom_optimizers.",
+    "TensorFlow uses only one graph optimizer plugin for each type of device, and "
+    "another package has registered its plugin first.",
+    'Import ios_tf first, remove the other package, or add "IosOptimizer" to the '
+    "custom_optimizers of the session's RewriterConfig.",
 )
 GRAPHS_NOT_FROZEN = Reason(
     412,
     "graphs-not-frozen",
-    "`ios_tf.enable` leaves graphs alone whose weights are variables",
-    "Only frozen graphs have their weights as constants, which the engine needs.",
+    "`ios_tf.enable` does not change graphs whose weights are variables",
+    "The engine needs weights that are constants of the graph, as in a frozen graph.",
     "Convert the model with `ios_tf convert`, or make the function faster with "
     "`ios_tf.optimize`.",
 )
@@ -108,14 +112,15 @@ NO_SCHEDULE = Reason(
     413,
     "no-schedule",
     "Blocks run as plain TensorFlow until they have a schedule",
-    "The schedule cache does not know the blocks. They wait in the folder `pending`.",
-    "Run `ios_tf tune`: running processes then use the schedules. Or call "
-    '`ios_tf.enable` with on_miss="greedy" or "search".',
+    "The schedule cache has no schedules for the blocks. The blocks are stored in the "
+    "directory `pending` of the cache.",
+    "Run `ios_tf tune`, which searches for the schedules. Running processes then use "
+    'them. Or call `ios_tf.enable` with on_miss="greedy" or "search".',
 )
 NO_CUDA_GRAPH = Reason(
     414,
     "no-cuda-graph",
-    "A CUDA graph could not be made",
+    "A CUDA graph could not be created",
     "The kernels of a region are launched one by one, which is slower.",
     "Free GPU memory, or use fewer concurrent callers.",
 )
@@ -132,15 +137,15 @@ NOT_SEARCHED = Reason(
     416,
     "not-searched",
     "A pending block cannot be searched",
-    "The engine rejects the block, or it failed while it measured the block.",
-    "Remove the file, if the message says that it is damaged. Otherwise free memory "
-    "and run `ios_tf tune` again.",
+    "The engine rejects the block, or a measurement of the block failed.",
+    "If the message says that the file is damaged, remove the file. Otherwise free "
+    "memory, and run `ios_tf tune` again.",
 )
 LATENCIES_NOT_KEPT = Reason(
     417,
     "latencies-not-kept",
     "The database of latencies cannot be used or has invalid lines",
-    "Latencies are measured again in the next search.",
+    "The next search measures the missing latencies again.",
     "Check the permissions and the free space of the cache directory. `ios_tf cache "
     "clear` removes a damaged database.",
 )

@@ -6,8 +6,8 @@ REGIONS_ONLY = Reason(
     301,
     "regions-only",
     "Only the regions of a signature were timed",
-    "The signature could not be called, so each region was timed with made-up "
-    "tensors. The kept regions are faster than TensorFlow, but the latency of the "
+    "The signature could not be called, so each region was timed with random tensors. "
+    "The converted regions are faster than TensorFlow, but the latency of the whole "
     "signature is not known.",
     "Give real inputs with --samples=FILE.npz (samples= in Python), or measure with "
     "`ios_tf bench`.",
@@ -16,8 +16,8 @@ NOT_TIMED = Reason(
     302,
     "not-timed",
     "A signature was not timed",
-    "The signature could not be called, and it is kept because the options say so. It "
-    "may be slower than the original.",
+    "The signature could not be called. It is converted in any case, because of the "
+    "option --keep_slower or the strategy. It may be slower than the original.",
     "Give real inputs with --samples=FILE.npz (samples= in Python), or measure with "
     "`ios_tf bench`.",
 )
@@ -25,17 +25,18 @@ UNDECIDED = Reason(
     303,
     "undecided",
     "It is not known whether a signature became faster",
-    "Other processes disturbed the measurements so much that their intervals include "
-    "both answers. The version that is faster by the estimates is kept.",
-    "Convert again when the machine is idle. Undisturbed measurements are reused.",
+    "Other processes disturbed the measurements so much that they do not show which "
+    "version is faster. The version that is faster by the estimates is kept.",
+    "Convert again with --again when the machine is idle. Undisturbed measurements are "
+    "reused.",
 )
 CUT = Reason(
     304,
     "cut",
     "A block was cut into parts, because it is too large to search as a whole",
-    "The number of possible stages grows fast with the number of operators side by "
-    "side. Each part is searched by itself, so a schedule across the cuts may be "
-    "missed.",
+    "The number of possible stages grows fast with the number of operators that can "
+    "run side by side. Each part is searched by itself, so the search does not "
+    "consider stages with operators of several parts.",
     "Make the search smaller with --max_groups and --max_group_size, or choose the "
     "cuts with --block_end.",
 )
@@ -45,22 +46,22 @@ LITTLE_MEMORY = Reason(
     "Blocks could not be measured because too little memory was free",
     "Measuring a stage needs memory for its tensors and weights. Stages that could "
     "not be measured are not used.",
-    "Free memory, convert on a larger machine of the same kind, or use a smaller "
-    "batch size or image size.",
+    "Free memory, convert on a machine with the same processor and more memory, or use "
+    "a smaller batch size or image size.",
 )
 TIME_LIMIT = Reason(
     306,
     "time-limit",
     "The search stopped at the time limit",
-    "The best schedules found by then are used. The sentence says how much faster "
+    "The best schedules found by then are used. The message says how much faster "
     "another schedule could be at most.",
-    "Give more time: --time_limit=SECONDS, or 0 for no limit. The search continues "
-    "from the measurements that are stored.",
+    "Give the search more time with --time_limit=SECONDS, or 0 for no limit. The next "
+    "search reuses the stored measurements.",
 )
 BUSY = Reason(
     307,
     "busy",
     "The machine was busy, so latencies are estimates",
     "Other processes took processor time while IOS-TF measured.",
-    "Convert again when the machine is idle: --again.",
+    "Convert again with --again when the machine is idle.",
 )

@@ -15,17 +15,17 @@ CONVOLUTION_TYPE = Reason(
     102,
     "convolution-type",
     "The engine does not support this type of convolution",
-    "The engine computes convolutions of images and sequences in two dimensions. "
-    "TensorFlow computes others, such as Conv3D.",
-    "Nothing: the rest of the model is converted.",
+    "The engine supports convolutions of images and of sequences. TensorFlow runs "
+    "other convolutions, such as Conv3D.",
+    "You need not do anything: the rest of the model is converted.",
 )
 INSIDE_FUNCTION = Reason(
     103,
     "inside-function",
     "Convolutions are inside of loops, branches or functions",
-    "Functions that loops, branches or XLA run cannot become part of a region of the "
-    "graph around them.",
-    "Move the convolutions out of the loop or branch, or drop jit_compile=True for "
+    "A region is a part of one graph. It cannot contain nodes of a function that a "
+    "loop, a branch or XLA runs.",
+    "Move the convolutions out of the loop or branch, or remove jit_compile=True from "
     "this function.",
 )
 SLOW_REGION = Reason(
@@ -33,17 +33,17 @@ SLOW_REGION = Reason(
     "slow-region",
     "The engine is not clearly faster for a region",
     "The region and the same nodes in TensorFlow were timed in turn on this machine. "
-    "The engine must be at least 1 % faster; otherwise TensorFlow keeps the region.",
-    "Nothing. If the machine was busy, convert again when it is idle (--again). "
-    "--keep_slower converts the region anyway.",
+    "If the engine is not at least 1 % faster, TensorFlow runs the region.",
+    "You need not do anything if the machine was idle. If it was busy, convert again "
+    "with --again when it is idle. --keep_slower converts the region in any case.",
 )
 REGION_NOT_TIMED = Reason(
     105,
     "region-not-timed",
     "A region could not be timed",
-    "The signature could not be called, so its regions were timed with made-up "
-    "tensors. A region that rejects such tensors has no latency, and is left to "
-    "TensorFlow.",
+    "The signature could not be called, so its regions were timed with random "
+    "tensors. A region that does not accept random tensors cannot be timed, and is "
+    "left to TensorFlow.",
     "Give real inputs with --samples=FILE.npz (samples= in Python), or convert "
     "untimed regions with --keep_slower.",
 )
@@ -51,26 +51,29 @@ SLOW_SIGNATURE = Reason(
     106,
     "slow-signature",
     "The converted signature is not clearly faster",
-    "The converted signature and the original were timed in turn on this machine. The "
-    "converted one must be at least 1 % faster; otherwise the signature keeps its "
+    "The converted signature and the original were timed in turn on this machine. If "
+    "the converted signature is not at least 1 % faster, the signature keeps its "
     "original graph.",
-    "Nothing, if the machine was idle. Convert for the batch sizes that you use, give "
-    "the search more time (--time_limit), or keep the result with --keep_slower.",
+    "If the machine was busy, convert again with --again when it is idle. You can also "
+    "convert for the batch sizes that you use, give the search more time "
+    "(--time_limit), or keep a slower result (--keep_slower).",
 )
 NO_FAST_REGION = Reason(
     107,
     "no-fast-region",
     "None of a signature's regions is clearly faster",
-    "Each region was timed beside TensorFlow, and TensorFlow keeps all of them. "
-    "Nothing is left to convert.",
-    "As for IOS104: convert on an idle machine, or use --keep_slower.",
+    "Each region was timed in turn with the same nodes in TensorFlow. No region was at "
+    "least 1 % faster, so the signature keeps its original graph.",
+    "If the machine was busy, convert again with --again when it is idle. "
+    "--keep_slower converts the regions in any case.",
 )
 NOTHING_TIMED = Reason(
     108,
     "nothing-timed",
     "Neither a signature nor any of its regions could be timed",
-    "IOS-TF keeps only what is measured to be faster. The signature could not be "
-    "called with made-up inputs, and its regions rejected made-up tensors.",
+    "IOS-TF converts a signature only if measurements show that it becomes faster. The "
+    "signature does not accept random inputs, and its regions do not accept random "
+    "tensors, so nothing could be measured.",
     "Give real inputs with --samples=FILE.npz (samples= in Python), or use "
     "--keep_slower.",
 )
@@ -78,16 +81,16 @@ COPIED = Reason(
     109,
     "copied",
     "The model is copied unchanged",
-    "Nothing in the model became faster, or it cannot be converted. The result is a "
-    "copy, so that scripts can use it in any case. The other lines of the report say "
-    "why.",
+    "Nothing in the model became faster, or the model cannot be converted. The output "
+    "is a copy of the original, so scripts can use the output in any case. The other "
+    "lines of the report say why.",
     "Read the other reasons in the report. `--exit_code` makes the command end with 3 "
     "for a copied model.",
 )
 ORIGINAL_RUNS = Reason(
     110,
     "original-runs",
-    "The original function is run",
+    "The returned function runs the original",
     "`ios_tf.optimize` found nothing that makes the function faster, or cannot "
     "convert it. The returned function calls the original.",
     "Read the other reasons in the report.",
@@ -105,8 +108,8 @@ NO_OUTPUTS = Reason(
     112,
     "no-outputs",
     "A function has no outputs",
-    "The function has side effects only, such as initializing tables, or nothing at "
-    "all. There is nothing to make faster.",
+    "The function only has side effects, such as initializing tables, or does nothing "
+    "at all. There is nothing to make faster.",
     "Convert the other signatures: --signature=NAME.",
 )
 TENSORFLOW_FAILS = Reason(
@@ -114,7 +117,7 @@ TENSORFLOW_FAILS = Reason(
     "tensorflow-fails",
     "TensorFlow's own passes fail for the model",
     "IOS-TF uses TensorFlow's inlining, constant folding and inference of shapes. One "
-    "of these fails for the original model, too.",
+    "of these passes also fails for the original model.",
     "Export the model again with the TensorFlow version that converts it. If it still "
     "fails, please report the error in the message to TensorFlow.",
 )
@@ -122,18 +125,20 @@ OPTIMIZERS_CHANGE_OUTPUTS = Reason(
     114,
     "optimizers-change-outputs",
     "TensorFlow's graph optimizers change the outputs of the original",
-    "With and without its graph optimizers, TensorFlow computes different outputs. A "
-    "converted model would not be optimized in the same way, so it would differ from "
-    "the original as you know it.",
-    "Find out which of the two outputs is right: run the original with "
+    "If TensorFlow's graph optimizers are off, the original returns other outputs. "
+    "TensorFlow would not optimize a converted model in the same way, so its outputs "
+    "would differ from those of the original.",
+    "Find out which outputs are right. To see the outputs without graph optimizers, "
+    "run the original with "
     "tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': True}).",
 )
 SHARE_OF_NAN = Reason(
     115,
     "share-of-nan",
-    "The converted model would return another share of NaN",
-    "The outputs have NaN at other places than the original's, because TensorFlow "
-    "optimizes the operators after the regions in another way.",
+    "The share of NaN in an output would change",
+    "In an output of the converted model, more or fewer values would be NaN than in "
+    "the original's output, because TensorFlow optimizes the operators after the "
+    "regions in another way.",
     "Find out why the model returns NaN, and give real inputs with --samples=FILE.npz.",
 )
 DIRECT_CONVOLUTIONS = Reason(
@@ -141,51 +146,56 @@ DIRECT_CONVOLUTIONS = Reason(
     "direct-convolutions",
     "Convolutions are computed directly, without Winograd's minimal filtering",
     "Winograd's minimal filtering has other rounding errors than a direct convolution. "
-    "In this network, they change a tensor more than rounding the network's inputs "
-    "does, so the algorithm is not used.",
-    "Nothing. --winograd=off skips the attempt.",
+    "In this network, these errors change a tensor more than rounding the network's "
+    "inputs does, so the algorithm is not used.",
+    "You need not do anything. With --winograd=off, the conversion does not try the "
+    "algorithm.",
 )
 SEQUENTIAL = Reason(
     117,
     "sequential",
     "The sequential schedules are used",
-    "Blocks are searched one by one. In the whole network, the schedules that were "
-    "found were not faster than one operator after another.",
-    "Nothing on an idle machine: few cores leave little to run side by side. If the "
-    "machine was busy, convert again with --again.",
+    "The search finds a schedule for each block by itself. In the whole network, these "
+    "schedules were not faster than running one operator after another.",
+    "You need not do anything if the machine was idle: on few cores, there is little "
+    "to gain from running operators side by side. If the machine was busy, convert "
+    "again with --again when it is idle.",
 )
 FIXED_BATCH_SIZE = Reason(
     118,
     "fixed-batch-size",
-    "A signature computes a fixed number of images per call",
-    "No input has an open first dimension, or the number of images depends on "
-    "something else. So the requested batch size does not apply.",
-    "Export the model with an open batch dimension (None) to schedule it for other "
-    "batch sizes.",
+    "A signature processes a fixed number of images per call",
+    "The first dimension of each input is fixed in the signature, so the requested "
+    "batch size does not apply. The number of images per call is constant, or depends "
+    "on another dimension or on the value of an input.",
+    "Export the model with the batch dimension None to schedule it for other batch "
+    "sizes.",
 )
 OTHER_NETWORK = Reason(
     119,
     "other-network",
-    "Nothing is scheduled for a batch size",
-    "At this batch size the graph has other operators, for example because a slice of "
-    "the batch is empty. Schedules for the other sizes do not fit.",
-    "Leave this batch size out, or convert a second model for it.",
+    "No schedule is made for a batch size",
+    "At this batch size, the graph has other operators than at the other batch sizes, "
+    "for example because a slice of the batch is empty. So the schedules for the other "
+    "batch sizes cannot be used.",
+    "Remove this batch size from --batch_size, or convert a second model for it.",
 )
 LOST_FUNCTION = Reason(
     120,
     "lost-function",
     "The result lacks functions of the original model",
-    "A converted model has the signatures of the original. Further functions, such as "
-    "`fit` or helper methods, are not saved, because no signature computes them.",
-    "Give the function a signature when you save the original, or keep the original "
-    "for this use.",
+    "A converted model has the signatures of the original, and those of its functions "
+    "whose outputs a signature computes, too. Other functions, such as `fit` or helper "
+    "methods, are not saved.",
+    "Export the function as a signature when you save the original, or keep the "
+    "original and call its function.",
 )
 NOT_REQUESTED = Reason(
     121,
     "not-requested",
     "A signature is left as it is, because the options do not name it",
-    "Only the signatures of --signature are converted. Others keep their original "
-    "graph.",
+    "Only the signatures that --signature names are converted. The other signatures "
+    "keep their original graph.",
     "Leave --signature out to convert all signatures.",
 )
 SLOW_WITHOUT_PACKAGE = Reason(

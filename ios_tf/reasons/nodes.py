@@ -1,7 +1,7 @@
 """Reasons why the importer leaves nodes of a graph to TensorFlow (IOS001 to IOS099).
 
-C++ gives these reasons (cc/core/reasons.def). They matter most for convolutions: a
-region needs at least one.
+The C++ importer gives these reasons (cc/core/reasons.def). They matter most for
+convolutions, because a region needs at least one convolution.
 """
 
 from ios_tf.reasons.reason import Reason
@@ -13,10 +13,10 @@ TYPE = Reason(
     "The engine computes convolutions and the operators that usually surround them. "
     "TensorFlow computes all other nodes, such as decoding, sorting or non-maximum "
     "suppression. The result is the same.",
-    "Nothing, if the node is at the beginning or the end of the network. A node of "
-    "this kind between two convolutions splits a region in two. If such a node takes "
-    "much time, replace it by a layer that the engine has: docs/reference/operators.md "
-    "lists them.",
+    "You need not do anything if the node is at the beginning or the end of the "
+    "network. A node of this kind between two convolutions splits a region in two. If "
+    "such a node takes much time, replace it by a layer that the engine supports. "
+    "docs/reference/operators.md lists these layers.",
 )
 UNKNOWN_SHAPE = Reason(
     2,
@@ -34,19 +34,19 @@ UNKNOWN_SHAPE = Reason(
 DATA_TYPE = Reason(
     3,
     "data-type",
-    "The engine does not compute the data type",
-    "The engine computes float32 and, on a GPU, float16 and bfloat16. TensorFlow "
-    "computes nodes of other types. Most of them are int32 nodes that compute shapes, "
-    "which take hardly any time.",
-    "Nothing for integers and strings. For a network in float64, build the model with "
-    "float32.",
+    "The engine does not support the node's data type",
+    "The engine computes in float32 and, on a GPU, also in float16 and bfloat16. "
+    "TensorFlow runs nodes of other types. Most of these nodes compute shapes in int32 "
+    "and take hardly any time.",
+    "You need not do anything for integers and strings. If the network computes in "
+    "float64, build the model with float32.",
 )
 TYPE_ON_GPU_ONLY = Reason(
     4,
     "type-on-gpu-only",
-    "The engine computes this data type on GPUs only",
-    "Networks in float16 or bfloat16 run on the engine on a GPU. On a CPU, TensorFlow "
-    "computes them.",
+    "The engine supports this data type on GPUs only",
+    "The engine runs networks in float16 or bfloat16 on a GPU. On a CPU, TensorFlow "
+    "runs them.",
     "Convert on the machine with the GPU that will serve the model, or build the "
     "model with float32 for a CPU.",
 )
@@ -55,12 +55,13 @@ OTHER_DEVICE = Reason(
     "other-device",
     "The node is placed on another device",
     "The model names a device for this node, and the conversion is for another device.",
-    "Export the model without tf.device, or convert it for the named device: --device.",
+    "Export the model without tf.device, or give the named device as --device when "
+    "you convert the model.",
 )
 LAYOUT = Reason(
     6,
     "layout",
-    "The layouts of the node's tensors do not fit",
+    "The layouts of the node's tensors do not match",
     "Some tensors of the node are NHWC (channels last) and others are NCHW (channels "
     "first), or the attribute data_format contradicts the tensors' layout.",
     "Use the same data_format in all layers.",
@@ -71,11 +72,11 @@ OPERAND_NOT_CONSTANT = Reason(
     "An operand is not a constant or a variable",
     "The engine packs filters, biases, statistics and similar operands before it "
     "runs. Here the network computes such an operand in every call, for example a "
-    "filter that depends on the input, or the operand has another shape than one "
-    "value per channel.",
-    "Nothing, if the operand must depend on the input. If it does not, compute it "
-    "once when the model is built, for example weights that are normalized in every "
-    "call.",
+    "filter that depends on the input, or the operand does not have one value per "
+    "channel.",
+    "You need not do anything if the operand must depend on the input. Otherwise "
+    "compute the operand once, when the model is built. For example, normalize weights "
+    "at that time, and not in every call.",
 )
 ATTRIBUTE = Reason(
     8,
@@ -91,16 +92,17 @@ DIMENSION = Reason(
     "dimension",
     "The node works along a dimension that the engine does not support",
     "The engine works along height, width or channels, depending on the operator. The "
-    "node pads, pools, reduces, joins, cuts, rolls or repeats another dimension, such "
-    "as the batch.",
-    "Nothing, if the model needs it. Operators along the batch stay outside of the "
-    "regions if they come before or after the convolutions.",
+    "node pads, pools, reduces, concatenates, slices, rolls or repeats another "
+    "dimension, such as the batch.",
+    "If the model needs this node, leave it as it is: TensorFlow runs the node, with "
+    "the same result. If the node is between two convolutions, it splits a region in "
+    "two. Before the first or after the last convolution, it does not.",
 )
 CHANNELS = Reason(
     10,
     "channels",
-    "The channels of an operand do not fit the input",
-    "The number of channels of the filter or matrix does not fit the number of "
+    "The channels of an operand do not match the input",
+    "The number of channels of the filter or matrix does not match the number of "
     "channels of the input. TensorFlow may accept such a node, and fail or compute "
     "something unusual when it runs.",
     "Check the model: the layer probably does not do what it should.",
@@ -109,17 +111,17 @@ FUSED_OPERATION = Reason(
     11,
     "fused-operation",
     "The node fuses an operation that the engine does not have",
-    "The graph was optimized before: a convolution node contains further operations, "
-    "and the engine does not support one of them.",
-    "Convert the model as it was before it was optimized for another program.",
+    "Another program has already optimized the graph: a convolution node contains "
+    "further operations, and the engine does not support one of these operations.",
+    "Convert the model as it was before this optimization.",
 )
 OUTPUT_SIZE = Reason(
     12,
     "output-size",
     "The engine cannot derive the output size for all input sizes",
     "A resize, a repetition or a transposed convolution gets its output size from "
-    "values that the network computes. The engine follows sizes of other tensors and "
-    "constant factors, but not this computation.",
+    "values that the network computes. The engine can derive a size from the sizes of "
+    "other tensors and from constant factors, but not from this computation.",
     "Use a constant factor (UpSampling2D, Conv2DTranspose) or tf.shape of one image "
     "tensor as the size, or export the model with a fixed image size.",
 )
@@ -137,24 +139,24 @@ TRAINING = Reason(
     "training",
     "The batch norm runs in training mode",
     "In training mode, a batch norm computes mean and variance from the batch, so it "
-    "cannot be folded. The node may also be a batch norm of something else than "
-    "images.",
+    "cannot be folded. A batch norm of something other than images also has this "
+    "reason.",
     "Export the model for inference: call it with training=False.",
 )
 EQUATION = Reason(
     15,
     "equation",
-    "The product is not one of channels and a matrix",
+    "The node does not multiply channels by a matrix of weights",
     "The engine computes matrix products that multiply the channels of a tensor by a "
-    "constant or a variable. This Einsum or MatMul is another product.",
-    "Nothing for attention and similar products. For a layer with weights, use Dense "
-    "or a 1x1 convolution.",
+    "constant or a variable. This Einsum or MatMul computes a different product.",
+    "You need not do anything for attention and similar products. For a layer with "
+    "weights, use Dense or a 1x1 convolution.",
 )
 RESHAPE = Reason(
     16,
     "reshape",
     "The reshape changes the order of pixels, or mixes images or channels",
-    "The engine takes reshapes that only add, remove or flatten height and width.",
+    "The engine supports reshapes that only add, remove or flatten height and width.",
     "Flatten or pool images before you reorder them, and keep batch and channels "
     "apart.",
 )
@@ -163,24 +165,24 @@ TRANSPOSE = Reason(
     "transpose",
     "The transpose does not convert between NHWC and NCHW",
     "The engine absorbs transposes that only change the layout of images. TensorFlow "
-    "computes other transposes.",
-    "Nothing, if the model needs the other order.",
+    "runs other transposes.",
+    "Remove the transpose if no later node needs this order of dimensions.",
 )
 SLICE = Reason(
     18,
     "slice",
     "The slice is not a fixed range of pixels or channels",
-    "The engine cuts a constant number of pixels from the borders of an image, or "
-    "takes a constant range of channels. This slice has strides, depends on the size "
-    "of its input, or cuts several dimensions.",
+    "The engine can cut a constant number of pixels off the borders of an image, or "
+    "take a constant range of channels. This slice has strides, depends on the size of "
+    "its input, cuts the batch, or cuts channels together with height or width.",
     "Use Cropping2D or tf.split where possible.",
 )
 REJECTED_SIZES = Reason(
     19,
     "rejected-sizes",
     "TensorFlow rejects some input sizes that the engine would accept",
-    "A converted model fails for the same inputs as the original. The engine does not "
-    "check the size here, so TensorFlow computes the node.",
+    "A converted model must fail for the same inputs as the original. The engine would "
+    "not check the input size at this node, so TensorFlow runs the node.",
     "Export the model with a fixed image size, if all images have the same size.",
 )
 CHANNELS_VARY = Reason(
@@ -195,37 +197,37 @@ SHAPES_DISAGREE = Reason(
     21,
     "shapes-disagree",
     "The engine and TensorFlow infer different shapes",
-    "For some input size, the shape that the engine would compute is not the shape "
-    "that TensorFlow infers, or TensorFlow infers none. The converted model could "
-    "fail or differ, so TensorFlow computes the node.",
-    "Export the model with a fixed image size. If it already has one, please report "
-    "this graph.",
+    "For some input size, the engine would compute a tensor of another shape than "
+    "TensorFlow infers, or TensorFlow cannot infer the shape. The converted model "
+    "could then fail or return other outputs, so TensorFlow runs the node.",
+    "Export the model with a fixed image size. If the model already has a fixed image "
+    "size, please report it as a bug.",
 )
 OUTSIDE_REGIONS = Reason(
     22,
     "outside-regions",
     "The operator is not in a region with a convolution",
     "The engine could compute the operator, but a region without a convolution costs "
-    "more than it gains. Something between the operator and the next convolution is "
-    "left to TensorFlow.",
-    "Nothing for a few small operators. Otherwise look at the reasons of the nodes "
-    "between it and the convolutions.",
+    "more than it gains. A node between the operator and the next convolution is left "
+    "to TensorFlow.",
+    "You need not do anything for a few small operators. Otherwise read the reasons of "
+    "the nodes between the operator and the convolutions.",
 )
 PART_OF_OPERATOR = Reason(
     23,
     "part-of-operator",
     "The node is only supported as a part of another operator",
     "Reshapes, casts, transposes and comparisons are absorbed by neighboring "
-    "operators. No neighbor absorbs this one, or something outside of the region "
-    "reads its result.",
-    "Nothing: such nodes take little time.",
+    "operators. No neighbor absorbs this node, or a node outside of the region reads "
+    "the result of this node.",
+    "You need not do anything, because such nodes take little time.",
 )
 PATTERN = Reason(
     24,
     "pattern",
-    "The nodes do not form a function that the engine knows",
-    "The engine recognizes norms, channel shuffles and activations that a graph "
-    "writes as several nodes. These nodes look similar, but compute something else.",
+    "The nodes do not form a function that the engine supports",
+    "The engine recognizes norms, channel shuffles and activations that consist of "
+    "several nodes of the graph. These nodes look similar, but compute something else.",
     "Use the layers of Keras (GroupNormalization, LayerNormalization, activations) if "
     "they compute what you need.",
 )
@@ -233,17 +235,17 @@ CONDITIONAL = Reason(
     25,
     "conditional",
     "The node is inside of a branch or a loop of the graph",
-    "The node may not run in every call, or may run several times. Regions only have "
-    "nodes that run exactly once.",
+    "It is possible that the node does not run in a call, or runs several times. A "
+    "region can only contain nodes that run exactly once in each call.",
     "Convert the model without the branch, for example with a constant training=False.",
 )
 FED = Reason(
     26,
     "fed",
     "The caller can provide the node's result",
-    "The graph is called with a value in place of the node's own result, so the node "
-    "must stay.",
-    "Do not feed or name this tensor as an input.",
+    "A caller of the graph can pass a value that replaces the node's own result, so "
+    "the node must stay in the graph.",
+    "Do not feed this tensor, and do not declare it as an input of the model.",
 )
 TENSOR_SIZE = Reason(
     27,

@@ -1,4 +1,4 @@
-"""The two classes of this package: a reason, and a decision that was made for it."""
+"""The two classes of this package: a reason, and a decision that has a reason."""
 
 from __future__ import annotations
 

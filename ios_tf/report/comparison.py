@@ -12,14 +12,15 @@ from ios_tf.report import gain, view
 from ios_tf.report.document import Document
 from ios_tf.tables import counted, rounded, table
 
-# Changes below this share of a time are noise, and are not listed.
+# If an operator's time changes by at most this fraction, the change is noise. An
+# operator is not listed because of such a change.
 _NOTABLE = 0.05
 _MOST = 12
 
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """A value in both reports. None: one of the reports does not have it."""
+    """A value in both reports; None for a report that does not have the value."""
 
     name: str
     before: Any
@@ -57,9 +58,10 @@ class NetworkChange:
     Attributes:
       title: the batch sizes, and the signature if there are several.
       total: the times of all regions.
-      blocks: the times of the blocks that have the same operators in both.
+      blocks: the times of the blocks that have the same operators in both reports.
       operators: the operators that changed.
-      only_before, only_after: names of operators that only one of them has.
+      only_before, only_after: names of operators that are only in the first report,
+        or only in the second one.
     """
 
     title: str
@@ -92,7 +94,8 @@ class ReportChange:
 def compare(before: Document, after: Document) -> ReportChange:
     """Compares two reports. Networks are paired by signature and batch size.
 
-    A single network of each report is paired even if these differ.
+    If each report has a single network, these two networks are paired even if their
+    signatures or batch sizes differ.
     """
     return ReportChange(
         (gain.model_name(before), gain.model_name(after)),

@@ -22,7 +22,7 @@ from ios_tf.scheduler import document
 VERSION = 1
 # The path of the document in a SavedModel.
 PATH = "assets.extra/ios_tf_report.json"
-# The longest document that is read.
+# The largest size of a document that is read.
 _MAX_BYTES = 64 << 20
 
 Document = Mapping[str, Any]
@@ -40,14 +40,15 @@ def check(found: Any) -> Document:
     """Checks that a JSON value is a report; returns it.
 
     Raises:
-      ValueError: it is not; one line says where it differs from the schema.
+      ValueError: the value is not a report. One line says where it differs from the
+        schema.
     """
     if not isinstance(found, dict) or "verdict" not in found:
-        raise ValueError("it is not a report of ios_tf")
+        raise ValueError("the file is not a report of ios_tf")
     if found.get("version") != VERSION:
         raise ValueError(
-            f"it has version {found.get('version')!r}, but this package reads version "
-            f"{VERSION}"
+            f"the report has version {found.get('version')!r}, but this package reads "
+            f"version {VERSION}"
         )
     try:
         _validator()(found)
@@ -77,7 +78,7 @@ def read(path: str) -> Document:
 def image_size(model: str) -> tuple[int, int]:
     """The height and width for which a model was converted.
 
-    The usual size if the model has no report, or accepts only one size.
+    Returns the usual size if the model has no report, or accepts only one size.
     """
     try:
         height, width = read(model)["image_size"] or USUAL_IMAGE_SIZE
@@ -96,7 +97,7 @@ def _text(path: str) -> bytes:
             raise _no_report(path)
         path = inside
     if is_special(path):
-        raise UserError(f"{path} is not a file")
+        raise UserError(f"{path} is not a regular file")
     with open(path, "rb") as file:
         return file.read(_MAX_BYTES + 1)
 
@@ -119,7 +120,7 @@ def _remote_text(path: str) -> bytes:
 
 def _no_report(path: str) -> UserError:
     return UserError(
-        f"{path} has no report ({PATH}): convert the model with this version of ios_tf"
+        f"{path} has no report ({PATH}). Convert the model with this version of ios_tf"
     )
 
 
@@ -151,4 +152,7 @@ def _check_references(found: Document) -> None:
                 groups = [g for stage in block["stages"] for g in stage["groups"]]
                 for op in [*block["operators"], *(op for g in groups for op in g)]:
                     if op >= count:
-                        raise ValueError(f"there is no operator {op}")
+                        raise ValueError(
+                            f"a block contains operator {op}, but its network has only "
+                            f"{count} operators"
+                        )

@@ -163,7 +163,7 @@ def network_of(
 def load_of(network: Mapping[str, Any]) -> str:
     """The batch size of a network, and the number of callers if there are several.
 
-    Latencies have these texts as keys.
+    These texts are the keys of a report's latencies.
     """
     callers = network.get("callers", 1)
     text = str(network["batch_size"])
@@ -186,7 +186,8 @@ def _parts(network: Mapping[str, Any], total: float) -> list[Gain]:
         algorithms = network["sequential_ms"] - network["scheduled_ms"] - schedule
     algorithms = max(algorithms, 0.0)
     schedule = max(schedule, 0.0) if counts else 0.0
-    # Stages are measured alone, so their gains only say how to divide the schedule's.
+    # Stages are measured alone, so their gains only say how to divide the gain of the
+    # schedule among the kinds of stages.
     weights = {kind: max(ms, 0.0) for kind, ms in by_stages.items()}
     if not any(weights.values()):
         weights = {kind: float(counts[kind]) for kind in weights}
@@ -213,7 +214,7 @@ def _parts(network: Mapping[str, Any], total: float) -> list[Gain]:
     found = {"algorithms": algorithms if special else 0.0}
     found |= {kind: weight * scale for kind, weight in weights.items()}
     used = sum(found.values())
-    if used > total:  # the engine's calls take longer than its regions
+    if used > total:  # a call takes longer than its regions alone
         found = {kind: ms * total / used for kind, ms in found.items()}
         used = total
     parts = [Gain(kind, ms, ms / total, texts[kind]) for kind, ms in found.items()]
@@ -224,7 +225,10 @@ def _parts(network: Mapping[str, Any], total: float) -> list[Gain]:
 def _gains_of_stages(
     network: Mapping[str, Any],
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """The ms that kinds of stages save against their operators alone; their numbers."""
+    """For each kind of stage: the saved ms, and the number of stages.
+
+    The saved time is relative to running the operators of the stage one by one.
+    """
     saved: dict[str, float] = {}
     counts: dict[str, int] = {}
     for region in network["regions"]:

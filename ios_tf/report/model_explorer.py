@@ -13,7 +13,7 @@ from ios_tf.report.gain import load_of
 
 # White to orange; Model Explorer interpolates between the least and the largest value.
 _GRADIENT = [{"stop": 0, "bgColor": "#ffffff"}, {"stop": 1, "bgColor": "#e08a35"}]
-# Functions that TensorFlow inlined, as scopes of the operators' names.
+# Scopes in operators' names that come from functions that TensorFlow has inlined.
 _CALLS = ("PartitionedCall/", "StatefulPartitionedCall/")
 
 # Graph -> names of nodes -> their identifiers in Model Explorer.
@@ -21,7 +21,7 @@ _Identifiers = Mapping[str, Mapping[str, list[str]]]
 
 
 def node_data(report: Document, original: str) -> dict[str, dict[str, Any]]:
-    """The node data of a report by the name of its file.
+    """The node data of a report: name of a file -> its content.
 
     Args:
       report: the report.
@@ -43,7 +43,8 @@ def node_data(report: Document, original: str) -> dict[str, dict[str, Any]]:
                 files[f"{prefix}{kind}.json"] = found
     if not files:
         raise UserError(
-            f"{original} has no node of the report; give the model that was converted"
+            f"{original} has no node of the report. Use --original=DIR to name the "
+            "model that was converted"
         )
     return files
 
@@ -132,14 +133,14 @@ def _identifiers(model: str) -> dict[str, dict[str, list[str]]]:
 
 def _graphs(model: str) -> Iterator[Mapping[str, Any]]:
     """The graphs of a SavedModel, as Model Explorer makes them."""
-    # The adapter contains a TensorFlow of its own, which reads the variable, too.
+    # The adapter contains its own TensorFlow, which also reads this variable.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         import ai_edge_model_explorer_adapter as adapter
     except ImportError:
         raise UserError(
-            "the adapter of Model Explorer is not installed; run pip install "
-            "ai-edge-model-explorer-adapter"
+            "the adapter of Model Explorer is not installed. Install it with: pip "
+            "install ai-edge-model-explorer-adapter"
         ) from None
     try:
         text = adapter.ConvertSavedModelToJson(adapter.VisualizeConfig(), model)

@@ -41,7 +41,7 @@ def write(report: Document, directory: str) -> list[str]:
       UserError: TensorBoard is not installed, or the directory cannot be written.
     """
     if importlib.util.find_spec("tensorboard") is None:
-        raise UserError("--logdir needs TensorBoard: pip install tensorboard")
+        raise UserError("--logdir needs TensorBoard. Run pip install tensorboard")
     import tensorflow as tf
 
     has_pictures = importlib.util.find_spec("matplotlib") is not None
@@ -55,7 +55,7 @@ def write(report: Document, directory: str) -> list[str]:
                 of = f"{network['signature']}/batch {network['load']}"
                 for block in _slowest(network["blocks"]):
                     tag = f"{of}/block {block['index'] + 1}"
-                    # A tag cannot be that of a text and of an image.
+                    # A text and an image cannot have the same tag.
                     tf.summary.text(f"{tag} stages", _table(block))
                     if has_pictures:
                         tf.summary.image(tag, picture(block)[None])
@@ -65,8 +65,8 @@ def write(report: Document, directory: str) -> list[str]:
     if has_pictures:
         return []
     return [
-        "the pictures of blocks are left out: they need Matplotlib (pip install "
-        "matplotlib)"
+        "the pictures of blocks are left out, because Matplotlib is not installed (pip "
+        "install matplotlib)"
     ]
 
 
@@ -90,8 +90,8 @@ def scalars(report: Document) -> Iterator[tuple[str, float]]:
 def picture(block: Mapping[str, Any]) -> np.ndarray:
     """The stages of a block from left to right, with a row for each group.
 
-    Widths are measured times. A stage whose time is not known has the width of its
-    operators.
+    Widths are measured times. If the time of a stage is not known, its width is the
+    sum of the times of its operators, or else their number.
 
     Returns:
       The pixels, [height, width, 4].

@@ -12,7 +12,7 @@ from ios_tf.report.document import Document
 from ios_tf.report.gain import gains, headline, speedup_of, timed
 from ios_tf.tables import rounded, two_columns
 
-# Types of nodes in the row that counts those left to TensorFlow.
+# The largest number of node types in the row "left to TensorFlow".
 _MOST_TYPES = 8
 
 
@@ -60,8 +60,8 @@ def text(report: Document) -> str:
 def notes(decisions: Sequence[Mapping[str, Any]]) -> list[str]:
     """The decisions as lines, except those that other parts of the text summarize.
 
-    The table counts nodes that are left to TensorFlow, so only convolutions among them
-    are named. A warning says first that the machine was busy.
+    The table counts the nodes that are left to TensorFlow, so only convolutions among
+    them are named here. If the machine was busy, a warning at the beginning says so.
     """
     return [
         _line(one)

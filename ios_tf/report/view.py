@@ -89,7 +89,7 @@ def reasons(report: Document) -> list[dict[str, Any]]:
 def _reason(code: str | None) -> Reason | None:
     try:
         return by_code(code) if code else None
-    except KeyError:  # written by another version
+    except KeyError:  # another version of ios_tf has written the report
         return None
 
 
@@ -227,8 +227,8 @@ def _blocks(
 def _shares(blocks: Sequence[Mapping[str, Any]]) -> list[float]:
     """The share of each block in the network's time.
 
-    A block without a measured time counts with the mean time of other blocks
-    per operator.
+    The time of a block that was not measured is estimated: its number of operators
+    times the mean time per operator of the other blocks.
     """
     known = [block for block in blocks if block["scheduled_ms"] is not None]
     counted = sum(len(block["operators"]) for block in known)

@@ -6,10 +6,10 @@ Endings of a single operator are never pruned, so that every state is reached. V
 the states by size gives the same result as the paper's memoised recursion, without deep
 recursion.
 
-A search replaces lower bounds by latencies, a few at a time. Such a latency is hardly
-ever lower than its bound, so that a state's cost can only change if its cheapest way
-contains the stage. These are few: for the largest block of RandWire, 12 of 2,523 states
-(the median).
+A search replaces lower bounds by latencies, a few at a time. A latency is hardly ever
+lower than its bound. So if a stage's bound is replaced, only the costs of states whose
+cheapest way contains the stage can change. Only few states do: for the largest block of
+RandWire, the median is 12 of 2,523 states.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class DynamicProgram:
 
         Returns:
           Indices into `space.stages` in execution order, and the sum of their
-          latencies. Of several ways with exactly the same cost, a new program returns
-          one with the fewest stages, always the same one.
+          latencies. If several ways have exactly the same cost, a new program
+          always returns the same one of those with the fewest stages.
         """
         stages = []
         state = len(self._cost) - 1
@@ -118,7 +118,7 @@ class DynamicProgram:
         self._rest[1:] = space.rest[choice[1:]]
 
     def _solve_state(self, state: int) -> bool:
-        """Solves one state. Returns whether its cost or length is another one."""
+        """Solves one state. Returns whether its cost or length has changed."""
         space = self._space
         own = slice(space.first[state], space.first[state + 1])
         endings, rests = space.stage[own], space.rest[own]

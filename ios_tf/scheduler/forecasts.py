@@ -17,7 +17,8 @@ from ios_tf.scheduler.dynamic_programming import DynamicProgram
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Stage
 
-# A stage in one of its forms: indices of a form and of a stage of the state space.
+# A stage in one of its forms (concurrent or merge): the index of the form, and the
+# index of the stage in the state space.
 Form = tuple[int, int]
 # At any time, the number of likely stages is at most this fraction of the stages that
 # the search has asked for. Small blocks would otherwise be measured completely.
@@ -51,8 +52,9 @@ class Forecast(Protocol):
 class Forecaster:
     """Predicts what a search will ask for.
 
-    The search takes the likely latencies as soon as they arrive. So it may find another
-    schedule than with one device, whose latency is also within the search's tolerance.
+    The search uses likely latencies as soon as they arrive. So with several devices, it
+    may find a schedule other than the one that it would find with a single device. The
+    latency of either schedule is within the search's tolerance.
     """
 
     def __init__(

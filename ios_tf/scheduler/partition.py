@@ -1,9 +1,9 @@
 """Partition: cuts a large block into parts that are scheduled one after the other.
 
 The cells of a network are not always connected by a single tensor: a NASNet cell reads
-two earlier cells. But between cells are waists, positions in the order of operators at
-which far fewer tensors are live (written before and read after) than before and after
-them.
+two earlier cells. But there are waists between cells. A waist is a position in the
+order of operators at which far fewer tensors are live than at earlier and later
+positions. A tensor is live at a position if it is written before and read after it.
 """
 
 from __future__ import annotations
@@ -110,8 +110,9 @@ class _Positions:
         return 2 * self.live[position] <= min(before, after)
 
     def _best(self, positions: Iterable[int], begin: int, end: int) -> int:
-        # Prefers cuts after a unit that reads many tensors, which joins the branches at
-        # the end of a cell. Equal cells then become equal parts.
+        # Prefers cuts after a unit that reads many tensors, because such a unit joins
+        # the branches at the end of a cell. Identical cells then become identical
+        # parts.
         return min(
             positions,
             key=lambda p: (

@@ -151,7 +151,7 @@ class Problem:
 
     @property
     def is_chain(self) -> bool:
-        """True if every operator reads the one before: there is nothing to schedule."""
+        """True if every operator reads the previous one, so only one order exists."""
         return all(self.predecessors[op] >> (op - 1) & 1 for op in range(1, len(self)))
 
     @property
@@ -336,7 +336,9 @@ def _merge_classes(
             _check_operator(op, len(predecessors), at)
         mask = mask_of(members)
         if mask.bit_count() != len(members) or len(members) < 2:
-            raise ValueError(f"{at} must have two or more different operators")
+            raise ValueError(
+                f"{at} must list two or more different operators, not {members}"
+            )
         for op in members:
             if predecessors[op] & mask:
                 raise ValueError(

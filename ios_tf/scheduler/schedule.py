@@ -139,7 +139,7 @@ class Schedule:
 
     @classmethod
     def from_json(cls, data: str | bytes | Mapping[str, Any]) -> Schedule:
-        """Reads a schedule; `engine.check_schedule` checks whether it fits a block.
+        """Reads a schedule; `engine.check_schedule` checks it against a block.
 
         Raises:
           ValueError: one line that says what is wrong with the JSON.
@@ -147,20 +147,22 @@ class Schedule:
         if isinstance(data, (str, bytes)):
             data = document.parse(data, "schedule")
         if not isinstance(data, Mapping):
-            raise ValueError("the schedule must be a JSON object")
+            raise ValueError(f"the schedule must be a JSON object, not {data!r:.40}")
         document.check_version(data, "schedule")
         if not isinstance(data.get("stages"), list):
             raise ValueError('the schedule has no list "stages"')
         signature = data.get("signature", "")
         if not isinstance(signature, str):
-            raise ValueError("schedule: the signature must be a string")
+            raise ValueError(
+                f"the schedule's signature must be a string, not {signature!r:.40}"
+            )
         known = ("version", "signature", "stages", "algorithms")
         metadata = {key: value for key, value in data.items() if key not in known}
         for key in _NUMBERS & metadata.keys():
             value = metadata[key]
             if type(value) not in (int, float) or not 0 <= value <= _MAX_NUMBER:
                 raise ValueError(
-                    f"schedule: {key} must be a number from 0 to {_MAX_NUMBER:g}, "
+                    f"the schedule's {key} must be a number from 0 to {_MAX_NUMBER:g}, "
                     f"not {value!r:.40}"
                 )
         return cls(
@@ -177,34 +179,42 @@ def _algorithms(data: Any) -> dict[int, str]:
         for operators in data.values()
     ):
         raise ValueError(
-            "schedule: algorithms must map each algorithm to a list of operator indices"
+            "the schedule's algorithms must map each algorithm to a list of operator "
+            f"indices, but the value is {data!r:.40}"
         )
     return {op: str(name) for name, operators in data.items() for op in operators}
 
 
 def _stage(data: Any, index: int) -> Stage:
-    where = f"schedule: stage {index}"
+    where = f"stage {index} of the schedule"
     if not isinstance(data, Mapping):
-        raise ValueError(f"{where} must be a JSON object")
+        raise ValueError(f"{where} must be a JSON object, not {data!r:.40}")
     try:
         strategy = Strategy(data.get("strategy"))
     except ValueError:
         raise ValueError(
-            f"{where} has unknown strategy {data.get('strategy')!r}"
+            f"{where} has unknown strategy {data.get('strategy')!r:.40}: use one of "
+            f"{', '.join(strategy.value for strategy in Strategy)}"
         ) from None
     groups = data.get("groups")
     if not isinstance(groups, list) or not all(
         isinstance(group, list) and all(type(op) is int for op in group)
         for group in groups
     ):
-        raise ValueError(f"{where}: groups must be lists of operator indices")
+        raise ValueError(
+            f'"groups" of {where} must be a list of lists of operator indices, not '
+            f"{groups!r:.40}"
+        )
     for op in (op for group in groups for op in group):
         if not 0 <= op < document.MAX_OPERATORS:
-            raise ValueError(f"{where}: there is no operator {op}")
+            raise ValueError(
+                f"{where} contains operator {op}, but there is no operator {op}: "
+                f"indices range from 0 to {document.MAX_OPERATORS - 1}"
+            )
     micro_batches = data.get("micro_batches", 1)
     if type(micro_batches) is not int or micro_batches > document.MAX_DIMENSION:
         raise ValueError(
-            f"{where}: micro_batches must be a whole number <= "
+            f"micro_batches of {where} must be a whole number <= "
             f"{document.MAX_DIMENSION}, not {micro_batches!r:.40}"
         )
     return Stage(strategy, tuple(tuple(group) for group in groups), micro_batches)

@@ -23,7 +23,7 @@ from ios_tf.scheduler.state_space import StateSpace, build_state_space, may_merg
 from ios_tf.scheduler.units import Units, make_units
 from ios_tf.strategies import STRATEGIES
 
-_NEAR_TIES = 3  # the most that a search returns
+_NEAR_TIES = 3  # the largest number of near ties that a search returns
 # A forecast learns of this many stages at once, up to _EXPECTED_AHEAD stages before the
 # search needs their bounds.
 _EXPECTED_AT_ONCE = 500
@@ -153,8 +153,9 @@ def search(
     Raises:
       ValueError: a latency is not a number >= 0, or the units overlap or cannot be
         ordered.
-      LookupError: the cost model does not know enough latencies; with `bounds` or a
-        baseline, any that it is asked for.
+      LookupError: without `bounds`, the cost model knows too few latencies for any
+        schedule. With `bounds` or a baseline, it does not know a latency that the
+        search asks for.
       BlockTooLargeError: there are too many transitions to hold in memory.
     """
     strategy = options.strategy
@@ -188,8 +189,8 @@ def search(
         chosen, latency_ms = solve(space, candidates.known_ms())
     if math.isinf(latency_ms):
         raise LookupError(
-            f"block {problem.name!r}: the cost model knows too few stage latencies "
-            "for a complete schedule"
+            f"block {problem.name!r}: the cost model has too few stage latencies for a "
+            "complete schedule. The latencies of all single operators would be enough"
         )
     stages = tuple(map(candidates.stage, chosen))
     near_ties: tuple[Schedule, ...] = ()
@@ -266,7 +267,7 @@ class _Candidates:
         Each round finds the cheapest schedule, with lower bounds as the costs of stages
         whose latencies are not known yet. No schedule can cost less than this. If the
         latencies of all of its stages are known, it is the best schedule. Otherwise the
-        round asks for some of them.
+        round asks for the latencies of its stages that are not known.
 
         Returns:
           The results of `solve`, and the gap of a search that was stopped, else None.
@@ -315,7 +316,8 @@ class _Candidates:
     def _lower_bounds(self, bounds: Bounds) -> tuple[np.ndarray, bool]:
         """Lower bounds of the latencies of all forms, and whether all were computed.
 
-        Small stages come first, because stages of one operator always form a schedule.
+        Small stages come first. So even a search that is stopped early has bounds of
+        all stages of one operator, which form a schedule.
         """
         optimistic_ms = np.full(self._exists.shape, math.inf)
         problem, forecast = self._asker.problem, bounds.forecast
@@ -363,7 +365,7 @@ class _Asker:
         self._cost_model = cost_model
         self._progress = progress
         self.state = start
-        self.done: float | None = None  # None: stages_asked / stages_total
+        self.done: float | None = None  # if None: stages_asked / stages_total
         if progress:
             progress(start)
 
@@ -372,7 +374,8 @@ class _Asker:
         if not (math.isfinite(latency_ms) and latency_ms >= 0):
             raise ValueError(
                 f"block {self.problem.name!r}: the cost model gave {latency_ms} ms "
-                f"for the {stage.strategy.value} stage {stage.groups}"
+                f"for the {stage.strategy.value} stage {stage.groups}. A latency must "
+                "be a finite number >= 0"
             )
         asked = self.state.stages_asked + 1
         done = asked / self.state.stages_total if self.done is None else self.done

@@ -5,8 +5,8 @@ transition is a pair of states (S, T), T a subset of S; its ending is S - T.
 
 The space is built by adding the operators one by one, in a topological order. Each pair
 (S, T) of the operators so far becomes up to three pairs: the new operator is in neither
-state, only in S (and thus in the ending), or in both. No pair is built twice and none
-must be removed later, so that the work is proportional to the result.
+state, only in S (and thus in the ending), or in both. No pair is built twice and no
+pair is removed later, so the work is proportional to the result.
 
 An ending is dropped as soon as it breaks a limit of `pruning` that it would also break
 with more operators.
@@ -95,11 +95,12 @@ def build_state_space(
         stages, stage_with_op = _extended(stages, op, rules.may_add(stages, op, wanted))
         inside_upper = inside_upper[stage_with_op[pairs.stage[inside_upper]] >= 0]
         count = len(pairs.upper) + len(inside_upper) + len(inside_both)
-        if count - states.shape[1] > limit:  # pairs of equal states do not count
+        if count - states.shape[1] > limit:  # (S, S) is not a transition
             raise BlockTooLargeError(
-                f"block {problem.name!r} of {len(problem)} operators has more than "
-                f"{limit:,} transitions, too many to search; lower max_group_size or "
-                "max_groups, or cut the block into smaller blocks"
+                f"block {problem.name!r} of {len(problem)} operators is too large to "
+                f"search: its dynamic program has more than {limit:,} transitions. "
+                "Lower max_group_size or max_groups, or cut the block into smaller "
+                "blocks"
             )
         pairs = pairs.extended(with_op, stage_with_op, inside_upper, inside_both)
     return _assembled(states, stages, rules.complete(stages), pairs)
@@ -164,7 +165,10 @@ def _extended(
 def _assembled(
     states: np.ndarray, stages: np.ndarray, allowed: np.ndarray, pairs: _Pairs
 ) -> StateSpace:
-    """Makes the space from the sorted states and the pairs with allowed endings."""
+    """Makes the space: sorts the states by size, and drops pairs by their endings.
+
+    Only pairs whose endings are `allowed` become transitions.
+    """
     kept = allowed[pairs.stage]
     number = np.cumsum(allowed, dtype=np.int32) - 1
     sizes = bitsets.sizes(states)

@@ -43,7 +43,8 @@ def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:
     """Makes a unit of each given set, and of each operator that is in no set.
 
     Raises:
-      ValueError: the sets are not disjoint, or units would read each other.
+      ValueError: the sets are not disjoint, or units would depend on each other in a
+        cycle.
     """
     unit_of: dict[int, int] = {}
     masks = [mask for mask in sets if mask]
@@ -52,7 +53,7 @@ def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:
             if op in unit_of:
                 raise ValueError(
                     f"block {problem.name!r}: operator {problem.names[op]!r} is in two "
-                    "sets of operators, each of which is to be scheduled as one"
+                    "units, but each operator can be in only one unit"
                 )
             unit_of[op] = mask
     masks += [1 << op for op in range(len(problem)) if op not in unit_of]
@@ -64,8 +65,8 @@ def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:
         for u in operators_of(problem.predecessors[v])
         if number[u] != number[v]
     }
-    # Only units of a single operator may merge, because several operators are not a
-    # convolution.
+    # Only units of a single operator may merge, because a unit of several operators is
+    # not a convolution.
     single = {i for i, mask in enumerate(ordered) if mask.bit_count() == 1}
     classes = [
         [number[op] for op in operators_of(merge_class) if number[op] in single]
@@ -83,8 +84,9 @@ def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:
 def computed_by_readers(problem: Problem, taken: int = 0) -> list[int]:
     """Returns units (bitmasks): an operator and the inputs that it may compute itself.
 
-    An operator may compute its input itself if no other operator reads it: a sum, or a
-    1x1 convolution before a depthwise convolution with the algorithm `rows`.
+    An operator may compute an input itself if nothing else reads this input, and if the
+    input is a sum. A depthwise convolution with the algorithm `rows` may also compute
+    the 1x1 convolution before it.
 
     Args:
       problem: the block.

@@ -1,1 +1,1 @@
-"""Searches schedules of blocks, stores them in a cache, and looks them up."""
+"""Searches for schedules of blocks, stores them in a cache, and looks them up."""

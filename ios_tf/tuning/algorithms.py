@@ -136,7 +136,7 @@ def _announced(
 
 
 def with_products(problem: Problem, schedule: Schedule) -> Schedule:
-    """Returns the schedule with the algorithm `gemm` wherever it was `direct`."""
+    """Returns the schedule with `gemm` instead of `direct` where this is possible."""
     computed = 0
     for op, algorithm in schedule.algorithms.items():
         if algorithm == ROWS:

@@ -31,12 +31,13 @@ _WORTHWHILE = 0.98
 class BlockSearch:
     """One search of a block, until a deadline by `time.monotonic`.
 
-    Attributes, after `run`: gap: if the search was stopped, the fraction by which
-      another schedule could be faster than the best one so far; otherwise None.
-      too_large: whether the free memory was too small to measure everything. bounded:
-      number of candidates that were not measured, because lower bounds of their
-      latencies show that they are not the fastest. states, transitions: size of the
-      dynamic program; 0 if there was none.
+    Attributes, which `run` sets:
+      gap: if the search was stopped, the fraction by which another schedule could be
+        faster than the best one so far; otherwise None.
+      too_large: whether the free memory was too small to measure everything.
+      bounded: number of candidates that were not measured, because lower bounds of
+        their latencies show that they are not the fastest.
+      states, transitions: size of the dynamic program; 0 if there was none.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ def default_directory() -> str:
     if named:
         return named
     caches = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(caches):  # the specification ignores relative paths
+    if not os.path.isabs(caches):  # XDG's specification ignores relative paths
         caches = os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(caches, "ios_tf")
 
@@ -45,7 +45,7 @@ def directory_of(cache_dir: str | os.PathLike[str] | None) -> str:
 
     Raises:
       UserError: the argument, or else $IOS_TF_CACHE, is not the path of a directory
-        that exists or can be made.
+        that exists or can be created.
     """
     name, named = "cache_dir", os.environ.get("IOS_TF_CACHE")
     if cache_dir:
@@ -58,7 +58,7 @@ def directory_of(cache_dir: str | os.PathLike[str] | None) -> str:
     file = _file_in_the_way(directory) if named else None
     if file:
         raise UserError(
-            f"{name}={directory!r}: {file} is not a directory; name a directory for "
+            f"{name}={directory!r}: {file} is not a directory. Name a directory for "
             "schedules and latencies"
         )
     return directory
@@ -132,7 +132,7 @@ class ScheduleCache:
             if min(schedule.metadata[k] for k in ("latency_ms", "sequential_ms")) <= 0:
                 raise ValueError("the latencies in the file are not positive numbers")
         except KeyError as error:
-            _ignore(path, f"it has no {error}")
+            _ignore(path, f"the schedule has no {error}")
             return None
         except (ValueError, engine.EngineError) as error:
             _ignore(path, first_line(error))
@@ -154,7 +154,7 @@ class ScheduleCache:
 
     def _warn(self, what: str, error: Exception) -> None:
         if not self._failing:
-            text = f"the schedule cache fails: {what}: {first_line(error)}"
+            text = f"schedule cache: {what} ({first_line(error)})"
             _logger.warning("%s", Decision(CACHE_NOT_WRITTEN, text))
         self._failing = True
 

@@ -92,7 +92,9 @@ def entries(directory: str) -> list[Entry]:
             elif device != _PLANS:
                 found += _entries_of(directory, below, pending=False)
     except tf.errors.OpError as error:
-        raise UserError(f"{directory}: cannot be read: {first_line(error)}") from error
+        raise UserError(
+            f"the schedule cache {directory} cannot be read: {first_line(error)}"
+        ) from error
     return sorted(found, key=lambda entry: (entry.kind == PENDING, entry.path))
 
 
@@ -153,7 +155,10 @@ def entries_of(directory: str, signature: str) -> list[Entry]:
     """
     found = [e for e in entries(directory) if e.signature.startswith(signature)]
     if not found:
-        raise UserError(f"{directory}: no entry starts with {signature!r}")
+        raise UserError(
+            f"{directory}: no entry starts with {signature!r}. List the entries with: "
+            "ios_tf cache list"
+        )
     return found
 
 
@@ -231,7 +236,7 @@ def export(directory: str, path: str) -> int:
         raise UserError(f"{path} exists and is not a regular file")
     parent = os.path.dirname(path) or "."
     if not tf.io.gfile.isdir(parent):
-        raise UserError(f"{path}: its directory does not exist")
+        raise UserError(f"{path} cannot be written: {parent} is not a directory")
     valid = [entry for entry in entries(directory) if not entry.problem]
     packed = {"version": _VERSION, "entries": {e.name: e.data for e in valid}}
     _write(parent, path, packed)
@@ -247,7 +252,8 @@ def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, in
       overwrite: whether to replace entries that exist already.
 
     Returns:
-      The number of entries written, and the number of entries left as they were.
+      The number of entries written, and the number of entries that were not written
+      because they existed already.
 
     Raises:
       UserError: `export` did not write the file; nothing is unpacked then.
@@ -259,13 +265,19 @@ def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, in
     except tf.errors.OpError as error:
         raise UserError(f"{path}: cannot be read: {first_line(error)}") from error
     except ValueError:
-        raise UserError(f"{path} is not a valid file of ios_tf cache export") from None
+        raise UserError(
+            f"{path} was not written by `ios_tf cache export`, or is damaged. Export "
+            "the cache again, and import the new file"
+        ) from None
     if (
         not isinstance(packed, dict)
         or packed.get("version") != _VERSION
         or not isinstance(packed.get("entries"), dict)
     ):
-        raise UserError(f"{path} is not a valid file of ios_tf cache export")
+        raise UserError(
+            f"{path} was not written by `ios_tf cache export` of this version of "
+            "IOS-TF. Export the cache again with this version, and import the new file"
+        )
     checked = {}
     for name, data in packed["entries"].items():
         parts = name.split("/")
@@ -274,10 +286,16 @@ def import_(directory: str, path: str, overwrite: bool = False) -> tuple[int, in
             parts = parts[1:]
         # A name must not lead out of the cache's directory.
         if len(parts) != 2 or not all(_PLAIN.fullmatch(part) for part in parts):
-            raise UserError(f"{path}: {name!r} is not the name of a cache entry")
+            raise UserError(
+                f"{path} cannot be imported: it contains {name!r}, which is not the "
+                "name of a cache entry"
+            )
         problem = _check(parts[1], data, pending)
         if problem:
-            raise UserError(f"{path}: entry {name!r}: {problem}")
+            raise UserError(
+                f"{path} cannot be imported, because its entry {name!r} is not valid: "
+                f"{problem}"
+            )
         checked[os.path.join(directory, *name.split("/"))] = data
     written = 0
     for target, data in checked.items():
@@ -315,7 +333,7 @@ def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:
                 if age_s is None or abs(age_s) > _STALE_SECONDS:
                     problem = "a process that was killed left this temporary file"
             else:
-                data = document.parse(cache_files.read(directory, path), "it")
+                data = document.parse(cache_files.read(directory, path), "the file")
                 problem = _check(name, data, pending)
         except tf.errors.NotFoundError:
             continue
@@ -324,7 +342,7 @@ def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:
         except ValueError as error:
             problem = first_line(error)
         if kind == "temporary" and not problem:
-            continue  # a process is writing it
+            continue  # a process is writing the file
         yield Entry(
             path,
             os.path.basename(below),
@@ -342,7 +360,10 @@ def _check(name: str, data: Any, pending: bool) -> str | None:
     signature, _, rest = name.partition(".")
     strategies = {"json"} if pending else {"json", *(f"{s}.json" for s in STRATEGIES)}
     if rest not in strategies:
-        return "the file's name is not the name of an entry"
+        return (
+            f"{name!r} is not the name of an entry. Names are SIGNATURE.json or, for "
+            "schedules, SIGNATURE.STRATEGY.json"
+        )
     try:
         if pending:
             found = problem_of(data).signature
@@ -353,7 +374,7 @@ def _check(name: str, data: Any, pending: bool) -> str | None:
     except ValueError as error:
         return first_line(error)
     if found != signature:
-        return f"the file belongs to another block, {found[:12]!r}"
+        return f"the file is for a block other than its name says: {found[:12]!r}"
     return None
 
 
@@ -368,7 +389,7 @@ def _check_stages(schedule: Schedule) -> None:
     for key in ("latency_ms", "sequential_ms"):
         value = schedule.metadata.get(key)
         if value is None or not value > 0:
-            raise ValueError(f"{key} is not a positive number")
+            raise ValueError(f"{key} must be a positive number, not {value!r}")
 
 
 def _is_default(entry: Entry) -> bool:

@@ -70,7 +70,8 @@ class Claims:
         """Waits until no other process searches one of the blocks.
 
         Returns:
-          The pending files that exist; all of them are gone if others searched them.
+          The pending files that still exist. The list is empty if other processes
+          have searched all of the blocks.
         """
         while pending:
             pending = [path for path in pending if tf.io.gfile.exists(path)]
@@ -115,7 +116,7 @@ class Claims:
         return True
 
     def _overwrite(self, path: str) -> bool:
-        """Makes or replaces a claim. The last of several processes has it."""
+        """Makes or replaces a claim. Of several processes, the last one owns it."""
         return not self._write(path) or self._is_own(path)
 
     def _take_over(self, path: str, abandoned: bytes) -> bool:
@@ -159,7 +160,7 @@ class Claims:
             return b""
 
     def _write(self, path: str) -> bool:
-        """Writes a claim with a content that it never had; returns whether it could."""
+        """Writes a claim with new content. Returns whether the file was written."""
         text = f"{self._name} {secrets.token_hex(4)}\n"
         try:
             cache_files.write(self._directory, path, text)

@@ -40,9 +40,10 @@ from ios_tf.tuning.pending import BlockTuner, pending_files, problem_of
 _logger = logging.getLogger("ios_tf")
 _lock = threading.Lock()
 _search: _SearchThread | None = None
-# TensorFlow's thread waits at most this many milliseconds until a search begins, and
-# then goes on without it: the search needs Python's global lock, and the thread that
-# holds the lock may be waiting for TensorFlow.
+# TensorFlow's thread waits at most this many milliseconds for a search to begin, and
+# then continues without the search. Waiting longer could be a deadlock: the search
+# needs Python's global lock, and the thread that holds the lock may be waiting for
+# TensorFlow.
 _PATIENCE_MS = 10_000
 
 
@@ -89,7 +90,7 @@ class Status:
         enqueued kernel by kernel), "warnings" (of the schedule cache).
       not_off: passes of TensorFlow that the plugin runs although TensorFlow's options
         switch them off.
-      regions: the regions that take new schedules from the cache as these appear.
+      regions: the regions that use new schedules as soon as the cache has them.
       refresh_s: seconds between two looks into the cache for new schedules; 0 if
         schedules are only read when a graph is loaded.
     """
@@ -108,7 +109,7 @@ class Status:
     refresh_s: float = 0
 
     def decisions(self) -> list[Decision]:
-        """The reasons why parts of this process run as plain TensorFlow, and others."""
+        """Why parts of this process run as plain TensorFlow, and other problems."""
         if self.problem:
             return [Decision(NO_LIBRARY, f"ios_tf has no effect: {self.problem}")]
         count = self.counts
@@ -122,18 +123,18 @@ class Status:
                 GRAPHS_NOT_FROZEN,
                 count["graphs_not_frozen"],
                 "graphs were not optimized, because the weights of their convolutions "
-                "are variables; ios_tf.convert makes models with constant weights",
+                "are variables. ios_tf.convert makes models with constant weights",
             ),
             (
                 NO_CUDA_GRAPH,
                 count["failed_captures"],
-                "CUDA graphs could not be made; their kernels were launched one by "
+                "CUDA graphs could not be made, so their kernels were launched one by "
                 "one, which is slower",
             ),
             (
                 CACHE_FILE_IGNORED,
                 count["warnings"],
-                "warnings are about files of the schedule cache",
+                "warnings about files of the schedule cache were logged",
             ),
         )
         decisions = [
@@ -143,7 +144,8 @@ class Status:
         ]
         if self.not_off:
             text = "the plugin still runs passes that TensorFlow's options switch off: "
-            text += f"{', '.join(self.not_off)}; switch use_plugin_optimizers off, too"
+            text += f"{', '.join(self.not_off)}. To stop these passes, also switch "
+            text += "use_plugin_optimizers off"
             decisions.append(Decision(PASSES_STAY_ON, text))
         return decisions
 
@@ -352,7 +354,7 @@ def _warn(text: str) -> None:
 
 
 class _SearchThread(threading.Thread):
-    """A thread that searches the problems of the optimizer.
+    """A thread that searches for schedules of the optimizer's blocks.
 
     The optimizer itself runs in TensorFlow's threads, which must not run Python: they
     would wait for Python's global lock while they hold locks of TensorFlow.

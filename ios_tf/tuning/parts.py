@@ -31,9 +31,9 @@ class Patterns:
     """Regular expressions for names of operators, which replace the default rules.
 
     Attributes:
-      units: operators that match the same pattern with equal groups are scheduled as
-        one operator. Default for all others: a sum belongs to the operator that reads
-        it, if it has only one reader.
+      units: operators that match the same pattern, with equal texts in its groups, are
+        scheduled as one operator. If an operator matches no pattern and is a sum with
+        only one reader, it is scheduled together with this reader.
       borders: a part ends with an operator that matches. Default: parts end where far
         fewer tensors are live than before and after.
     """
@@ -88,7 +88,7 @@ def parts_of(
       to search.
 
     Raises:
-      UserError: the patterns make units that cannot be ordered.
+      UserError: the patterns make units that depend on each other in a cycle.
     """
     try:
         units = make_units(problem, patterns.units_of(problem))

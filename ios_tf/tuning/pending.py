@@ -248,7 +248,8 @@ def _read_problems(
 ) -> tuple[dict[str, Problem], list[str]]:
     """Returns the blocks of pending files, and the files that are not valid.
 
-    A file that does not exist any more is in neither: another process has searched it.
+    A file that does not exist any more is in neither result, because another process
+    has searched its block.
     """
     problems, invalid = {}, []
     for path in paths:
@@ -276,7 +277,8 @@ def _schedules(
             (path,) = problems
             _warn(NOT_SEARCHED, f"{path} cannot be searched", error)
             return {}, [path]
-    # One of the blocks cannot be searched. The others are in the cache or will be soon.
+    # One of the blocks cannot be searched. To find it, the blocks are tuned one by one.
+    # This is fast for blocks that are in the cache by now.
     schedules, ignored = {}, []
     for path, problem in problems.items():
         found, bad = _schedules(tuner, {path: problem})
@@ -304,14 +306,15 @@ def read_problem(cache_dir: str, path: str) -> Problem:
     such as the signature, from the block.
 
     Raises:
-      ValueError: the file does not hold a block, or not the block that its name says.
+      ValueError: the file does not contain a block, or its name is not the signature
+        of the block.
       tf.errors.OpError: the file cannot be read.
     """
     problem = problem_of(cache_files.read(cache_dir, path))
     name = os.path.basename(path).removesuffix(".json")
     if problem.signature != name:
         raise ValueError(
-            "the file's name is not the signature of its block, "
+            "the file's name is not the signature of its block, which begins with "
             f"{problem.signature[:12]}"
         )
     return problem
@@ -325,7 +328,7 @@ def problem_of(data: str | bytes | Mapping[str, Any]) -> Problem:
     """
     try:
         if isinstance(data, (str, bytes)):
-            data = document.parse(data, "it")
+            data = document.parse(data, "the file")
         if not isinstance(data, Mapping) or not isinstance(data.get("block"), Mapping):
             raise ValueError('the file is not a JSON object with a member "block"')
         return Problem.from_json(engine.problem(data["block"]))

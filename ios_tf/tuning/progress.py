@@ -1,8 +1,8 @@
 """Progress on standard error: the phase, the time left and the best ratio so far.
 
 On a terminal this is one bar of the library rich, which TensorFlow installs for Keras.
-Elsewhere each phase is one line. Measurements must not be disturbed, so nothing is
-drawn while they run, except by the caller of `update`.
+Elsewhere each phase is one line. Drawing would disturb measurements. So in phases with
+measurements, the bar is drawn only when `update` is called, between measurements.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _logger = logging.getLogger("ios_tf")
 # least once in _BEAT_SECONDS.
 _INTERVAL_SECONDS = 0.2
 _BEAT_SECONDS = 1.0
-# The time left is estimated after this part of the work, and this time.
+# The time left is estimated only after this fraction of the work and this time.
 _LEAST_DONE = 0.03
 _LEAST_SECONDS = 2.0
-# Narrower terminals get shorter texts.
+# Terminals with fewer columns get shorter texts.
 _NARROW = 80
 
 
@@ -106,7 +106,7 @@ class Progress:
         _logger.info("%s: %.1f s, peak memory so far %d MiB", name, seconds, peak)
 
     def update(self, done: float, counts: str = "") -> None:
-        """Shows that a fraction of the phase is done, unless it was drawn just now.
+        """Sets the completed fraction of the phase, and redraws the bar if it is old.
 
         Args:
           done: the completed fraction of the phase, 0 to 1.
@@ -143,7 +143,7 @@ class Progress:
 
     @contextlib.contextmanager
     def _beats(self, measures: bool) -> Iterator[None]:
-        """Draws regularly inside the block, so that people see that it is alive."""
+        """Draws regularly inside the block, to show that the command is running."""
         if measures or not isinstance(self._display, _Bar):
             yield
             return
@@ -253,7 +253,7 @@ class _Bar:
             description=_plain("  ".join(filter(None, phase))),
             rest=_plain("  ".join(filter(None, rest))),
         )
-        self._bar.start()  # does nothing if it has begun
+        self._bar.start()  # does nothing if the bar has started
         self._bar.refresh()
 
     def end(self) -> None:

@@ -19,7 +19,7 @@ from ios_tf.tuning.algorithms import GEMM, with_algorithms
 # Convolutions that should reach the peak and fit into a core's own caches: kernel size,
 # height and width, channels.
 _CONVOLUTIONS = ((3, 35, 96), (1, 35, 192))
-# The tensors of a sum of 64 MB: two that are added, and their sum.
+# The shape of the tensors of a sum. The two addends and their sum have 64 MB together.
 _SUM_SHAPE = [1, 650, 128, 64]
 _SUM_SHAPE_HALF = [1, 1300, 128, 64]
 # The number of images per batch on a GPU. A single image would not keep all of the
@@ -75,7 +75,7 @@ class Roofline:
         return dataclasses.replace(self, gflop_per_s=highest)
 
     def floor_ms(self, kind: str, work: Work) -> float:
-        """The least time of an operator of type `kind`; 0 if it may be in place."""
+        """The least time of an operator of type `kind`; 0 if it may copy nothing."""
         if kind in VIEWS:
             return 0.0
         return max(work.flop / self.gflop_per_s / 1e6, work.bytes / self.gb_per_s / 1e6)

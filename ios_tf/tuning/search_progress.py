@@ -22,7 +22,7 @@ def search_weight(problem: Problem) -> int:
 
 
 class SearchProgress:
-    """Shows how many blocks are searched, and how much faster they are."""
+    """Shows how many blocks have been searched, and the speedup of their schedules."""
 
     def __init__(self, progress: Progress, waiting: Sequence[Problem]) -> None:
         self._progress = progress

@@ -34,9 +34,10 @@ if TYPE_CHECKING:  # imports TensorFlow, which not every search needs
 
 _Model = TypeVar("_Model", bound=BlockCostModel)
 # The number of blocks that are searched at the same time with a remote cost model. Each
-# needs memory for its dynamic program.
+# search needs memory for its dynamic program.
 _MAX_SEARCHES = 16
-# The number of times that blocks are searched while devices withdraw latencies.
+# Blocks are searched again if devices have withdrawn latencies, but at most this many
+# times in total.
 _MAX_REPEATS = 3
 
 
@@ -144,7 +145,7 @@ class Searcher(Generic[_Model]):
         left = sum(map(search_weight, waiting))
         end = start + self.time_limit
         # The algorithms of all blocks are chosen before the first search, because on a
-        # CPU they gain the most.
+        # CPU this choice gains more than the schedules.
         shown = SearchProgress(self.progress, waiting)
         chosen: dict[str, dict[int, str]] = {}
 
@@ -155,8 +156,8 @@ class Searcher(Generic[_Model]):
         def search(problem: Problem) -> None:
             nonlocal left
             # Each search gets a share of the remaining time, so that later searches get
-            # the time that earlier ones did not use. Searches at the same time may use
-            # all of it.
+            # the time that earlier ones did not use. With a remote cost model, searches
+            # run at the same time, so each of them gets all of the remaining time.
             now = time.monotonic()
             weight = search_weight(problem)
             share = 1.0 if self._remote else weight / left
@@ -195,7 +196,10 @@ class Searcher(Generic[_Model]):
         return result, stats
 
     def parts_of(self, problem: Problem) -> tuple[Sequence[Part], int]:
-        """The parts that a block is searched in, and the cuts that memory forced."""
+        """The parts that a block is searched in, and the number of forced cuts.
+
+        A cut is forced if it was made only because a part was too large to search.
+        """
         if problem.signature not in self._parts:
             self._parts[problem.signature] = parts_of(
                 problem, self._settings.pruning, self._settings.patterns
@@ -223,12 +227,12 @@ class Searcher(Generic[_Model]):
 
         The alternatives are:
 
-        - The `found` schedules without algorithms of one kind, and without any.
+        - The `found` schedules without one of the algorithms, and with none of them.
         - The `found` schedules with matrix products (`gemm`) wherever possible. A
           convolution that is measured alone has its filters in the caches, but in the
           network it does not. Matrix products suffer less from this, because they
           prefetch filters.
-        - Sequential schedules, with the `found` algorithms and without any.
+        - Sequential schedules, with the `found` algorithms and with none of them.
         - Schedules that split all blocks in the same way. The results of one block then
           stay in the core's caches for the next block, and lanes do not wait for each
           other between blocks.
@@ -296,7 +300,9 @@ class Searcher(Generic[_Model]):
             return None
         schedule = self._cache.get(problem, self._settings)
         if schedule and schedule.metadata.get("disturbed"):
-            return None  # measured on a busy machine: only servers use it
+            # The schedule was chosen on a busy machine. Servers use it, but a search
+            # replaces it.
+            return None
         # Searches again if there is more time now than when the earlier search was
         # stopped.
         stopped_after = schedule.metadata.get("stopped_after") if schedule else None
@@ -361,7 +367,7 @@ class Searcher(Generic[_Model]):
         stats: SearchStats,
         progress: Callable[[float], None],
     ) -> Schedule:
-        """Searches the schedule of a block with these algorithms."""
+        """Searches for the schedule of a block with these algorithms."""
         search = BlockSearch(
             self.cost_model,
             self._cached,

@@ -13,7 +13,7 @@
 
 namespace ios::testing {
 
-// A convolution with SAME padding and stride 1.
+// Returns a convolution with SAME padding and stride 1.
 inline Operator Conv(int input, int64_t filters, int64_t kernel) {
   Operator op;
   op.name = "conv" + std::to_string(kernel);
@@ -48,15 +48,16 @@ inline Block MakeBlock(std::vector<Operator> operators,
   return block;
 }
 
-// 0 and 1 read the input, 2 reads 0, 3 joins 1 and 2.
+// Returns a block of four operators: 0 and 1 read the input, 2 reads 0, and 3
+// concatenates 1 and 2.
 inline Block Branches() {
   return MakeBlock({Conv(-1, 2, 1), Conv(-1, 3, 3), Conv(0, 4, 3),
                     Join(OperatorType::kConcat, {1, 2})},
                    {3});
 }
 
-// Sums that absorb concats, and separable convolutions that absorb sums; see
-// Absorbs.
+// Examples of the function type Absorbs. With AddsPieces(), sums absorb
+// concats. With AddsTerms(), separable convolutions absorb sums.
 inline bool AddsPieces(const Operator& producer, const Operator& reader,
                        const Shape&, const Shape&) {
   return producer.type == OperatorType::kConcat &&
@@ -68,7 +69,7 @@ inline bool AddsTerms(const Operator& producer, const Operator& reader,
          reader.type == OperatorType::kSepConv;
 }
 
-// A device whose tasks read any view.
+// Returns the traits of a device whose operators can read any view of a tensor.
 inline DeviceTraits Pitched() {
   DeviceTraits device;
   device.reads_pitched = [](const Operator&) { return true; };

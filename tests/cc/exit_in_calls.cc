@@ -1,6 +1,6 @@
-// Exits while threads run and create programs of the block, schedule and
-// weights that the files given name: argv is block, schedule, weights, sizes,
-// and how to exit.
+// Exits while threads create and run programs of the engine. The arguments are
+// the paths of three files (the block, the schedule, and the sizes of the
+// weights), and the way to exit.
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -27,8 +27,8 @@ struct Job {
   std::vector<std::vector<float>> outputs;
 };
 
-// Registered before the engine is used, so that it runs after the end of
-// oneDNN.
+// An exit handler that calls the engine. It is registered before the engine is
+// used, so it runs after the exit handlers of oneDNN.
 ios_program* the_program = nullptr;
 void RunLate() {
   std::vector<float> input(16 * 64 * 64, 1.0f), output(16 * 64 * 64);
@@ -39,8 +39,8 @@ void RunLate() {
   if (!std::strstr(ios_last_error(), "exiting")) std::_Exit(4);
 }
 
-// Registered in the same way: other threads have time to call the engine after
-// oneDNN's end.
+// An exit handler that waits, and is registered in the same way. It gives other
+// threads time to call the engine after the exit handlers of oneDNN.
 void LingerLate() {
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
 }

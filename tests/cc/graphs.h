@@ -1,4 +1,4 @@
-// Small TensorFlow graphs, written node by node, and what is imported of them.
+// Builds small TensorFlow graphs node by node, and imports their operators.
 #ifndef IOS_TF_TESTS_CC_GRAPHS_H_
 #define IOS_TF_TESTS_CC_GRAPHS_H_
 
@@ -27,7 +27,7 @@ class TestGraph {
   using Tensor = ::tensorflow::Tensor;
   using Sizes = std::vector<int>;
 
-  // With a float input "image".
+  // Creates a graph with the float input "image".
   explicit TestGraph(const std::vector<int64_t>& shape) {
     Add(NodeDefBuilder("image", "Placeholder")
             .Attr("dtype", ::tensorflow::DT_FLOAT)
@@ -42,7 +42,8 @@ class TestGraph {
     return node;
   }
 
-  // A constant of `values`, or of 0.5 if there are none.
+  // Adds a constant with these values, or with 0.5 for all elements if `values`
+  // is empty.
   std::string Floats(const std::string& name, const std::vector<int64_t>& shape,
                      const std::vector<float>& values = {}) {
     Tensor tensor(::tensorflow::DT_FLOAT, ::tensorflow::TensorShape(shape));
@@ -59,7 +60,7 @@ class TestGraph {
     return Constant(name, tensor);
   }
 
-  // Output 0 of a node, of a type.
+  // An input that reads output 0 of the node `name`, a tensor of type `dtype`.
   struct In {
     std::string name;
     ::tensorflow::DataType dtype = ::tensorflow::DT_FLOAT;
@@ -133,7 +134,7 @@ class TestGraph {
     return name;
   }
 
-  // Somebody outside asks for it.
+  // Makes the node an output of the graph.
   void Fetch(const std::string& name) { item_.fetch.push_back(name); }
 
   const ::tensorflow::grappler::GrapplerItem& item() const { return item_; }
@@ -149,8 +150,8 @@ class TestGraph {
   ::tensorflow::grappler::GrapplerItem item_;
 };
 
-// A graph's operators, one for each node, as rules find them. The graph must
-// outlive it.
+// The operators of a graph before any fusion rule is applied, one for each
+// node. The graph must outlive this object.
 class ImportedGraph {
  public:
   explicit ImportedGraph(const TestGraph& graph,
@@ -168,7 +169,8 @@ class ImportedGraph {
   GraphView& graph() const { return analyzed_->graph(); }
   const LayoutMap& layouts() const { return analyzed_->layouts(); }
 
-  // How often the rule applied.
+  // Applies a rule to each operator until it changes nothing. Returns how often
+  // the rule changed the graph.
   int Apply(Rule rule) {
     int applied = 0;
     for (size_t i = 0; i < operators_->size(); ++i) {
@@ -177,13 +179,13 @@ class ImportedGraph {
     return applied;
   }
 
-  // The operators that are left, by types.
+  // Returns the types of the operators that no rule has removed.
   std::vector<OperatorType> Types() const {
     std::vector<OperatorType> types;
     for (int i : Alive()) types.push_back((*operators_)[i].op.type);
     return types;
   }
-  // The k-th that is left.
+  // Returns number `k` of the operators that no rule has removed.
   const ImportedOperator& At(int k) const { return (*operators_)[Alive()[k]]; }
   int size() const { return Alive().size(); }
 

@@ -27,7 +27,7 @@ def main() -> int:
 
 
 def check(kind: str, jobs: int) -> bool:
-    """Builds and runs the tests; gives whether none has found anything."""
+    """Builds and runs the tests. Returns True if all of them pass."""
     flags = [f"-fsanitize={kind}"]
     if "undefined" in kind:
         flags.append("-fno-sanitize-recover=all")

@@ -1,5 +1,5 @@
-// The few macros the C++ unit tests need, so that they build with the sources
-// alone.
+// Macros for C++ unit tests. With these macros, the tests do not need a test
+// framework.
 #ifndef IOS_TF_TESTS_CC_TESTING_H_
 #define IOS_TF_TESTS_CC_TESTING_H_
 
@@ -37,7 +37,8 @@ inline void Expect(bool holds, const char* what, const char* file, int line) {
   std::printf("%s:%d: not so: %s\n", file, line, what);
 }
 
-// Runs the tests of files whose paths have `file` in them.
+// Runs the tests of files whose paths contain `file`. Returns 0 if all tests
+// passed and there was at least one test, and 1 otherwise.
 inline int Run(const std::string& file) {
   bool any = false;
   for (const Test& test : Tests()) {
@@ -62,7 +63,7 @@ inline int Run(const std::string& file) {
 #define EXPECT(...) \
   ::ios::testing::Expect((__VA_ARGS__), #__VA_ARGS__, __FILE__, __LINE__)
 
-// Whether a Status or StatusOr is an error whose message has `text`.
+// Checks that a Status or StatusOr is an error whose message contains `text`.
 #define EXPECT_ERROR(status, text)                                          \
   ::ios::testing::Expect(                                                   \
       !(status).ok() && (status).message().find(text) != std::string::npos, \

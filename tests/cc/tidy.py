@@ -1,5 +1,5 @@
-"""Runs clang-tidy, as .clang-tidy says, on the sources that need neither TensorFlow nor
-CUDA, and on their tests: python -m tests.cc.tidy [FILE ...]
+"""Runs clang-tidy with the settings in .clang-tidy on the sources that need neither
+TensorFlow nor CUDA, and on their tests: python -m tests.cc.tidy [FILE ...]
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def main() -> int:
     options = parser.parse_args()
     tidy = shutil.which("clang-tidy")
     if tidy is None:
-        raise SystemExit("clang-tidy is missing: pip install clang-tidy~=23.1.0")
+        raise SystemExit(
+            "clang-tidy is not installed. Run: pip install clang-tidy~=23.1.0"
+        )
     flags = reading_flags()
     files = [Path(file).resolve() for file in options.files] or sources()
 

@@ -1,7 +1,7 @@
 """Injects faults into a converter and a server: processes are killed at random
 moments; the disk is full; directories cannot be read or written; files of the cache
 are corrupted or replaced by links, pipes and directories; processes fork; and many
-threads and loads run for long.
+threads call and load the model many times.
 
     python tests/chaos MODEL [--kills=200] [--runs=100000] [--loads=100]
 
@@ -44,7 +44,7 @@ _CASES = (
 
 
 def main(options: argparse.Namespace) -> int:
-    """Runs all cases; gives 1 if one of them failed, else 0."""
+    """Runs the cases. Returns 1 if a case failed, and 0 otherwise."""
     with (
         tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
         saved_model(options.model) as model,
@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python tests/chaos")
     parser.add_argument("model", metavar="MODEL", help="as for ios_tf convert")
     parser.add_argument(
-        "--cases", nargs="*", choices=_CASES, help="which of them; default: all"
+        "--cases", nargs="*", choices=_CASES, help="the cases to run; default: all"
     )
     parser.add_argument(
         "--kills", type=int, default=200, help="half of convert, the rest of others"

@@ -22,12 +22,15 @@ from chaos import children
 from chaos.workplace import Workplace
 
 _HAMMER = Path(__file__).resolve().parents[1] / "support" / "hammer.py"
-# Longer than any step takes: a process that is not done by then hangs.
+# In seconds. A process that takes longer counts as hanging, because no step takes this
+# long.
 _PATIENCE = 1200
-# In MiB. Memory that allocators keep differs by a few MiB from run to run.
+# The largest growth of memory in MiB that is not a leak. The memory that allocators
+# keep differs by a few MiB between runs.
 _MOST_GROWTH = 8.0
 _USER_DATA = b"years of work"
-# Sizes of disks in KiB, which hold nothing, some, or nearly all of a small conversion.
+# Sizes of disks in KiB. They have room for nothing, a part, or nearly all of a small
+# conversion.
 _DISKS = (16, 64, 256, 1024)
 # linux/prctl.h and linux/capability.h: without these, permissions apply to root too.
 _PR_CAPBSET_DROP = 24
@@ -72,8 +75,8 @@ class Chaos:
         self._random = random.Random(seed)
         self._place = Workplace(model, directory)
         self._place.make()
-        self._checked: bytes | None = None  # the last content that was found right
-        self._victim = directory / "victim"  # the target of links
+        self._checked: bytes | None = None  # hash of the last output that was correct
+        self._victim = directory / "victim"  # the target of links; must not change
         self._victim.write_bytes(_USER_DATA)
 
     def convert(self) -> float:
@@ -89,7 +92,7 @@ class Chaos:
         """Kills conversions; after each, the output is whole or missing."""
         outcome = Outcome("convert, killed", kills)
         for kill in range(kills):
-            if kill % 2:  # measure again; otherwise the cache has all
+            if kill % 2:  # makes the conversion measure again
                 shutil.rmtree(self._place.cache, ignore_errors=True)
             self._kill(outcome, self._place.convert(), seconds)
             outcome.wrong += self._is_wrong()
@@ -97,7 +100,7 @@ class Chaos:
         return outcome
 
     def kill_tune(self, kills: int, seconds: float) -> Outcome:
-        """Kills searches of blocks that a server has met."""
+        """Kills `ios_tf tune` while it searches the blocks that a server has stored."""
         outcome = Outcome("tune, killed", kills)
         shutil.rmtree(self._place.cache, ignore_errors=True)
         server = self._place.serve("skip")
@@ -163,7 +166,7 @@ class Chaos:
                     outcome.what = "convert, files limited (no disk may be mounted)"
                 limit = None if mounted else functools.partial(_limit_files, size << 10)
                 expected = b"" if mounted else whole
-                place = self._place  # on the disk
+                place = self._place  # the directories are now on the small disk
                 before = place.leftovers()
                 code = self._wait(outcome, place.convert(before=limit))
                 outcome.cases += 1
@@ -177,7 +180,7 @@ class Chaos:
 
     @contextlib.contextmanager
     def _small_disk(self, kibibytes: int) -> Iterator[bool]:
-        """Moves all writing to a disk of this size; gives False if mounting fails."""
+        """Moves all directories to a disk of this size; yields False if this fails."""
         disk = self._place.directory / "disk"
         disk.mkdir(exist_ok=True)
         options = f"size={kibibytes}k"

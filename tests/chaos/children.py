@@ -84,8 +84,8 @@ for size in (1, 3):
     assert expected.keys() == found.keys()
     assert_close([found[key] for key in expected], expected.values())
 """
-# Forks while threads run, compile and evict programs: there are more shapes than stay
-# compiled. The child also runs the engine.
+# Forks while threads run, compile and evict programs. They use more shapes than the
+# engine keeps compiled. The child also runs the engine.
 FORKS = """
 import os
 import sys

@@ -42,7 +42,8 @@ class Workplace:
 
     @property
     def output(self) -> Path:
-        """The output of all conversions; each replaces the last one's."""
+        """The output of all conversions. Each conversion replaces the previous
+        output."""
         return self.outputs / "model"
 
     @property
@@ -50,7 +51,7 @@ class Workplace:
         return self.directory / "tmp"
 
     def convert(self, before: Callable[[], None] | None = None) -> subprocess.Popen:
-        """Starts a conversion; `before` is called in its process before the program."""
+        """Starts a conversion. Its process calls `before` first."""
         words = ["convert", self.model, str(self.output)]
         words += ["--overwrite", "--keep_slower", *_MEASUREMENT]
         return self._start(["-m", "ios_tf", *words, self._cache_flag], before)

@@ -1,5 +1,5 @@
-// Any text as a block: refused in one line, or a block all of which can be
-// computed.
+// Reads any text as the JSON of a block. The text must be refused with an error
+// message, or the block's JSON, problem and signature must be computable.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-// How a fuzzer says that something is not as it must be.
+// FUZZ_CHECK prints a condition that does not hold, and aborts the fuzzer.
 #ifndef IOS_TF_TESTS_FUZZ_CHECK_H_
 #define IOS_TF_TESTS_FUZZ_CHECK_H_
 

@@ -1,5 +1,6 @@
-// Blocks on small shapes: by any legal schedule, and for other batches than
-// compiled for, the engine gives what the operators' definitions give.
+// Runs random blocks with small shapes by random legal schedules, also for
+// batch sizes other than the scheduled one. The engine's outputs must equal the
+// outputs that reference.h computes by the operators' definitions.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -53,7 +54,8 @@ bool AllModerate(const std::vector<Tensor>& tensors) {
   });
 }
 
-// Of each output: how far rounding may take two ways to compute it apart.
+// Checks that each output equals the expected one up to rounding, relative to
+// the largest expected value of the output.
 void Compare(const std::vector<Tensor>& found,
              const std::vector<Tensor>& expected, const Block& block,
              const Schedule& schedule) {
@@ -109,7 +111,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const StatusOr<std::unique_ptr<Program>> sequential = Program::Create(
       block, {{LoadOf(block), SequentialSchedule(block)}}, weights, "cpu");
   FUZZ_CHECK(program.ok() == sequential.ok());
-  if (!program.ok()) return 0;  // of tensors without elements
+  if (!program.ok()) return 0;  // some tensor has no elements
   const int64_t another = bytes.Below(4);
   for (int64_t batch : {block.inputs[0][0], another}) {
     Block sized = block;
@@ -125,7 +127,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (found.empty()) continue;
     std::vector<Tensor> expected;
     const std::vector<Tensor> all = Evaluate(sized, inputs, values);
-    // The largest of no cells, times zero, may be something or nothing.
+    // Very large values are not compared. For example, the maximum of no cells
+    // is the lowest float, and the result of multiplying it by zero depends on
+    // the order of computation.
     if (!AllModerate(all)) continue;
     for (int out : block.outputs) expected.push_back(all[out]);
     Compare(plain, expected, block, SequentialSchedule(block));

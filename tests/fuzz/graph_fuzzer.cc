@@ -1,5 +1,5 @@
-// Any graph that TensorFlow accepts: collected, rewritten and lowered, it is
-// one that TensorFlow accepts again.
+// Collects, rewrites and lowers any graph that TensorFlow accepts. TensorFlow
+// must also accept the resulting graphs.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -37,15 +37,17 @@ using ::tensorflow::NodeDef;
 
 constexpr int kMaxNodes = 64;
 
-// Whether a graph is one: what TensorFlow would not load is not ours to read.
+// Returns an error if TensorFlow does not load the graph. This library need not
+// read such graphs.
 absl::Status Accept(const GraphDef& graph_def) {
   tensorflow::Graph graph(tensorflow::OpRegistry::Global());
   return tensorflow::ImportGraphDef({}, graph_def, &graph, nullptr);
 }
 
-// That what was made of an accepted graph is one. Sizes that contradict each
-// other, which regions may show earlier than TensorFlow would, are none of its
-// nodes' and edges' business: such a graph failed when it ran, and still does.
+// Checks that the nodes and edges of `made`, the result for the accepted graph
+// `of`, form a valid graph. Shapes are not checked: if sizes of the original
+// graph contradict each other, the graph fails when it runs. A region may only
+// report this earlier than TensorFlow does.
 void CheckAccepted(const GraphDef& made, const GraphDef& of) {
   tensorflow::Graph graph(tensorflow::OpRegistry::Global());
   const absl::Status status =
@@ -57,10 +59,11 @@ void CheckAccepted(const GraphDef& made, const GraphDef& of) {
   FUZZ_CHECK(status.ok());
 }
 
-// Whether TensorFlow itself reads it, and without gigabytes: a constant of one
-// number may be said to have any shape, and a list any length. A constant of
-// another type than its output's ends the process, and so does a Reshape to
-// more dimensions than a tensor may have.
+// Returns whether TensorFlow can read the graph without gigabytes of memory and
+// without ending the process. A constant that stores one number may declare any
+// shape, and a list any length. TensorFlow ends the process for a constant
+// whose type differs from the type of its output, and for a Reshape to more
+// dimensions than a tensor may have.
 bool TensorFlowReads(const GraphDef& graph) {
   constexpr double kMaxElements = 1 << 24;
   constexpr int64_t kMaxLength = 1 << 16;
@@ -96,7 +99,8 @@ bool TensorFlowReads(const GraphDef& graph) {
   return true;
 }
 
-// Fed by all placeholders, and wanted for what no node reads.
+// Returns the graph as an item whose inputs are all placeholders, and whose
+// outputs are the nodes that no other node reads.
 tensorflow::grappler::GrapplerItem Item(const GraphDef& graph) {
   tensorflow::grappler::GrapplerItem item;
   item.graph = graph;
@@ -115,7 +119,8 @@ tensorflow::grappler::GrapplerItem Item(const GraphDef& graph) {
   return item;
 }
 
-// All in one stage where that is legal, else in order.
+// Returns a schedule with all operators in one stage if that is legal, and the
+// sequential schedule otherwise.
 ios::Schedule ScheduleOf(const ios::Block& block) {
   ios::Schedule schedule;
   schedule.stages.emplace_back();
@@ -126,7 +131,8 @@ ios::Schedule ScheduleOf(const ios::Block& block) {
                                              : ios::SequentialSchedule(block);
 }
 
-// Lowers every region, or those with schedules of their own.
+// Lowers and checks all regions, or, if `annotated`, only the regions whose
+// nodes have schedules as attributes.
 void CheckLowered(const tensorflow::grappler::GrapplerItem& item,
                   bool annotated) {
   const auto partition = PartitionGraph(item, PartitionOptions());
@@ -157,7 +163,7 @@ void CheckRewritten(const Partition& partition, const GraphDef& graph,
   CheckLowered(Item(rewritten), /*annotated=*/true);
 }
 
-// The ops that a graph may be made of, beside those that the corpus has.
+// The operations that mutations may insert, in addition to those in the corpus.
 const char* const kOps[] = {"Add",
                             "AddV2",
                             "AvgPool",
@@ -246,7 +252,7 @@ class Mutation {
       case 0:
         node->set_op(kOps[Below(std::size(kOps))]);
         break;
-      case 1:  // reads something else
+      case 1:  // replaces an input
         if (node->input_size() > 0) {
           node->set_input(Below(node->input_size()), AnyTensor(graph));
         }
@@ -257,14 +263,14 @@ class Mutation {
       case 3:
         if (node->input_size() > 0) node->mutable_input()->RemoveLast();
         break;
-      case 4: {  // once more, and read in the place of the first
+      case 4: {  // duplicates the node, and lets another node read the copy
         NodeDef copy = *node;
         copy.set_name(node->name() + "_" + std::to_string(Below(1000)));
         Any(graph)->add_input(copy.name());
         *graph->add_node() = copy;
         break;
       }
-      case 5: {  // an attribute of another node
+      case 5: {  // copies an attribute of another node
         const auto& attributes = Any(graph)->attr();
         if (attributes.empty()) break;
         const auto found =
@@ -362,11 +368,12 @@ class Mutation {
   std::mt19937 random_;
 };
 
-// Text, as the first ones are, or what takes a tenth of the time to read.
+// Parses a graph in text format, like the initial files of the corpus, or in
+// binary format, which takes a tenth of the time.
 bool Parse(const uint8_t* data, size_t size, GraphDef* graph) {
   if (graph->ParseFromArray(data, static_cast<int>(size))) return true;
   TextFormat::Parser parser;
-  // Says nothing of what is wrong.
+  // Drops error messages.
   class Silent : public google::protobuf::io::ErrorCollector {
     void RecordError(int, int, absl::string_view) override {}
   } silent;

@@ -1,4 +1,5 @@
-// Mutates JSON as JSON: most of what libFuzzer alone makes of it is none.
+// Mutates the values and keys of JSON documents. libFuzzer's own mutations of
+// the bytes are rarely valid JSON.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +22,7 @@ constexpr int64_t kNumbers[] = {
     0,          1,          -1,          2,         3,
     7,          255,        65536,       1 << 30,   (1 << 30) + 1,
     2147483647, 4294967296, -2147483648, INT64_MAX, INT64_MIN};
-// Texts that mean something in blocks and schedules.
+// Returns strings that have a meaning in blocks and schedules.
 const std::vector<std::string>& Words() {
   static const auto* const kWords = [] {
     auto* words = new std::vector<std::string>{
@@ -122,7 +123,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size,
                                           size_t max_size, unsigned seed) {
   Mutation mutation(seed);
   json document = json::parse(data, data + size, nullptr, false);
-  // Now and then the bytes themselves.
+  // Sometimes mutates the bytes instead.
   if (document.is_discarded() || mutation.Below(16) == 0) {
     return LLVMFuzzerMutate(data, size, max_size);
   }

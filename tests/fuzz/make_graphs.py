@@ -1,6 +1,7 @@
 """Writes the corpus of the graph fuzzer: python tests/fuzz/make_graphs.py
 
-Small graphs with what the importer knows of layouts, shapes and compositions.
+The graphs are small. Together, they have the layouts, shapes and compositions of
+operations that the importer recognizes.
 """
 
 import sys

@@ -1,4 +1,4 @@
-// Stands for the GPU's backend, which fuzzers have no use for.
+// Replaces the GPU backend, which the fuzzers do not use.
 #include "cc/engine/cuda/cuda_backend.h"
 
 namespace ios::cuda {

@@ -1,4 +1,5 @@
-// Any text as the attribute of an IosRegion.
+// Reads any text as the attribute `program` of an IosRegion node. The text must
+// be refused, or its schedules must be valid.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -15,7 +15,7 @@ namespace {
 constexpr int kOperators = 8;
 
 Operator RandomOperator(Bytes* bytes, int refs, int inputs) {
-  const auto ref = [&] {  // mostly a late one
+  const auto ref = [&] {  // a random tensor, usually of a late operator
     return static_cast<int>(refs - 1 - bytes->Below(refs + inputs));
   };
   Operator op;
@@ -81,7 +81,8 @@ Operator RandomOperator(Bytes* bytes, int refs, int inputs) {
       break;
     case OperatorType::kBinary:
       op.function = static_cast<BinaryFunction>(bytes->Below(8));
-      // A quotient of numbers near 0 says nothing.
+      // Divisions are not used: rounding may change a quotient of numbers near
+      // 0 completely.
       if (op.function == BinaryFunction::kDivide) {
         op.function = BinaryFunction::kAdd;
       }
@@ -135,14 +136,15 @@ Operator RandomOperator(Bytes* bytes, int refs, int inputs) {
   return op;
 }
 
-// Fits the attributes that depend on the input's shape to it.
+// Changes the attributes of `op` that depend on the shape of its first input so
+// that they match this shape.
 void Fit(const Block& block, const std::vector<Shape>& shapes, Bytes* bytes,
          Operator* op) {
   const Shape& x = ShapeOf(block, shapes, op->inputs[0]);
   if (op->type == OperatorType::kMatMul && x.size() == 4) {
     op->kernel = {x[1], x[2]};
   }
-  // Of the grouped ones half are depthwise.
+  // Makes half of the grouped convolutions depthwise.
   if (op->type == OperatorType::kConv2D && op->groups > 1 && x.back() > 1 &&
       bytes->Flip()) {
     op->groups = op->filters = x.back();
@@ -158,7 +160,7 @@ void Fit(const Block& block, const std::vector<Shape>& shapes, Bytes* bytes,
   }
 }
 
-// The classes of an operator's stage that are connected.
+// Returns the connected components of a stage's operators `members`.
 std::vector<std::vector<int>> Components(const Block& block,
                                          const std::vector<int>& members) {
   std::vector<std::vector<int>> groups;

@@ -1,4 +1,4 @@
-// Blocks and legal schedules made of a fuzzer's bytes.
+// Generates blocks and legal schedules from a fuzzer's bytes.
 #ifndef IOS_TF_TESTS_FUZZ_RANDOM_BLOCK_H_
 #define IOS_TF_TESTS_FUZZ_RANDOM_BLOCK_H_
 
@@ -10,12 +10,13 @@
 
 namespace ios::fuzz {
 
-// Numbers made of bytes, and of nothing when there are no more.
+// Generates numbers from bytes. When all bytes have been used, all further
+// numbers are 0.
 class Bytes {
  public:
   Bytes(const uint8_t* data, size_t size) : data_(data), end_(data + size) {}
 
-  // In [0, n).
+  // Returns a number in [0, n).
   int64_t Below(int64_t n) { return data_ == end_ ? 0 : *data_++ % n; }
   bool Flip() { return Below(2) == 1; }
   bool empty() const { return data_ == end_; }
@@ -25,11 +26,12 @@ class Bytes {
   const uint8_t* const end_;
 };
 
-// Up to eight operators of small images; those that do not fit are left out, so
-// that it is valid if it has an operator at all.
+// Returns a block of at most eight operators on small images. Operators with
+// illegal attributes or inputs are left out. So the block is valid unless it
+// has no operators.
 Block RandomBlock(Bytes* bytes);
 
-// Valid for the block, which is valid.
+// Returns a valid schedule for a valid block.
 Schedule RandomSchedule(const Block& block, Bytes* bytes);
 
 }  // namespace ios::fuzz

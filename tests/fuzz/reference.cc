@@ -18,7 +18,8 @@ Index Dimensions(const Shape& shape) {
   return {shape[0], 1, 1, shape[1]};
 }
 
-// Nothing outside.
+// Returns the element at an index, or null if the index is outside of the
+// tensor.
 const float* At(const Tensor& x, const Index& i) {
   const Index size = Dimensions(x.shape);
   for (int d = 0; d < 4; ++d) {
@@ -65,13 +66,16 @@ float Activated(const Activation& activation, float x) {
   }
 }
 
-// The input's row or column that a window's cell is in.
+// Returns the position in the input of cell `k` of the window that belongs to
+// position `output` of the output. Positions are rows if `axis` is 0, and
+// columns if it is 1.
 int64_t Cell(const Operator& op, int axis, int64_t output, int64_t k,
              int64_t before) {
   return output * op.strides[axis] + k * op.dilations[axis] - before;
 }
 
-// Filters of [kh, kw, channels of a group, filters].
+// Computes a convolution. The filter has the shape [kh, kw, channels of a
+// group, filters].
 Tensor Convolve(const Operator& op, const Tensor& x, const Tensor& filter,
                 int64_t groups, const Shape& shape) {
   const std::array<int64_t, 4> pad = ExplicitPadding(op, x.shape);
@@ -142,7 +146,8 @@ Tensor Pooled(const Operator& op, const Tensor& x, const Shape& shape) {
   });
 }
 
-// Over some of the dimensions, kept as 1.
+// Returns the maximum or mean of the elements of image from[0] in the ranges of
+// rows, columns and channels from `from` to `to` (exclusive).
 float Reduced(const Tensor& x, PoolKind kind, const Index& from,
               const Index& to) {
   double sum = 0;
@@ -212,7 +217,7 @@ Tensor Normalized(const Operator& op, const Tensor& x,
     }
     from[3] = i[3] / each * each;
     to[3] = from[3] + each;
-    // The moments of a range of cells are computed once.
+    // The mean and variance of a range of cells are computed only once.
     if (from != known.from || to != known.to) {
       known = {from, to, Reduced(x, PoolKind::kAvg, from, to), 0};
       int64_t count = 0;

@@ -1,4 +1,4 @@
-// Computes operators by their definitions: one number at a time.
+// Computes operators directly by their definitions, one element at a time.
 #ifndef IOS_TF_TESTS_FUZZ_REFERENCE_H_
 #define IOS_TF_TESTS_FUZZ_REFERENCE_H_
 
@@ -13,7 +13,8 @@ struct Tensor {
   std::vector<float> data;
 };
 
-// The values of all operators. weights[i] are those of operator i.
+// Returns the outputs of all operators. weights[i] has the weights of operator
+// i.
 std::vector<Tensor> Evaluate(const Block& block,
                              const std::vector<Tensor>& inputs,
                              const std::vector<std::vector<Tensor>>& weights);

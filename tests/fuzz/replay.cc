@@ -1,5 +1,6 @@
-// Runs a fuzzer without libFuzzer: on files, then on random mutations of them,
-// the same ones each time: replay RUNS FILE...
+// Runs a fuzzer without libFuzzer: replay RUNS FILE... The fuzzer gets the
+// content of each file, and then RUNS random mutations of these files. The
+// mutations are the same in each replay.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 [[gnu::weak]] size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size,
                                              size_t max_size, unsigned seed);
 
-// Some other bytes, a few more or fewer.
+// Replaces some bytes by random ones, and adds or removes a few at the end.
 size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size) {
   static std::mt19937 random(1);
   const size_t changed =

@@ -2,8 +2,8 @@
 sanitizers, and runs them: python -m tests.fuzz.run [--runs=N] [--jobs=N] [NAME ...]
 
 They need clang (Debian: apt-get install clang) and the wheels that the build needs.
-What a fuzzer finds is written to build/fuzz/NAME-crash-…; run that file alone to see
-where the memory in question was allocated.
+If a fuzzer finds a failure, it writes the input to build/fuzz/NAME-crash-…. Run the
+fuzzer on this file alone to see where the memory was allocated.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ ALL = (*FUZZERS, *GRAPH_FUZZER)
 BUILD = ROOT / "build" / "fuzz"
 CHECKS = [
     "-fsanitize=fuzzer-no-link,address,undefined",
-    "-fno-sanitize-coverage=trace-cmp",  # a tenth of the time; mutators know words
+    "-fno-sanitize-coverage=trace-cmp",  # 10 x faster; mutators have lists of words
     "-fno-sanitize-recover=all",
-    "-fno-sanitize=vptr",  # TensorFlow's types
+    "-fno-sanitize=vptr",  # would need type information of TensorFlow's classes
 ]
-_MOST_RUNS = 150_000  # of one process
+_MOST_RUNS = 150_000  # limit for one process
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.run")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(ALL))
-    parser.add_argument("--runs", type=int, default=100_000, help="of each fuzzer")
+    parser.add_argument("--runs", type=int, default=100_000, help="runs of each fuzzer")
     parser.add_argument(
         "--jobs",
         type=int,
@@ -63,26 +63,28 @@ def main() -> int:
 
 
 def run(name: str, runs: int, jobs: int) -> bool:
-    """Runs a fuzzer on a copy of its corpus; gives whether it has found nothing."""
+    """Runs a fuzzer on a copy of its corpus. Returns True if it finds no failure."""
     corpus, logs = BUILD / f"{name}-corpus", BUILD / f"{name}-logs"
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir()
     corpus.mkdir(exist_ok=True)
     given = CORPUS / name
-    # oneDNN keeps primitives; its OpenMP library is never freed. TensorFlow, which is
-    # not instrumented, changes containers that are. Of what runs for milliseconds, the
-    # stacks of allocations and a large quarantine take a third of the time.
+    # oneDNN and its OpenMP library never free some memory, so leaks are not detected.
+    # TensorFlow is not instrumented, but changes containers of instrumented code, so
+    # overflows of containers are not detected. Recording the stacks of allocations and
+    # a large quarantine would take a third of the time of fuzzers with short runs.
     checks = "detect_leaks=0:detect_container_overflow=0"
     checks += ":malloc_context_size=0:quarantine_size_mb=16"
     environment = {**os.environ, "ASAN_OPTIONS": checks}
     longest = {"engine": 160, "graph": 20_000}.get(name, 4096)
-    # oneDNN keeps every kernel that it has made: 17 KB an execution of `engine`.
+    # oneDNN never frees the kernels that it generates, which are 17 KB per run of the
+    # fuzzer `engine`. The runs are therefore divided among several processes.
     processes = max(jobs, -(-runs // _MOST_RUNS))
     command = [str(BUILD / name), f"-runs={-(-runs // processes)}"]
     command += [f"-jobs={processes}", f"-workers={jobs}", f"-max_len={longest}"]
     command += ["-len_control=0", "-timeout=60", "-rss_limit_mb=8192"]
     command += ["-print_final_stats=1", "-print_funcs=0"]
-    # These take most of the time of what runs for milliseconds.
+    # These features would take most of the time of fuzzers with short runs.
     command += ["-entropic=0", "-detect_leaks=0"]
     command += [f"-artifact_prefix={BUILD}/{name}-", str(corpus)]
     if given.is_dir():

@@ -1,5 +1,5 @@
-// Any text as the file of a schedule cache: refused, or a schedule that makes a
-// legal block of the one it is for.
+// Reads any text as a file of a schedule cache. The text must be refused, or it
+// is a schedule by which merges can be lowered to a valid block.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,7 +12,8 @@
 
 namespace {
 
-// 0, 1 and 3 may merge; 2 reads 0; 4 joins 1, 2 and 3.
+// Returns a block of five operators: 0, 1 and 3 may merge, 2 reads 0, and 4
+// concatenates 1, 2 and 3.
 const ios::Block& TheBlock() {
   using ios::testing::Conv;
   using ios::testing::Join;

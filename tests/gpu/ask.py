@@ -6,7 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-# One thread builds all plans, so that they are noted in cuDNN's order.
+# With one thread, the proxy records the plans in the order in which cuDNN proposes
+# them.
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
 directory = Path(sys.argv[1])
 ctypes.CDLL(str(directory / "libcuda.so.1"), ctypes.RTLD_GLOBAL)

@@ -1,9 +1,10 @@
 """compile_ptx.py SOURCE LIBRARY ARCHITECTURE [-DNAME=VALUE ...]: compiles CUDA kernels
-for the fake GPU. NVIDIA's own NVRTC compiles the text to PTX, and `translate` makes C++
-of the PTX. The fake NVRTC runs this program if FAKE_NVRTC_COMPILER names it.
+for the fake GPU. NVIDIA's own NVRTC compiles the text to PTX, and `translate` converts
+the PTX to C++. The fake NVRTC runs this program if FAKE_NVRTC_COMPILER names it.
 
-With `--figures`, the kernels count how warps access memory. `--revision=TEXT` does
-nothing: the fake NVRTC keeps a library for each command, so an old one is not used.
+With `--figures`, the kernels count how warps access memory. `--revision=TEXT` has no
+effect on the result. The fake NVRTC keeps a library for each command, so a new revision
+makes it compile again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ FAKE = GPU / "fake_cuda"
 
 
 def command(figures: bool = False) -> str:
-    """The value of FAKE_NVRTC_COMPILER that makes the fake NVRTC run this file."""
+    """The value of FAKE_NVRTC_COMPILER with which the fake NVRTC runs this file."""
     parts = [Path(__file__), GPU / "nvrtc.py", FAKE / "host_kernel.h"]
     parts += sorted(PTX.glob("*.*"))
     digest = hashlib.sha256(b"\0".join(part.read_bytes() for part in parts))
@@ -47,7 +48,7 @@ def compile_text(text: str, architecture: str, macros: list[str]) -> str:
 def build(cpp: str, library: str, figures: bool = False) -> None:
     """Compiles C++ of `translate` to a shared object."""
     compiler = shlex.split(os.environ.get("CXX", "g++"))
-    # A product and a sum are one operation only where PTX says so.
+    # The compiler must not fuse a product and a sum unless PTX has a fused instruction.
     flags = ["-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-ffp-contract=off"]
     flags += [f"-I{PTX}", f"-I{FAKE}"] + ["-DPTX_FIGURES"] * figures
     with tempfile.TemporaryDirectory() as directory:

@@ -1,4 +1,4 @@
-"""The CUDA driver API over ctypes, as far as tests of the fake driver need it."""
+"""The part of the CUDA driver API that tests of the fake driver need, by ctypes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class CudaError(RuntimeError):
 
 
 class Driver:
-    """Calls raise CudaError; handles and addresses are Python integers."""
+    """Calls driver functions: driver("cuInit", 0).
+
+    A function that fails raises CudaError. Handles and addresses are integers.
+    """
 
     def __init__(self, directory: Path):
         self._cuda = ctypes.CDLL(str(directory / "libcuda.so.1"))
@@ -46,7 +49,10 @@ class Driver:
             raise CudaError(name, code)
 
     def make(self, name: str, *arguments, result_is_last: bool = False) -> int:
-        """Calls a function whose first (or last) parameter is what it makes."""
+        """Calls a function that creates an object, and returns the object's handle.
+
+        The function returns the handle by its first or its last parameter.
+        """
         made = ctypes.c_uint64()
         result = ctypes.byref(made)
         self(name, *([*arguments, result] if result_is_last else [result, *arguments]))
@@ -59,7 +65,7 @@ class Driver:
         self.make("cuCtxPopCurrent")
 
     def compile(self, text: str) -> tuple[int, bytes | str]:
-        """NVRTC's result, and the image or the log."""
+        """Returns NVRTC's result code, and the image or (after an error) the log."""
         program = ctypes.c_void_p()
         self._nvrtc.nvrtcCreateProgram(
             ctypes.byref(program), text.encode(), b"test.cu", 0, None, None
@@ -75,7 +81,7 @@ class Driver:
         return code, data.value.decode() if code else data.raw
 
     def allocate(self, count: int) -> int:
-        """Memory of `count` floats."""
+        """Allocates memory for `count` floats."""
         return self.make("cuMemAlloc", 4 * count)
 
     def upload(self, address: int, values: Sequence[float]) -> None:
@@ -91,7 +97,7 @@ class Driver:
         self("cuMemcpyHtoDAsync", address, pointer, data.nbytes, stream)
 
     def read(self, address: int, like: np.ndarray, stream: int) -> np.ndarray:
-        """An array like `like`, once what is on the stream is done."""
+        """Waits for the stream, and returns an array with the shape of `like`."""
         data = np.zeros_like(like)
         pointer = ctypes.c_void_p(data.ctypes.data)
         self("cuMemcpyDtoHAsync", pointer, address, data.nbytes, stream)

@@ -9,14 +9,14 @@ import numpy as np
 
 from ios_tf.native import engine
 
-# Exact float32; "gpu" alone may use TF32.
+# A GPU that computes float32 exactly. The device "gpu" may compute it in TF32.
 DEVICE = "gpu,tf32=off"
-# Relative to the largest value.
+# Tolerances relative to the largest value.
 TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 
 
 def encode(values: np.ndarray, dtype: str) -> np.ndarray:
-    """float32 values as the engine takes `dtype`: bfloat16 is its bits."""
+    """Converts float32 values to `dtype`; bfloat16 is represented by its bits."""
     if dtype == "float32":
         return values.astype(np.float32)
     if dtype == "float16":
@@ -32,7 +32,7 @@ def decode(array: np.ndarray) -> np.ndarray:
 
 
 def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
-    """The float32 values that `dtype` has for them."""
+    """Rounds float32 values to `dtype`, and returns them as float32."""
     return decode(encode(values, dtype))
 
 
@@ -56,9 +56,10 @@ def on_cpu(
 
 
 class DeviceRun:
-    """A program with its own memory on the GPU, run on a stream of its own.
+    """A program with its own memory on the GPU, and by default its own stream.
 
-    The first run with these pointers is eager, the second captures, others replay.
+    The first run enqueues each kernel, the second run captures a graph, and later runs
+    replay this graph, because the addresses stay the same.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class DeviceRun:
     ):
         self._gpu, self._program, self._dtype = gpu, program, dtype
         arrays = [encode(x, dtype) for x in inputs]
-        # An empty image has an address, too.
+        # Even an empty image needs a valid address.
         self._inputs = [
             (gpu.make("cuMemAlloc", max(a.nbytes, 1)), a.shape) for a in arrays
         ]
@@ -93,7 +94,11 @@ class DeviceRun:
         self._program.bind_device(self._inputs, self._results, self.stream)()
 
     def results(self) -> list[np.ndarray]:
-        """Waits for the last run; what it left is overwritten."""
+        """Waits for the last run and returns its outputs.
+
+        The memory of the outputs is overwritten, so that a run that writes nothing is
+        noticed.
+        """
         found = []
         for address, array in zip(self._results, self._outputs, strict=True):
             found.append(decode(self._gpu.read(address, array, self.stream)))

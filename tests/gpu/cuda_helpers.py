@@ -1,4 +1,4 @@
-"""The fake CUDA libraries in fake_cuda: built, loaded, controlled."""
+"""Builds, loads and controls the fake CUDA libraries in fake_cuda."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LIBRARIES = {
 
 
 def include_directories() -> list[Path]:
-    """Of CUDA, NVRTC and cuDNN: TensorFlow's wheel has their headers."""
+    """The directories of the headers of CUDA, NVRTC and cuDNN in TensorFlow's wheel."""
     for wheel in ("tensorflow", "tensorflow-cpu"):
         try:
             package = importlib.metadata.distribution(wheel)
@@ -52,7 +52,7 @@ def include_directories() -> list[Path]:
 
 @functools.cache
 def build_fakes() -> Path:
-    """The directory of the libraries; built if their sources changed."""
+    """Returns the directory of the libraries; builds them if a source has changed."""
     compiler = shlex.split(os.environ.get("CXX", "g++"))
     flags = ["-std=c++17", "-O2", "-Wall", "-fPIC", f'-DFAKE_CUDA_SOURCES="{SOURCES}"']
     flags += [f"-isystem{directory}" for directory in include_directories()]
@@ -101,10 +101,12 @@ class FakeCuda:
 
     def __init__(self, directory: Path):
         self.directory = directory
-        # As the engine opens them, so that there is one of each; the driver it
-        # finds by its name, since it is loaded below.
+        # The engine opens the libraries in this directory, so each library is loaded
+        # only once. It finds the driver by its name, because the driver is loaded
+        # below.
         os.environ["IOS_TF_CUDA_LIBRARIES"] = str(directory)
-        # In memory only: the fake GPU's times are no one else's.
+        # Caches are kept in memory only, because plans that were timed on the fake GPU
+        # must not be used elsewhere.
         os.environ.setdefault("IOS_TF_PLAN_CACHE", "")
         os.environ.setdefault("IOS_TF_CODE_CACHE", "")
         self.library = ctypes.CDLL(str(directory / "libcuda.so.1"), ctypes.RTLD_GLOBAL)
@@ -113,7 +115,7 @@ class FakeCuda:
         self.library.fake_cuda_plant.argtypes = [ctypes.c_char_p, ctypes.c_int]
 
     def report(self) -> dict:
-        """Violations, counts of calls, objects that live."""
+        """The violations, the counts of calls, and the numbers of existing objects."""
         return json.loads(self.library.fake_cuda_report())
 
     def take_violations(self) -> list[str]:
@@ -122,7 +124,7 @@ class FakeCuda:
         return violations
 
     def reset(self) -> None:
-        """Forgets violations, counts, planted mistakes and options."""
+        """Removes violations, counts, planted mistakes and options."""
         self.library.fake_cuda_reset()
         self.library.fake_cuda_clear_options()
 
@@ -131,28 +133,32 @@ class FakeCuda:
             self.library.fake_cuda_set(name.encode(), value)
 
     def plant(self, what: str, n: int = 0) -> None:
-        """Makes a mistake once, see fake_cuda_plant in machine.cc."""
+        """Plants a mistake of the GPU; see fake_cuda_plant() in machine.cc."""
         self.library.fake_cuda_plant(what.encode(), n)
 
 
 @functools.cache
 def fake_cuda() -> FakeCuda:
-    """To be called before the engine opens device "gpu" for the first time."""
+    """Loads the fake GPU. Call it before the engine first opens the device "gpu"."""
     return FakeCuda(build_fakes())
 
 
 def zero_weights(block: dict[str, Any]) -> list[np.ndarray]:
-    """A block's weights where their values do not matter."""
-    from ios_tf.native import engine  # not before the fakes are there
+    """Weights of zeros for a block, for tests in which the values do not matter."""
+    from ios_tf.native import engine  # the fakes must be loaded before the engine
 
     shapes = engine.problem(block)["weight_shapes"]
     return [np.zeros(s, np.float32) for of_operator in shapes for s in of_operator]
 
 
 def run_apart(program: str, argument: str, **environment: str) -> tuple[Any, Any, str]:
-    """Runs Python in a process of its own: a result, the fake's counts, what it logs.
+    """Runs Python code in a separate process.
 
-    Its last line is these two and the fake's violations, of which there must be none.
+    The last line of its output must be JSON: a result, the fake GPU's counts, and the
+    fake GPU's violations. Asserts that there are no violations.
+
+    Returns:
+      The result, the counts, and the process's standard error.
     """
     done = subprocess.run(
         [sys.executable, "-c", program, argument],

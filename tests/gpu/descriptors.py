@@ -1,7 +1,8 @@
-"""cuDNN's descriptors over ctypes, from tensors to a plan, each with all attributes
-that the engine sets; or with one of these left out.
+"""Creates cuDNN's descriptors by ctypes, from tensors to a plan. Each descriptor gets
+all attributes that the engine sets, or all except one.
 
-"descriptors.py DIRECTORY" prints what the cuDNN there says without each of them.
+"descriptors.py DIRECTORY" prints, for each attribute, the status codes of the cuDNN in
+this directory if the attribute is left out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import cuda_helpers
 
 SUCCESS = 0
-BAD_PARAMETER = range(2000, 3000)  # CUDNN_STATUS_BAD_PARAM and what it is about
+BAD_PARAMETER = range(2000, 3000)  # CUDNN_STATUS_BAD_PARAM and its subtypes
 
 _KINDS = {
     "INT64": ctypes.c_int64,
@@ -33,7 +34,7 @@ _KINDS = {
 
 @functools.cache
 def _constants() -> dict[str, int]:
-    """The enumerators of cudnn_graph.h, without CUDNN_."""
+    """The values of all enumerators of cudnn_graph.h, by name without "CUDNN_"."""
     headers = (d / "cudnn_graph.h" for d in cuda_helpers.include_directories())
     text = next(header for header in headers if header.exists()).read_text()
     text = re.sub(r"/\*.*?\*/|\bCUDNN_DEPRECATED_ENUM\b|//[^\n]*", "", text, flags=re.S)
@@ -48,7 +49,7 @@ def _constants() -> dict[str, int]:
 
 
 def _tensor(uid: int, *dims: int, virtual: bool = False) -> dict[str, Any]:
-    """Of four dimensions, channels last."""
+    """The attributes of a tensor of four dimensions with channels last."""
     _, c, h, w = dims
     return {
         "TENSOR_DATA_TYPE": ("DATA_TYPE", "DATA_FLOAT"),
@@ -77,7 +78,7 @@ def _convolution(kind: str, image: str, filters: str, result: str) -> dict[str, 
     }
 
 
-# relu(conv(x, w)), and a transposed convolution that stays alone.
+# The descriptors of two graphs: relu(conv(x, w)), and a single transposed convolution.
 _FORWARD = "OPERATION_CONVOLUTION_FORWARD"
 _BACKWARD = "OPERATION_CONVOLUTION_BACKWARD_DATA"
 DESCRIPTORS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -145,14 +146,15 @@ DESCRIPTORS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 ATTRIBUTES = sorted({name for _, given in DESCRIPTORS.values() for name in given})
-# A plan's handle is that of its configuration; one that is loaded has none.
+# Attributes that the fake does not require. For example, a plan takes its handle from
+# its engine configuration; only a plan that is loaded from JSON needs its own.
 OPTIONAL = {
     "TENSOR_IS_VIRTUAL",
     "EXECUTION_PLAN_HANDLE",
     "VARIANT_PACK_WORKSPACE",
 }
 REQUIRED = set(ATTRIBUTES) - OPTIONAL
-# In cuDNN 9.28, without a word.
+# If this attribute is missing, cuDNN 9.28 ends the process without a message.
 ENDS_THE_PROCESS = "EXECUTION_PLAN_ENGINE_CONFIG"
 
 
@@ -161,12 +163,12 @@ def number(attribute: str) -> int:
 
 
 def constant(name: str) -> int:
-    """An enumerator of cudnn_graph.h, without CUDNN_."""
+    """The value of an enumerator of cudnn_graph.h; `name` lacks "CUDNN_"."""
     return _constants()[name]
 
 
 class Cudnn:
-    """The library of a path; a context is to be current."""
+    """The cuDNN library at a path. Its functions need a current CUDA context."""
 
     def __init__(self, path: Path):
         self._library = ctypes.CDLL(str(path))
@@ -175,7 +177,7 @@ class Cudnn:
         """The results of finalizing each descriptor, up to the first that fails.
 
         Args:
-          without: the attribute that is left out where it first would be set.
+          without: the attribute that is left out; by default, none.
         """
         handle = ctypes.c_void_p()
         assert self._library.cudnnCreate(ctypes.byref(handle)) == SUCCESS
@@ -227,7 +229,8 @@ class Cudnn:
         )
 
     def _proposal(self, heuristics) -> ctypes.c_void_p:
-        """The first engine configuration of finalized heuristics; null: none."""
+        """The first engine configuration that heuristics propose; null: there is
+        none."""
         config = self._descriptor("ENGINECFG")
         count = ctypes.c_int64()
         status = self._library.cudnnBackendGetAttribute(

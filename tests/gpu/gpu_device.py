@@ -1,7 +1,7 @@
-"""A TensorFlow device "GPU" on the fake CUDA driver, for a process of its own.
+"""A TensorFlow device "GPU" on the fake CUDA driver. It needs a separate process.
 
-Kernels for GPUs that TensorFlow has itself would call CUDA: what is no op of this
-package must be placed on the CPU.
+TensorFlow's own kernels for GPUs would call the real CUDA. All ops except those of this
+package must therefore be placed on the CPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SOURCE = Path(__file__).resolve().parent / "fake_gpu_device" / "device.cc"
 
 
 def _build(fakes: Path) -> Path:
-    """The library that registers the device; built if its source changed."""
+    """Returns the library that registers the device; builds it if it is outdated."""
     compiler = shlex.split(os.environ.get("CXX", "g++"))
     includes = [
         "-isystem" + flag[2:] if flag.startswith("-I") else flag
@@ -59,15 +59,15 @@ class GpuDevice:
         self._library.fake_gpu_device_taken.restype = ctypes.c_int64
 
     def misalign(self, count: int) -> None:
-        """Tensors made on the GPU from now on are so many bytes off."""
+        """Places new tensors on the GPU `count` bytes behind an aligned address."""
         self._library.fake_gpu_device_misalign(count)
 
     def taken(self) -> int:
-        """Bytes of the GPU's memory that TensorFlow's allocator has taken."""
+        """The bytes of the GPU's memory that TensorFlow's allocator has taken."""
         return self._library.fake_gpu_device_taken()
 
 
 @functools.cache
 def load() -> GpuDevice:
-    """To be called before TensorFlow looks for devices."""
+    """Registers the device. Call it before TensorFlow looks for devices."""
     return GpuDevice()

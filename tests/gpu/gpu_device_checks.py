@@ -1,5 +1,8 @@
-"""IosRegion and IosStageLatency on a TensorFlow device "GPU", run by
-test_gpu_device.py: the device is for the whole process."""
+"""Tests of IosRegion and IosStageLatency on a TensorFlow device "GPU".
+
+test_gpu_device.py runs these tests in a separate process, because the device exists for
+a whole process.
+"""
 
 import dataclasses
 import json
@@ -28,10 +31,10 @@ from ios_tf.tuning.settings import SearchSettings
 # test may start the thread.
 os.environ["IOS_TF_REFRESH_SECONDS"] = "0.02"
 DEVICE = gpu_device.load()
-# Before anything runs on the GPU.
+# The device must be chosen before anything runs on the GPU.
 CHOSEN = devices.choose("gpu")
 GPU, CPU = "/device:GPU:0", "/device:CPU:0"
-# Relative to the largest value.
+# Tolerances relative to the largest value.
 TOLERANCE = {"float32": 2e-3, "float16": 1e-2, "bfloat16": 3e-2}
 # These calls make the host wait for the GPU.
 WAITS = "cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"
@@ -74,7 +77,7 @@ def network(x, dtype="float32"):
 
 
 def placed(graph: gh.Graph, device: str, *ops: str) -> gh.Graph:
-    """The graph with its nodes, or those of some ops, on a device."""
+    """The graph with all nodes, or only the nodes of these ops, placed on a device."""
     graph_def = graph_pb2.GraphDef()
     graph_def.CopyFrom(graph.graph_def)
     for node in graph_def.node:
@@ -103,7 +106,7 @@ def difference(found: np.ndarray, images: np.ndarray) -> float:
 
 
 def lowered(dtype: str = "float32", merge: bool = True) -> gh.Graph:
-    """The network as one region, on the GPU, and the rest on the CPU."""
+    """The network as one region on the GPU; all other nodes are on the CPU."""
     rewritten = gh.rewrite(freeze(dtype), merge, batch_size=2, device="gpu")
     graph = placed(gh.lower(rewritten, device="gpu"), CPU)
     assert graph.ops()["IosRegion"] == 1
@@ -111,7 +114,7 @@ def lowered(dtype: str = "float32", merge: bool = True) -> gh.Graph:
 
 
 def region():
-    """The region as a function of a tensor on the GPU, with its result there."""
+    """The region as a function whose argument and result are on the GPU."""
     return gh.as_function(placed(lowered(), ""))
 
 
@@ -176,7 +179,7 @@ def test_same_memory_is_one_graph_launch():
 def test_inputs_that_are_not_aligned(offset):
     call = region()
     images = gh.random_array(2, 9, 8, 3)
-    call(on_gpu(images))  # plans are made
+    call(on_gpu(images))  # the first call builds cuDNN's plans
     DEVICE.misalign(offset)
     x = on_gpu(images)
     DEVICE.misalign(0)
@@ -229,7 +232,10 @@ def test_tensorflow_takes_memory_as_it_needs_it():
 
 
 def test_all_memory_is_tensorflow_s():
-    """Of weights, intermediate tensors and plans, which the driver has none for."""
+    """Weights, intermediate tensors and plans use memory of TensorFlow's allocator.
+
+    TensorFlow reserves nearly all memory, so the driver itself has none left.
+    """
     x = on_gpu(gh.random_array(3, 9, 8, 3))
     assert DEVICE.cuda.report()["live"]["bytes"] == DEVICE.taken()
     call = region()
@@ -244,8 +250,11 @@ def test_all_memory_is_tensorflow_s():
 
 
 def test_memory_that_work_still_uses_is_not_written():
-    """A region's weights get the memory that results leave, of 200 bytes and of 2000:
-    those of the matrix product take as many, and those of the convolutions."""
+    """The weights of a new region get the memory of freed results, which work may use.
+
+    The results have 200 and 2000 bytes, as many as the weights of the matrix product
+    and of the convolutions.
+    """
     call = region()
     inputs = [on_gpu(gh.random_array(rows, 9, 8, 3)) for rows in (10, 100)]
     for seed in range(2):
@@ -268,7 +277,7 @@ def test_region_for_the_cpu_is_not_for_the_gpu():
 
 
 def executed(function, *arguments) -> list[tuple[str, str]]:
-    """Types and devices of the nodes TensorFlow executes."""
+    """The types and devices of the nodes that TensorFlow executes."""
     return [
         (node.op, node.device[-len(GPU) :])
         for node in gh.executed_nodes(function, *arguments)
@@ -289,7 +298,7 @@ def test_plugin_lowers_what_is_placed_on_the_gpu():
 
 
 def test_blocks_are_looked_up_where_conversions_keep_them(tmp_path, tf32):
-    """Of this GPU and TensorFlow's switch for TF32 as it is now."""
+    """The cache's directory depends on the GPU and on TensorFlow's switch for TF32."""
     names = []
     graph = freeze()
     with undoing_enable():
@@ -310,7 +319,7 @@ def test_blocks_are_looked_up_where_conversions_keep_them(tmp_path, tf32):
 
 
 def test_schedules_are_picked_up(tmp_path):
-    """The background thread compiles them for TensorFlow's GPU."""
+    """The background thread compiles new schedules for TensorFlow's GPU."""
     cache = str(tmp_path)
     images = gh.random_array(2, 9, 8, 3)
     truth = expected(images)
@@ -336,7 +345,7 @@ def test_schedules_are_picked_up(tmp_path):
 
 
 def measure_sequential_stages():
-    """Of each block of the network."""
+    """Measures the sequential schedule of each block of the network."""
     collected = gh.collect(freeze(), batch_size=2, device="gpu")
     problems = [Problem.from_json(json.dumps(p)) for p in collected["problems"]]
     model = MeasuredCostModel(devices.choose("gpu"))
@@ -365,12 +374,12 @@ def saved_model(path: str) -> str:
 def test_conversion_for_the_gpu(tmp_path, tf32, monkeypatch):
     with tf.device(CPU):
         model = saved_model(str(tmp_path / "model"))
-    # Networks are on CPU:0 by name in this process, or TensorFlow's kernels would
-    # run; those of users are not.
+    # In this process, the network's nodes are placed on CPU:0, because TensorFlow's own
+    # kernels for GPUs cannot run. The nodes of users' networks name no device.
     monkeypatch.setattr(frozen_graphs, "freeze", unplaced(frozen_graphs.freeze))
-    # TensorFlow alone would run them there to measure its latency.
+    # Measuring TensorFlow's latency would run its own kernels on the GPU.
     monkeypatch.setattr(timing, "latencies", lambda turns, callers: [2.0, 1.0, 2.0])
-    # And to compute tensors inside of the network.
+    # So would comparing tensors inside of the network.
     monkeypatch.setattr(inner_tensors, "compare", lambda *arguments: [])
     # The fake GPU computes on one core, so operators of the usual size take a minute.
     monkeypatch.setattr(roofline, "_CONVOLUTIONS", ((3, 5, 16), (1, 5, 32)))

@@ -1,4 +1,5 @@
-"""The CUDA kernels' text as the engine puts it together, and macros of every family."""
+"""The texts of the CUDA kernels as the engine composes them, and all kinds of
+macros."""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ from pathlib import Path
 
 CC = Path(__file__).resolve().parents[2] / "cc"
 CUDA = CC / "engine/cuda/kernels"
-ELEMENT_BYTES = {0: 4, 1: 2, 2: 2}  # of IOS_DTYPE
+ELEMENT_BYTES = {0: 4, 1: 2, 2: 2}  # keyed by the value of IOS_DTYPE
 DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
 
-# Text, its kernels, macros beside dtype, vector and activation.
+# For each variant: the name of the text, the kernels in it, and the macros other than
+# those for the dtype, the vector size and the activation.
 VARIANTS = {
     "sum": ("kElementwiseSource", ["Sum"], {"IOS_TERMS": 3, "IOS_BIAS": 1}),
     "long_sum": ("kElementwiseSource", ["Sum"], {"IOS_TERMS": 32, "IOS_BIAS": 0}),
@@ -58,7 +60,10 @@ VARIANTS["spin"] = ("kTimingSource", ["Spin"], {})
 
 
 def window(kind: int, strip: int, **macros: int):
-    """kind: 0 depthwise convolution, 1 maximum, 2 average."""
+    """A variant of the kernel for windows.
+
+    `kind` is 0 for a depthwise convolution, 1 for a maximum, and 2 for an average.
+    """
     depthwise = int(kind == 0)
     return (
         "kWindowSource",
@@ -93,7 +98,7 @@ for stride in (1, 2):
 
 
 def unrolling(macros: dict[str, int]) -> dict[str, int]:
-    """The macros that window_kernel.cc sets by the registers that a window needs."""
+    """The macros that window_kernel.cc sets depending on a window's registers."""
     if "IOS_STRIP" not in macros:
         return {}
     vector, strip = macros["IOS_VECTOR"], macros["IOS_STRIP"]
@@ -109,7 +114,7 @@ def unrolling(macros: dict[str, int]) -> dict[str, int]:
 
 @functools.cache
 def texts() -> dict[str, str]:
-    """The texts as the engine puts them together, by the name of their last part."""
+    """The texts as the engine composes them, keyed by the name of their last part."""
     header = (CUDA / "kernel_params.h").read_text()
     begin = header.index("#define IOS_CUDA_KERNEL_PARAMS  ")
     lines = header[begin : header.index("\nnamespace", begin)].splitlines()[1:]
@@ -134,7 +139,7 @@ def activations() -> dict[str, str]:
 
 
 def options(macros: Mapping[str, int | str], architecture: int) -> list[str]:
-    """The engine's options of NVRTC, and that by which it tells of registers."""
+    """The engine's options for NVRTC, and the option that reports used registers."""
     return [
         f"--gpu-architecture=sm_{architecture}",
         "--std=c++17",
@@ -144,12 +149,12 @@ def options(macros: Mapping[str, int | str], architecture: int) -> list[str]:
 
 
 def macros_of(variant: str, dtype: str, vector: int) -> dict[str, int]:
-    """All macros of a variant, for vectors of so many elements where it takes any."""
+    """All macros of a variant. `vector` is the number of elements of a vector."""
     macros = {"IOS_DTYPE": DTYPES[dtype], "IOS_VECTOR": vector}
     macros |= VARIANTS[variant][2]
     return macros | unrolling(macros)
 
 
 def widest(dtype: str) -> int:
-    """Elements of 16 bytes."""
+    """The number of elements in the widest vector, which has 16 bytes."""
     return 16 // ELEMENT_BYTES[DTYPES[dtype]]

@@ -1,10 +1,11 @@
-"""make_gpu_data.py DIRECTORY: writes benchmarks/gpu_data: the paper's networks, and
-the convolutions that the engine asks cuDNN for in them and in some of the zoo's, which
-the directory gets. Networks whose files are there are not exported again.
+"""make_gpu_data.py DIRECTORY: writes the files in benchmarks/gpu_data. These are the
+paper's networks, and the convolutions for which the engine uses cuDNN in them and in
+some networks of the zoo. The networks of the zoo are exported to DIRECTORY. A network
+whose file exists is not exported again.
 
-The engine compiles them for the fake GPU (specs.py), so that merges, added channels,
-epilogues and places in concats are its own. Needs TensorFlow; takes some minutes.
-record.py is to be run afterwards.
+The engine compiles the networks for the fake GPU (specs.py). The convolutions therefore
+have the merges, added channels, epilogues and places in concats that the engine
+chooses. The program needs TensorFlow and takes some minutes. Run record.py afterwards.
 """
 
 from __future__ import annotations
@@ -29,14 +30,15 @@ from benchmarks.network_search import schedule_json
 _HERE = Path(__file__).resolve().parent
 _DEVICES = {"tf32": "gpu", "exact": "gpu,tf32=off", "half": "gpu"}
 _DTYPES = {"tf32": "float32", "exact": "float32", "half": "float16"}
-# Groups, transposed convolutions, dilations, and all kinds of activations.
+# Networks of the zoo that have groups, transposed convolutions, dilations, and all
+# kinds of activations.
 _ZOO = (
     *("shufflenet", "unet_transpose", "convnext", "yolo_v3", "yolo_csp", "edsr"),
     *("deeplab_v3_plus", "wavenet", "googlenet_lrn", "se_net", "text_cnn"),
     *("keras:EfficientNetB0", "keras:MobileNetV3Small", "keras:ResNet50"),
 )
-_OF_A_KIND = 1  # of the zoo's convolutions
-_IN_CONCATS = 6  # of a kind each that write a part of a tensor
+_OF_A_KIND = 1  # number of convolutions of each kind from the zoo
+_IN_CONCATS = 6  # number of convolutions that write a part of a larger tensor
 
 _SPEC = re.compile(
     r"\w+(?: \(TF32\))?(?P<transposed> transposed)? convolution of (?P<input>[^,]+) to "
@@ -71,13 +73,16 @@ def export(name: str, path: Path) -> None:
         for operator in block["operators"]:
             operator.pop("name", None)
     data["name"] = f"models:{name}"
-    # One operator a line.
+    # Writes one operator per line.
     text = json.dumps(data, separators=(",", ":")).replace('},{"', '},\n{"')
     path.write_text(text + "\n")
 
 
 def specs(programs: Sequence[tuple[Any, str]], kind: str) -> list[list[str]]:
-    """Of each block and schedule the convolutions in words, for a kind of _DTYPES."""
+    """The engine's texts about the convolutions of each (block, schedule).
+
+    `kind` is a key of _DTYPES.
+    """
     paths = [str(_HERE), str(_HERE.parents[1]), *sys.path]
     of_kind = [({**block, "dtype": _DTYPES[kind]}, how) for block, how in programs]
     done = subprocess.run(
@@ -92,8 +97,10 @@ def specs(programs: Sequence[tuple[Any, str]], kind: str) -> list[list[str]]:
 
 
 def of_network(network: Network, kind: str) -> set[str]:
-    """Its convolutions, one operator after the other, and in as few stages as merges
-    allow."""
+    """The texts about a network's convolutions.
+
+    The schedules are the sequential ones, and those with the most merges.
+    """
     programs = []
     for strategy in ("sequential", "merge"):
         schedules = {
@@ -112,7 +119,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _view(text: str) -> tuple[list[int], int]:
-    """Its shape, and how many channels the tensor has beside them."""
+    """The shape of a view, and how many more channels the whole tensor has."""
     view = _VIEW.fullmatch(text)
     assert view, text
     shape = _numbers(view["shape"])
@@ -125,7 +132,7 @@ def convolution(text: str) -> dict[str, Any]:
     assert spec, text
     (x, beside_x), (y, rest) = _view(spec["input"]), _view(spec["output"])
     inputs = [x]
-    assert beside_x == 0, text  # the engine copies what it would read so
+    assert beside_x == 0, text  # the engine copies inputs that are views
     operator: dict[str, Any] = {"type": "conv2d", "filters": y[-1]}
     kernel, strides, dilations = (
         _numbers(spec[name]) for name in ("kernel", "strides", "dilations")
@@ -165,8 +172,11 @@ def _kind(one: dict[str, Any]) -> str:
 
 
 def _without_activation(one: dict[str, Any]) -> str:
-    """A convolution by itself, as cuDNN is asked about it, too, where an activation is
-    weighed against a step of its own."""
+    """A convolution without its activation, as JSON.
+
+    The engine asks cuDNN about this form, too, because a separate activation may be
+    faster.
+    """
     left_out = ("activation", "alpha", "beta")
     operator = {k: v for k, v in one["operator"].items() if k not in left_out}
     return json.dumps({**one, "operator": operator}, sort_keys=True)
@@ -177,7 +187,10 @@ def _activation(text: str) -> str:
 
 
 def _some(texts: Iterable[str], known: set[str]) -> list[str]:
-    """A few of each kind that are not known, of equal ones those with activations."""
+    """A few texts of each kind that are not in `known`.
+
+    Of convolutions that differ only in the activation, takes one with an activation.
+    """
     kinds = collections.Counter[str]()
     chosen: dict[str, str] = {}
     for text in sorted(texts, key=_activation, reverse=True):
@@ -190,14 +203,18 @@ def _some(texts: Iterable[str], known: set[str]) -> list[str]:
 
 
 def _spread(texts: Sequence[str]) -> list[str]:
-    """A few of them, and a transposed one."""
+    """Up to _IN_CONCATS of the texts, evenly spaced, and a transposed convolution."""
     transposed = [text for text in texts if " transposed " in text]
     others = [text for text in texts if " transposed " not in text]
     return others[:: -(-len(others) // _IN_CONCATS)] + transposed[:1]
 
 
 def convolutions(files: dict[str, Path]) -> dict[str, dict[str, list[str]]]:
-    """In words, by network, "zoo" or "concats", and kind of _DTYPES."""
+    """The texts about all convolutions to record.
+
+    The first key is the name of a network, "zoo" or "concats". The second is a key of
+    _DTYPES.
+    """
     result: dict[str, dict[str, list[str]]] = collections.defaultdict(dict)
     for kind in _DTYPES:
         known: set[str] = set()
@@ -219,7 +236,8 @@ def convolutions(files: dict[str, Path]) -> dict[str, dict[str, list[str]]]:
 
 
 def check(texts: Sequence[str], kind: str) -> None:
-    """Asserts that alone, too, the engine says that of them."""
+    """Asserts that the engine gives the same texts for blocks of a single
+    convolution."""
     programs = []
     for text in texts:
         block = gpu_data.block(convolution(text), 1, _DTYPES[kind])

@@ -1,6 +1,6 @@
 """mutate_cuda.py [NAME ...]: plants known mistakes in a copy of the repository, one at
-a time, and runs the test that is to find each. Prints a table; fails if one is not
-found. Some minutes, for each is compiled."""
+a time, and runs the test that should find the mistake. Prints a table, and fails if a
+mistake is not found. It takes some minutes, because it compiles each mistake."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Mutation:
     """A mistake.
 
     Attributes:
-      name: what it is.
-      file, old, new: the text that it changes.
-      test: pytest's name of the test; "FILE::TEST".
-      passes: a test that does not find it, to show that `test` is needed.
+      name: a description of the mistake.
+      file, old, new: the mistake replaces the text `old` in the file by `new`.
+      test: the test that should find the mistake, as "FILE::TEST".
+      passes: a test that does not find the mistake, to show that `test` is needed.
     """
 
     name: str
@@ -425,7 +425,7 @@ def main() -> int:
 
 
 def plant(mutation: Mutation, copy: Path) -> bool:
-    """Whether the test fails with the mistake, for no other reason."""
+    """Plants a mistake in the copy. Returns whether its test finds the mistake."""
     path = copy / mutation.file
     text = path.read_text()
     if text.count(mutation.old) != 1:
@@ -443,7 +443,7 @@ def plant(mutation: Mutation, copy: Path) -> bool:
         return done.returncode == 1
     finally:
         path.write_text(text)
-        # The next build sees that it has changed.
+        # With a later time, the next build notices that the file has changed back.
         later = time.time() + 1
         os.utime(path, (later, later))
 

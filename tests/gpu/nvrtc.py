@@ -1,5 +1,5 @@
-"""NVIDIA's own NVRTC, in a process of its own: the fake of other tests has the same
-soname, and NVRTC opens itself by that."""
+"""NVIDIA's own NVRTC, which runs in a separate process. NVRTC opens itself by its
+soname, and the fake NVRTC of other tests has the same soname."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INSTALL = "pip install nvidia-cuda-nvrtc-cu12"
 
 
 def find() -> Path | None:
-    """The library of NVIDIA's wheel, if installed."""
+    """The path of the library in NVIDIA's wheel, or None if it is not installed."""
     spec = importlib.util.find_spec("nvidia")
     roots = [Path(path) for path in spec.submodule_search_locations] if spec else []
     for root in roots:
@@ -25,7 +25,7 @@ def find() -> Path | None:
 
 
 class Nvrtc:
-    """Compiles in another process."""
+    """Compiles texts of kernels in another process."""
 
     def __init__(self, path: Path):
         self._path = path

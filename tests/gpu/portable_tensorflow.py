@@ -1,17 +1,19 @@
-"""portable_tensorflow.py DIRECTORY: for a machine with a GPU and no TensorFlow.
+"""portable_tensorflow.py DIRECTORY: packs TensorFlow for a machine that has a GPU, but
+no TensorFlow.
 
-Packs Python, TensorFlow and this checkout into chunk.1, chunk.2, ... of a limited size.
-TensorFlow's libraries have no symbols there, and code for one GPU architecture only. On
-the other machine, `sh unpack.sh TARGET` beside the chunks unpacks them, and writes
-TARGET/env.sh, which sets the environment:
+The program packs Python, TensorFlow and this checkout into chunk.1, chunk.2, ... of a
+limited size. It removes the symbols of TensorFlow's libraries, and the code for all GPU
+architectures except one. On the other machine, run `sh unpack.sh TARGET` in the
+directory of the chunks. It unpacks the chunks, and writes TARGET/env.sh, which sets the
+environment:
 
     . TARGET/env.sh
     cd TARGET/checkout
     $PYTHON -m benchmarks gpu_day --steps=tensorflow,models
 
-TensorFlow loads CUDA 12's libraries by name. unpack.sh gives it those that the other
-machine's `python3` has (pip's packages `nvidia`), of CUDA 12 or newer, under the names
-that it asks for. CUDA's runtime is packed. This has not been tried on a GPU.
+TensorFlow loads CUDA 12's libraries by name. unpack.sh makes links with these names to
+the libraries that the other machine's `python3` has (pip's packages `nvidia`), of CUDA
+12 or newer. CUDA's runtime is packed. This program has not been tried on a GPU.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parents[2]
 _PROJECT = "ios_tf"
 _TESTS = ("pytest", "pytest-xdist")
-# TensorFlow runs without them.
+# Packages that TensorFlow requires, but does not need to run.
 _UNUSED = {"grpcio", "libclang", "setuptools", "tensorboard", "wheel"}
 _LEFT_OUT = re.compile(
     r"(^|/)(__pycache__|tests|testdata|include|idlelib|ensurepip|tkinter|turtledemo"
@@ -113,7 +115,7 @@ def _add_python(target: Path) -> None:
 
 
 def _add_packages(target: Path, architecture: int) -> None:
-    """Adds TensorFlow and what it, this project and its tests need."""
+    """Adds TensorFlow, and the packages that it, this project and its tests need."""
     for distribution in _needed():
         for file in distribution.files or ():
             source = Path(str(file.locate()))
@@ -131,7 +133,7 @@ def _add_packages(target: Path, architecture: int) -> None:
 
 
 def _needed() -> Iterator[importlib.metadata.Distribution]:
-    """The installed distributions that the project and its tests need, with theirs."""
+    """The installed distributions that the project and its tests need, recursively."""
     waiting, seen = [*_TESTS, *_requirements(_PROJECT)], set(_UNUSED) | {_PROJECT}
     while waiting:
         name = waiting.pop().lower().replace("_", "-")
@@ -143,7 +145,7 @@ def _needed() -> Iterator[importlib.metadata.Distribution]:
 
 
 def _requirements(name: str) -> list[str]:
-    """The names of what a distribution requires here, without its extras."""
+    """The names of the distributions that a distribution requires, without extras."""
     texts = importlib.metadata.distribution(name).requires or ()
     found = [Requirement(text) for text in texts]
     return [
@@ -218,11 +220,12 @@ def keep_architecture(library: Path, architecture: int) -> int:
     return kept
 
 
-# A fat binary: magic number, version, bytes of the header, bytes of the entries.
+# The header of a fat binary: magic number, version, bytes of the header, bytes of the
+# entries.
 _FAT_BINARY = struct.Struct("<IHHQ")
 _MAGIC = 0xBA55ED50
-# An entry of it: kind, version, bytes of the header, bytes of the code, 12 bytes, the
-# architecture.
+# The header of an entry in a fat binary: kind, version, bytes of the header, bytes of
+# the code, 12 other bytes, and the architecture.
 _ENTRY = struct.Struct("<HHIQ12xI")
 _MACHINE_CODE = 2
 

@@ -1,12 +1,14 @@
-// A libcudnn between the engine and NVIDIA's own, for machines without a GPU:
-// the engine's graphs go to the real heuristics and engines, which are asked
-// for a device described in JSON (cuDNN 9.8 and later); what they answer is
-// noted. Nothing is computed: executions are work on the fake driver's streams
-// that does nothing.
+// A libcudnn between the engine and NVIDIA's own libcudnn, for machines without
+// a GPU. It passes the engine's graphs on to the real heuristics and engines,
+// for a device that is described in JSON (this needs cuDNN 9.8 or later), and
+// records their answers. Nothing is computed: executing a plan enqueues work
+// that does nothing on a stream of the fake driver.
 //
-// CUDNN_PROXY_LIBRARY: NVIDIA's libcudnn.so.9. CUDNN_PROXY_DEVICE: a file with
-// the device's properties. CUDNN_PROXY_WORKSPACES: by what plans' workspaces
-// are multiplied, 1 if it is not set.
+// Environment variables:
+//   CUDNN_PROXY_LIBRARY: the path of NVIDIA's libcudnn.so.9.
+//   CUDNN_PROXY_DEVICE: a file with the device's properties.
+//   CUDNN_PROXY_WORKSPACES: a factor for the reported workspaces of plans;
+//     default: 1.
 #include <cuda.h>
 #include <cudnn_graph.h>
 #include <dlfcn.h>
@@ -50,11 +52,11 @@ void* Symbol(const char* name) {
 #define REAL(name) reinterpret_cast<decltype(&::name)>(Symbol(#name))
 
 std::mutex mutex;
-fake::Descriptors bags;  // what the engine has set of its descriptors
-std::map<Descriptor, Descriptor> configs;  // of plans
-std::map<Descriptor, int> built;           // plans, by when they were built
-std::set<int> ran;                         // of them
-std::string notes;                         // a line of JSON for each thing
+fake::Descriptors bags;  // the attributes that the engine has set
+std::map<Descriptor, Descriptor> configs;  // the configuration of each plan
+std::map<Descriptor, int> built;           // plans, numbered as they are built
+std::set<int> ran;                         // the numbers of executed plans
+std::string notes;                         // the recorded answers, JSON lines
 
 Descriptor Make(cudnnBackendDescriptorType_t type) {
   Descriptor made = nullptr;
@@ -82,7 +84,8 @@ Descriptor Device() {
   return device;
 }
 
-// At most so many values; of what has one, no more may be asked for.
+// Returns the values of an attribute, at most `most`. For an attribute with one
+// value, `most` must be 1.
 template <typename T>
 std::vector<T> Get(Descriptor from, cudnnBackendAttributeName_t name,
                    cudnnBackendAttributeType_t type, int64_t most) {
@@ -96,7 +99,8 @@ std::vector<T> Get(Descriptor from, cudnnBackendAttributeName_t name,
   return values;
 }
 
-// Of a plan, as the engine is told.
+// Returns the workspace of a plan as the engine sees it: multiplied by
+// CUDNN_PROXY_WORKSPACES. Returns -1 if cuDNN does not report a workspace.
 int64_t WorkspaceOf(Descriptor plan) {
   static const int64_t factor = [] {
     const char* const text = std::getenv("CUDNN_PROXY_WORKSPACES");
@@ -109,7 +113,7 @@ int64_t WorkspaceOf(Descriptor plan) {
 
 constexpr int64_t kManyNotes = 32;
 
-// "eng51_k2=8_k13=0", the engine's notes.
+// The name of an engine, such as "eng51_k2=8_k13=0", and the engine's notes.
 struct Engine {
   std::string name;
   std::vector<int> numerical, behavior;
@@ -176,7 +180,8 @@ std::string Json(const Engine& engine) {
          ", \"behavior\": " + List(engine.behavior) + "}";
 }
 
-// Of a graph, and of what comes of it; "" if the fake knows no such graph.
+// Returns the key of the graph that a descriptor belongs to, or "" if the fake
+// cuDNN does not support this graph.
 std::string KeyOf(const fake::Descriptor& of) {
   return of.graph ? fake::KeyOf(*of.graph) : "";
 }
@@ -203,7 +208,7 @@ void NotePlan(Descriptor plan, cudnnStatus_t status) {
   }
   const fake::Descriptor* const config =
       bag.Ref(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-  if (!config) return;  // a plan of nothing
+  if (!config) return;  // the plan has no engine configuration
   static int count = 0;
   built[plan] = count++;
   notes += "{\"plan\": " + Json(EngineOf(configs[plan])) + ", \"graph\": \"" +
@@ -216,7 +221,8 @@ void NotePlan(Descriptor plan, cudnnStatus_t status) {
 
 extern "C" {
 
-// The notes since the last call; valid until the thread's next one.
+// Returns the notes since the last call. The text is valid until the thread's
+// next call.
 const char* cudnn_proxy_take_notes() {
   thread_local std::string taken;
   std::lock_guard<std::mutex> lock(mutex);
@@ -275,7 +281,8 @@ cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
 cudnnStatus_t CUDNNWINAPI cudnnBackendSetAttribute(
     cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
     cudnnBackendAttributeType_t type, int64_t count, const void* array) {
-  // There is no handle without a device: its properties stand for it.
+  // Without a device, there is no cuDNN handle. The device's properties, which
+  // are set in cudnnBackendFinalize(), replace it.
   if (type == CUDNN_TYPE_HANDLE) return CUDNN_STATUS_SUCCESS;
   std::lock_guard<std::mutex> lock(mutex);
   if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) {
@@ -305,7 +312,7 @@ cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
   if (plan) NotePlan(descriptor, status);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   if (bag.type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {
-    std::string why;  // one that the fake does not know has no key
+    std::string why;  // unused: an unsupported graph only lacks a key
     fake::BuildGraph(&bag, &why);
   } else if (heuristics) {
     bag.graph = bag.Ref(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)->graph;

@@ -1,6 +1,6 @@
-"""NVIDIA's own cuDNN without a GPU: what it proposes for the engine's graphs, and which
-plans the engine would time (proxy.cc). In processes of their own: the fake of other
-tests has the same names."""
+"""Asks NVIDIA's own cuDNN, without a GPU, which plans it proposes for the engine's
+graphs. proxy.cc records the answers, and the plans that the engine would time. cuDNN
+runs in separate processes, because the fake cuDNN of other tests has the same names."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ HERE = Path(__file__).resolve().parent
 DEVICES = HERE / "devices"
 _TENSOR_CORE = 0  # CUDNN_NUMERICAL_NOTE_TENSOR_CORE
 _COMPILES = 0  # CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION
-# float32 with TF32 and, "exact", without.
+# "float32" may be computed in TF32, and "exact" is float32 without TF32.
 DTYPES = tuple(gpu_data.PADDED_FOR)
 
 MISSING = "no cuDNN 9.8 or newer: pip install 'ios-tf[cudnn]' (1.6 GB)"
-_OLDEST = (9, 8)  # takes a device in JSON
+_OLDEST = (9, 8)  # the first version that accepts a device in JSON
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """One that the engine had built.
+    """A plan that the engine asked cuDNN to build.
 
     Attributes:
-      numerical, behavior: cuDNN's notes on its engine.
-      status: of building it; 0 if that worked.
-      timed: whether it ran, as those do that the engine compares.
+      numerical, behavior: cuDNN's notes on the plan's engine.
+      status: the status code of building the plan; 0 means success.
+      timed: whether the plan was run. The engine runs plans to compare their times.
     """
 
     name: str
@@ -70,10 +70,11 @@ class Graph:
     """cuDNN's answer to one graph of operations.
 
     Attributes:
-      key: the fake cuDNN's, of the same graph (fake_cuda/graph_text.h).
-      proposed: names of engines with their knobs, by mode of the heuristics, in order.
-      plans: those that were built, in order.
-      failed: those that could not be.
+      key: the key that the fake cuDNN uses for this graph (fake_cuda/graph_text.h).
+      proposed: mode of the heuristics -> names of the proposed engines, with their
+        knobs, in order.
+      plans: the plans that were built, in order.
+      failed: the plans that could not be built.
     """
 
     key: str
@@ -87,10 +88,10 @@ class Answer:
     """cuDNN's answer to one block of convolutions.
 
     Attributes:
-      error: why the engine cannot run it; "" if it can.
-      plans: those that were built, in order.
-      graphs: what was said to each graph.
-      loaded: how many plans were made from JSON, without heuristics.
+      error: why the engine cannot run the block; "" if it can.
+      plans: the plans that were built, in order.
+      graphs: the answers to the block's graphs.
+      loaded: the number of plans that were loaded from JSON, without heuristics.
     """
 
     error: str
@@ -104,13 +105,13 @@ class Answer:
 
     @property
     def proposed(self) -> list[str]:
-        """By all modes of the heuristics for all graphs."""
+        """The engines that all modes of the heuristics propose for all graphs."""
         lists = [names for graph in self.graphs for names in graph.proposed.values()]
         return [name for names in lists for name in names]
 
 
 def find() -> Path | None:
-    """NVIDIA's library, where a wheel has it."""
+    """The path of NVIDIA's library in a wheel, or None if there is none."""
     spec = importlib.util.find_spec("nvidia")
     for root in spec.submodule_search_locations if spec else []:
         for path in Path(root).glob("cudnn/lib/libcudnn.so.9"):
@@ -123,13 +124,17 @@ def find() -> Path | None:
     return None
 
 
-# What cuDNN loads as soon as it has compiled it; with the proxy it never runs.
+# The functions with which cuDNN loads code that it has compiled. They must succeed,
+# although the proxy never runs the code.
 _LOADERS = ("cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelGetFunction")
 
 
 def _rest_of_driver() -> str:
-    """Source of a driver's functions, weak and failing, but for _LOADERS: where a
-    driver has fewer than all cuDNN proposes no engine that it compiles."""
+    """The source of driver functions that the fake driver lacks.
+
+    All functions except _LOADERS fail. They must exist, because cuDNN proposes no
+    compiled engine if a function of the driver is missing.
+    """
     headers = (d / "cuda.h" for d in cuda_helpers.include_directories())
     text = next(header for header in headers if header.exists()).read_text()
     names = set(re.findall(r"\bCUDAAPI\s+(cu\w+)\s*\(", text))
@@ -146,10 +151,11 @@ def _rest_of_driver() -> str:
 
 @functools.cache
 def _build(library: Path) -> Path:
-    """A directory with the proxy and the fake driver and NVRTC, as the engine wants."""
+    """Builds a directory with the proxy and the fake driver and NVRTC for the
+    engine."""
     fakes = cuda_helpers.build_fakes()
     source = HERE / "proxy.cc"
-    # Of the fake cuDNN: the engine's descriptors, and the keys of its graphs.
+    # The proxy uses the fake cuDNN's code for descriptors and for the keys of graphs.
     shared = [f"{fakes / name}.o" for name in ("descriptor.cc", "graph_text.cc")]
     command = [*shlex.split(os.environ.get("CXX", "g++")), "-std=c++17", "-O1"]
     command += ["-Wall", "-fPIC", "-shared"]
@@ -181,9 +187,9 @@ def _build(library: Path) -> Path:
 def _run(
     library: Path, script: str, blocks: Sequence[Any], **environment: str
 ) -> dict[str, Any]:
-    """The output of a script in this folder about the library below the proxy."""
+    """Runs a script of this folder with the proxy for `library`; returns its output."""
     directory = _build(library)
-    # A wheel of NVRTC and cuBLAS may be there, for cuDNN itself.
+    # cuDNN itself may need NVRTC and cuBLAS, which other wheels of NVIDIA contain.
     beside = [str(p) for p in library.parents[2].glob("*/lib")]
     paths = [str(HERE), str(HERE.parents[1]), *sys.path]
     done = subprocess.run(
@@ -215,14 +221,14 @@ def answers(
     caches: Path | str = "",
     workspaces: int = 1,
 ) -> tuple[int, list[Answer]]:
-    """cuDNN's version, and what it says to blocks of convolutions.
+    """Returns cuDNN's version, and its answers to blocks of convolutions.
 
     Args:
-      library: of find().
-      blocks: a convolution each, with a concat behind it at most.
-      device: one of DEVICES.
-      caches: a directory that keeps plans for the next call, if there is one.
-      workspaces: so many times as large as they are.
+      library: the result of find().
+      blocks: each block has one convolution, and perhaps a concat after it.
+      device: the name of a file in DEVICES.
+      caches: a directory that keeps plans for later calls; "" keeps none.
+      workspaces: the factor by which the workspaces of plans are multiplied.
     """
     environment = {
         "CUDNN_PROXY_DEVICE": str(DEVICES / f"{device}.json"),
@@ -236,7 +242,7 @@ def answers(
 
 
 def statuses(library: Path) -> dict[str, dict[str, int]]:
-    """The results of finalizing descriptors without each attribute (descriptors.py)."""
+    """Attribute -> results of finalizing descriptors without it; see descriptors.py."""
     return _run(library, "descriptors.py", [])
 
 
@@ -271,7 +277,7 @@ def _convolutions() -> dict[str, dict[str, list[dict[str, Any]]]]:
 
 
 def blocks(network: str, dtype: str, batch: int) -> list[dict[str, Any]]:
-    """A network's different convolutions for one of DTYPES, each a block."""
+    """The different convolutions of a network as blocks. `dtype` is one of DTYPES."""
     exact = {"tf32": False} if dtype == "exact" else {}
     return [
         gpu_data.block(one, batch, dtype) | exact
@@ -280,7 +286,7 @@ def blocks(network: str, dtype: str, batch: int) -> list[dict[str, Any]]:
 
 
 def tensors(block: Mapping[str, Any]) -> tuple[list[int], list[int], list[int]]:
-    """Shapes of input, filter and output of a block's one convolution."""
+    """The shapes of the input, filter and output of a block's only convolution."""
     operator, *_ = block["operators"]
     x = block["inputs"][0]
     window = operator.get("kernel", [1, 1])
@@ -293,13 +299,16 @@ def element_bytes(dtype: str) -> int:
 
 
 def multiple(dtype: str) -> int:
-    """Channels that tensor cores take."""
+    """The number of which tensor cores need a multiple of channels."""
     return 4 if dtype == "float32" else 8
 
 
 def pads(plan: Plan, x: Sequence[int], w: Sequence[int], y: Sequence[int]) -> bool:
-    """Whether a plan's workspace is that of copies in half precision, with channels
-    padded: of the filter and of input or output or both, and less than 1 KiB more."""
+    """Whether a plan seems to copy tensors to pad their channels.
+
+    Its workspace then has the size of padded copies in half precision, and less than
+    1 KiB more. The filter is copied, and so are the input, the output or both.
+    """
 
     def padded(n: int) -> int:
         return -(-n // 8) * 8
@@ -313,7 +322,7 @@ def pads(plan: Plan, x: Sequence[int], w: Sequence[int], y: Sequence[int]) -> bo
 
 
 def networks() -> list[str]:
-    """The names of all networks. The one that takes cuDNN longest is last."""
+    """The names of all networks. The network that takes cuDNN longest is last."""
     return sorted(_convolutions(), key=lambda name: name == gpu_data.IN_CONCATS)
 
 

@@ -1,12 +1,13 @@
-"""record.py [DEVICE ...]: writes benchmarks/gpu_data/recordings/DEVICE.json, what the
-real cuDNN says to the convolutions of gpu_data for each device, and prints what stands
-out.
+"""record.py [DEVICE ...]: asks the real cuDNN about the convolutions of gpu_data for
+each device, and writes a summary of the answers to
+benchmarks/gpu_data/recordings/DEVICE.json. It also prints counts of unusual answers.
 
-Of the cases of ENGINES it also writes recordings/DEVICE_engines.txt, the answers
-themselves, for the fake cuDNN to give. "record.py --engines" writes only these.
+For the cases in ENGINES, it also writes the complete answers to
+recordings/DEVICE_engines.txt, so that the fake cuDNN can give the same answers.
+"record.py --engines" writes only these files.
 
-Takes a quarter of an hour; to be run again with another cuDNN, or when the engine's
-graphs or its choice of plans to time change.
+The program takes a quarter of an hour. Run it again with another version of cuDNN, or
+if the engine's graphs or its choice of plans to time change.
 """
 
 import json
@@ -23,12 +24,13 @@ from benchmarks import gpu_data
 RECORDINGS = real_cudnn.HERE / "recordings"
 DEVICES = ("h200", "a100", "l4")
 CASES = [(dtype, batch) for batch in (1, 32) for dtype in real_cudnn.DTYPES]
-# Beside the first device, fewer dtypes.
+# The dtypes for devices other than the first one.
 _DTYPES_BESIDE = ("float16", "float32")
-# What cuDNN compiles for minutes, for the first device and single images only:
-# the zoo's activations, and what writes a part of a tensor, in half precision.
+# Convolutions that cuDNN compiles for minutes: those of the zoo, for their activations,
+# and those that write a part of a tensor, in float16. They are recorded only for the
+# first device and for single images.
 _COMPILED = ("zoo", gpu_data.IN_CONCATS)
-# A network, dtype and batch whose answers are recorded as they are.
+# Device -> the (network, dtype, batch) for which the complete answers are recorded.
 ENGINES = {
     "h200": [
         (network, dtype, 1)
@@ -39,7 +41,7 @@ ENGINES = {
 
 
 def cases(device: str) -> list[tuple[str, str, int]]:
-    """Networks, dtypes and batches that are recorded for a device."""
+    """The (network, dtype, batch) that are recorded for a device."""
     first = device == DEVICES[0]
     return [
         (network, dtype, batch)
@@ -52,8 +54,11 @@ def cases(device: str) -> list[tuple[str, str, int]]:
 
 
 def for_tensor_cores(block: dict, dtype: str) -> bool:
-    """TF32 and half precision are, exact float32 is not. For groups cuDNN has no engine
-    that computes in TF32, nor one that adds a residual."""
+    """Whether cuDNN should have an engine with tensor cores for a convolution.
+
+    It has such engines for TF32 and half precision, but not for exact float32. For
+    convolutions with groups, it has none that computes in TF32 or adds a residual.
+    """
     operator = block["operators"][0]
     if operator.get("groups", 1) > 1:
         return dtype in ("float16", "bfloat16") and not operator.get("residual")
@@ -61,11 +66,11 @@ def for_tensor_cores(block: dict, dtype: str) -> bool:
 
 
 def summary(answer: Answer) -> dict:
-    """An answer in few words.
+    """A summary of an answer.
 
-    "timed" are the engines of the plans that would be timed, with their numbers of
-    configurations; "workspace" is the least of a plan with tensor cores, and the most
-    of any.
+    "timed" has the engines whose plans would be timed, with their numbers of
+    configurations. "workspace" has the smallest workspace of a plan with tensor cores,
+    and the largest workspace of any plan.
     """
     if answer.error:
         return {"error": answer.error}
@@ -82,7 +87,7 @@ def summary(answer: Answer) -> dict:
 
 
 def engines(names) -> str:
-    """ "eng10*4 eng41*29", in the order in which they appear first."""
+    """Counts engines, as "eng10*4 eng41*29", in the order of their first occurrence."""
     counts = Counter(name.split("_")[0] for name in names)
     return " ".join(f"{name}*{count}" for name, count in counts.items())
 
@@ -96,9 +101,16 @@ def engines_path(device: str) -> Path:
 
 
 def write_engines(device: str, version: int, graphs: Iterable[Graph]) -> None:
-    """Lines that fake_cuda/recordings.cc reads: of each graph its key; the plans that
-    were built or could not be, as "engine NAME NUMERICAL-NOTES BEHAVIOR-NOTES WORKSPACE
-    STATUS"; for each mode of the heuristics which of these it proposed, in order."""
+    """Writes the file that fake_cuda/recordings.cc reads.
+
+    Each graph has these lines:
+
+    * "graph KEY";
+    * for each plan, whether or not it could be built, "engine NAME NUMERICAL-NOTES
+      BEHAVIOR-NOTES WORKSPACE STATUS";
+    * for each mode of the heuristics, "mode MODE" and the indices of the plans that it
+      proposed, in order.
+    """
     lines = [f"cudnn {version}"]
     for graph in graphs:
         lines.append(f"graph {graph.key}")
@@ -120,8 +132,7 @@ def write_engines(device: str, version: int, graphs: Iterable[Graph]) -> None:
 
 
 def read_engines(device: str) -> tuple[int, dict[str, list[Plan]]]:
-    """cuDNN's version, and the plans that were built or could not be by their graph's
-    key."""
+    """Returns cuDNN's version, and each graph's plans (built or failed) by its key."""
     version, graphs = 0, {}
     plans: list[Plan] = []
     for line in engines_path(device).read_text().splitlines():
@@ -154,7 +165,7 @@ def record(device: str, only_engines: bool) -> None:
         answers[key] = [summary(answer) for answer in found]
         report(key, blocks, found)
         if case in with_engines:
-            # A graph of two networks has been asked about in full each time.
+            # A graph that occurs in two networks gets the same complete answer twice.
             graphs |= {graph.key: graph for answer in found for graph in answer.graphs}
         if not only_engines:
             write(device, version, answers)

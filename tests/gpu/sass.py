@@ -1,8 +1,9 @@
-"""sass.py FILE: what NVRTC makes of the CUDA kernels for an H200, as nvdisasm shows it.
+"""sass.py FILE: examines the machine code that NVRTC compiles for an H200.
 
-Prints a table of registers, spilled bytes, and how wide global memory is read and
-written with the widest vectors, and writes it to FILE as JSON. Takes a minute or two;
-nvdisasm comes with CUDA's toolkit, or in the wheel `triton`.
+The program compiles the CUDA kernels with the widest vectors, and disassembles them
+with nvdisasm. It prints a table of the registers, the spilled bytes, and the widths of
+reads and writes of global memory, and writes the table to FILE as JSON. It takes a
+minute or two. nvdisasm is a part of CUDA's toolkit and of the wheel `triton`.
 """
 
 import collections
@@ -27,19 +28,19 @@ _INSTRUCTION = re.compile(
 )
 _ACCESS = re.compile(r"(LDG|STG)\.E(?:\.CONSTANT|\.EF|\.NA)*(?:\.(U8|U16|64|128))?\b")
 _BYTES = {"U8": 1, "U16": 2, None: 4, "64": 8, "128": 16}
-# No kernel of images.
+# Variants that are left out, because they do not process images.
 _OTHERS = ("spin",)
 
 
 def disassembler() -> str:
-    """The program; ends the process where there is none."""
+    """The path of nvdisasm. Ends the process if it is not installed."""
     found = shutil.which("nvdisasm")
     spec = importlib.util.find_spec("triton")
     for root in spec.submodule_search_locations or [] if spec else []:
         path = Path(root, "backends/nvidia/bin/nvdisasm")
         found = found or (str(path) if path.exists() else None)
     if found is None:
-        raise SystemExit("no nvdisasm: pip install triton")
+        raise SystemExit("nvdisasm is not installed. Run: pip install triton")
     return found
 
 
@@ -88,7 +89,7 @@ def main(file: str) -> None:
     program = disassembler()
     library = nvrtc.find()
     if library is None:
-        raise SystemExit("no NVRTC: pip install nvidia-cuda-nvrtc-cu12")
+        raise SystemExit(f"NVRTC is not installed. Run: {nvrtc.INSTALL}")
     compiler = nvrtc.Nvrtc(library)
     found = [
         one

@@ -1,6 +1,6 @@
-"""specs.py DEVICE: reads blocks, each with a schedule, and prints the convolutions for
-which the engine looks for a plan of cuDNN when it compiles them for the fake GPU, but
-for those that one before had."""
+"""specs.py DEVICE: reads pairs of a block and a schedule, and compiles them for the
+fake GPU. For each pair, prints the convolutions for which the engine looks for a plan
+of cuDNN, except those that an earlier pair already had."""
 
 import json
 import os

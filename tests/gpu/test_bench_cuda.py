@@ -1,4 +1,4 @@
-"""The engine among its peers on the fake GPU: same results, and no access unordered."""
+"""The benchmark of frameworks on the fake GPU: equal results, and ordered accesses."""
 
 import bench_helpers
 import numpy as np

@@ -1,6 +1,6 @@
-"""Numbers of channels that tensor cores do not take are padded when a program is
-compiled: results stay the CPU's, infinities and NaN stay where they were, and the real
-cuDNN copies nothing."""
+"""A program pads numbers of channels that tensor cores do not support when it is
+compiled. Its results equal those of the CPU, infinities and NaN do not spread, and the
+real cuDNN copies no tensors."""
 
 import cuda_engine
 import numpy as np
@@ -11,7 +11,7 @@ from ios_tf.native import engine
 
 pytestmark = pytest.mark.one_core
 
-# float32 in TF32, which has as many bits as float16.
+# float32 is computed in TF32, whose significand has as many bits as that of float16.
 TOLERANCE = {"float32": 1e-2, "float16": 1e-2, "bfloat16": 5e-2}
 INPUT = [9, 7, 3]
 
@@ -34,7 +34,7 @@ def op(kind: str, *inputs: int, **options) -> dict:
 RELU = {"bias": True, "activation": "relu"}
 GATE = {"pool": "avg", "keep_dims": True}
 WINDOW = {"kernel": [3, 3], "padding": "SAME"}
-# Of each: the operators that follow a convolution to 13 channels.
+# Each case lists the operators that follow a convolution to 13 channels.
 CASES = {
     "convolutions": [conv(0, 21, 3, **RELU), conv(1, 42, 3), conv(2, 6)],
     "residual": [
@@ -129,7 +129,8 @@ CASES = {
 
 
 def block_of(operators: list[dict], batch: int, dtype: str) -> dict:
-    """Outputs are what nobody reads."""
+    """A block of these operators. Its outputs are the tensors that no operator
+    reads."""
     operators = [conv(-1, 13, 3, bias=True), *operators]
     read = {ref for one in operators for ref in one["inputs"]}
     return {
@@ -142,7 +143,7 @@ def block_of(operators: list[dict], batch: int, dtype: str) -> dict:
 
 
 def weights_of(block: dict) -> list[np.ndarray]:
-    """In the layouts of WeightShapes (cc/core/ops/operator.h), and not too large."""
+    """Small random weights with the shapes of WeightShapes (cc/core/ops/operator.h)."""
     rng = np.random.default_rng(1)
     shapes = engine.problem(block)["shapes"]
     weights = []
@@ -183,7 +184,8 @@ def sequential(block: dict) -> dict:
 def run(
     gpu, block: dict, schedule: dict, x: np.ndarray, device: str = "gpu", weights=None
 ):
-    """Outputs of the CPU and the GPU for `x`, the latter's once more as a graph."""
+    """The outputs of the CPU for `x`, and those of the GPU's first run and of a
+    graph."""
     weights, dtype = weights or weights_of(block), block["dtype"]
     expected = cuda_engine.on_cpu(block, schedule, weights, [x], dtype)
     program = engine.Program(block, schedule, weights, device)
@@ -209,7 +211,7 @@ def test_what_follows_an_odd_convolution(gpu, name, dtype):
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_merged_and_split(gpu, dtype):
-    """Slices of a merged convolution, and operators that run in micro-batches."""
+    """A merged convolution has slices, and a split stage runs in micro-batches."""
     operators = [conv(0, 11), conv(0, 9, 3), op("softmax", 1), op("add", 2, 2)]
     block = block_of([*operators, conv(4, 7), op("softmax", 5)], 4, dtype)
     schedule = {
@@ -224,7 +226,7 @@ def test_merged_and_split(gpu, dtype):
     expected, found = run(gpu, block, schedule, images(4))
     for results in found:
         cuda_engine.assert_close(results, expected, TOLERANCE[dtype])
-    # As the search measures it.
+    # The search measures whole schedules and single stages.
     profiler = engine.Profiler(block, "gpu")
     whole = profiler.measure([schedule], warmup=0, number=1, repeat=1)
     stages = [{**schedule, "stages": [schedule["stages"][k]]} for k in (0, 1, 3)]
@@ -235,7 +237,7 @@ def test_merged_and_split(gpu, dtype):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("value", [np.inf, np.nan])
 def test_infinities_and_nan_stay_where_they_were(gpu, value, dtype):
-    """Of an infinity and a weight of zero NaN would come, in all channels."""
+    """Added channels must not have weights of zero: zero times infinity is NaN."""
     operators = [
         op("activation", 0, activation="relu"),
         conv(1, 13),
@@ -255,7 +257,8 @@ def test_infinities_and_nan_stay_where_they_were(gpu, value, dtype):
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_infinities_of_one_sign_add_up(gpu, dtype):
-    """Where no weight is zero, no NaN comes of them: not of added channels, either."""
+    """Without weights of zero, infinities do not become NaN, also with added
+    channels."""
     operators = [conv(0, 13), op("activation", 1, activation="relu6"), conv(2, 11)]
     block = block_of(operators, 1, dtype)
     weights = [np.abs(values) + 0.01 for values in weights_of(block)]
@@ -275,7 +278,7 @@ def test_infinities_of_one_sign_add_up(gpu, dtype):
         ("bfloat16", "gpu", 0),
         ("float16", "gpu,tf32=off", 0),
         ("float32", "gpu", 0),
-        ("float32", "gpu,tf32=off", 2),  # eager and captured
+        ("float32", "gpu,tf32=off", 2),  # one copy in each of two runs
     ],
 )
 def test_sums_of_odd_channels_are_joined_in_place(gpu, dtype, device, copies):
@@ -287,7 +290,7 @@ def test_sums_of_odd_channels_are_joined_in_place(gpu, dtype, device, copies):
 
 
 def chain(channels: int, size: int, batch: int, dtype: str) -> dict:
-    """Three convolutions, as inside of RandWire's stages."""
+    """A chain of three convolutions, as in RandWire's stages."""
     operators = [conv(i - 1, n, 3) for i, n in enumerate((channels, channels, 16))]
     return {
         "version": 1,

@@ -1,5 +1,5 @@
-"""Compiled code for the GPU is kept for the next process, where nobody else may write;
-anything else in its place costs time only."""
+"""Compiled code for the GPU is stored for later processes, in a directory to which no
+other user may write. A wrong file only makes the process compile again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ print(json.dumps([result.tolist(), report["counts"], report["violations"]]))
 
 
 def run_in_process(directory: Path | None, activation="relu") -> tuple[int, str]:
-    """How many kernels were compiled, and what was printed."""
+    """Runs a process; returns the number of compiled kernels and the printed text."""
     result, counts, printed = cuda_helpers.run_apart(
         RUN_ONCE, activation, IOS_TF_CODE_CACHE=str(directory or "")
     )
@@ -56,7 +56,7 @@ def only_file(directory: Path) -> Path:
 
 @pytest.fixture
 def filled(tmp_path) -> Path:
-    """A directory with one kernel."""
+    """A code cache with one kernel."""
     cuda_helpers.build_fakes()
     directory = tmp_path / "new" / "code"
     compiled, errors = run_in_process(directory)
@@ -96,7 +96,7 @@ def _changed(file: Path) -> None:
 
 
 def _writable(file: Path) -> None:
-    """Right, but whoever may write it may have put it there."""
+    """Makes the file writable for other users, one of whom may then have written it."""
     file.chmod(0o666)
 
 
@@ -113,7 +113,7 @@ def _pipe(file: Path) -> None:
 
 def _large(file: Path) -> None:
     with file.open("wb") as opened:
-        opened.truncate(1 << 40)  # sparse
+        opened.truncate(1 << 40)  # a sparse file
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_other_options_are_other_code(filled):
 
 
 def test_code_that_the_driver_does_not_take_is_compiled_again(filled):
-    """Such as another driver's, that is older."""
+    """Code that was compiled for another driver may be refused, for example."""
     file = only_file(filled)
     right = file.read_bytes()
     code = b"FAKE CUBIN of another kind"

@@ -1,4 +1,5 @@
-"""Which of cuDNN's plans a convolution runs by, and the file that remembers it."""
+"""The engine chooses one of cuDNN's plans for a convolution, and stores it in a
+file."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ SHAPE = [1, 9, 7, 16]
 CONV = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 8}
 CONV |= {"bias": True, "activation": "relu", "inputs": [-1]}
 
-# Prints the result's sum and what the fake GPU counted.
+# Prints the sum of the result, and the fake GPU's counts.
 RUN_ONCE = """
 import json, sys
 import numpy as np
@@ -79,7 +80,7 @@ def engines_run(report: dict) -> dict[int, int]:
 
 
 def engines_after(gpu, op: dict, dtype: str, device: str) -> tuple[set, set]:
-    """The engines that ran while a program was made, and those that it runs by."""
+    """Returns cuDNN's engines that were timed for a program, and those that it uses."""
     gpu.fake.reset()
     block = {**block_of(op), "dtype": dtype}
     program = engine.Program(block, schedule_of(1), weights_of(op), device)
@@ -88,10 +89,10 @@ def engines_after(gpu, op: dict, dtype: str, device: str) -> tuple[set, set]:
 
 
 def engines_of(gpu, program: engine.Program, dtype: str) -> tuple[set, set, list]:
-    """Those that ran until its first run, those that it runs by, and its outputs."""
+    """Returns the timed engines, the engines that the program uses, and its outputs."""
     run = cuda_engine.DeviceRun(gpu, program, inputs(), dtype)
     run()
-    # Shapes are compiled at the first run: everything was timed by now.
+    # The first run compiles the program for its shapes, so all plans have been timed.
     timed = engines_run(gpu.fake.report())
     outputs = run()
     both = engines_run(gpu.fake.report())
@@ -101,14 +102,14 @@ def engines_of(gpu, program: engine.Program, dtype: str) -> tuple[set, set, list
 
 
 def test_the_fastest_plan_is_taken(gpu):
-    """Not the first of the heuristics: that is engine 1, engine 2 is far faster."""
+    """The heuristics propose engine 1 first, but engine 2 is far faster."""
     timed, used = engines_after(gpu, CONV | {"kernel": [3, 1]}, "float16", "gpu")
     assert timed == {0, 1, 2, 3}  # engine 4 is proposed, but cannot be built
     assert used == {2}
 
 
 def test_engines_less_precise_than_asked_for_never_run(gpu):
-    """Engine 1 rounds to TF32, engine 2 to bfloat16."""
+    """Engine 1 rounds to TF32, and engine 2 rounds to bfloat16."""
     timed, used = engines_after(
         gpu, CONV | {"kernel": [1, 3]}, "float32", "gpu,tf32=off"
     )
@@ -121,7 +122,8 @@ def test_engines_less_precise_than_asked_for_never_run(gpu):
 # CUDNN_NUMERICAL_NOTE_FFT, WINOGRAD, WINOGRAD_TILE_4x4, _6x6 and _13x13.
 @pytest.mark.parametrize("note", [3, 5, 6, 7, 8])
 def test_engines_that_share_rounding_between_outputs_never_run(gpu, note):
-    """Though they are ready, and the fastest."""
+    """Such engines are not used even if they need no compilation and are the
+    fastest."""
     gpu.fake.set(tiles=2, ready_tiles=1, tile_note=note)
     op = CONV | {"kernel": [1, note], "activation": "relu6"}
     block = {**block_of(op), "dtype": "float16"}
@@ -131,12 +133,16 @@ def test_engines_that_share_rounding_between_outputs_never_run(gpu, note):
 
 
 def test_plans_that_are_far_slower_are_not_sampled(gpu):
-    """Of four in float16 engine 2 takes half of engine 1's time or less, a third of
-    engine 0's; the two without TF32 take about as long as each other."""
+    """Slow plans are run only once or twice, not as often as the fast ones.
+
+    In float16, engine 2 takes at most half of the time of each of the other three, so
+    these are not sampled. In float32, the two engines without TF32 are about equally
+    fast, so both are sampled.
+    """
 
     def launches(dtype: str, device: str) -> int:
         gpu.fake.reset()
-        gpu.fake.set(time_scale=10_000)  # a run is as long as a sample is to be
+        gpu.fake.set(time_scale=10_000)  # a single run is long enough for a sample
         op = CONV | {"kernel": [3, 5]}
         block = {**block_of(op), "dtype": dtype}
         engine.Program(block, schedule_of(1), weights_of(op), device)
@@ -149,13 +155,15 @@ def test_plans_that_are_far_slower_are_not_sampled(gpu):
 
 @pytest.mark.parametrize("pitched", [True, False])
 def test_all_that_takes_a_pitch_is_timed_where_there_is_one(gpu, pitched):
-    """Engines that are compiled, and copy nothing; beside dense tensors the others
-    suffice."""
+    """Engines that cuDNN compiles support a pitch, and copy nothing.
+
+    They take long to compile, so they are not timed for dense tensors.
+    """
     op = CONV | {"kernel": [3, 3 if pitched else 2]}
     concat = {"type": "concat", "inputs": [0, 1]}
     block = {**block_of(*[op] * 2, *[concat] * pitched), "dtype": "float16"}
     schedule = schedule_of(2)
-    if pitched:  # the concat is where the convolutions write
+    if pitched:  # the convolutions write into the concat
         block["outputs"] = [2]
         schedule["stages"] += [{"strategy": "concurrent", "groups": [[2]]}]
     tiles = set(range(5, 12))
@@ -175,14 +183,14 @@ def test_all_that_takes_a_pitch_is_timed_where_there_is_one(gpu, pitched):
 
 
 def test_all_that_is_ready_is_timed(gpu):
-    """Though there are as many as cuDNN's heuristics propose, and more."""
+    """All engines that need no compilation are timed, even if there are very many."""
     gpu.fake.set(tiles=36, ready_tiles=1)
     op = CONV | {"kernel": [2, 3], "activation": "relu6"}
     block = {**block_of(op), "dtype": "float16"}
     program = engine.Program(block, schedule_of(1), weights_of(op), "gpu")
     timed, used, _ = engines_of(gpu, program, "float16")
     assert timed == {0, 1, 2, 3, *range(5, 41)}
-    assert min(used) > 20  # one of the fastest, which take next to no time
+    assert min(used) > 20  # one of the fastest engines, whose times hardly differ
 
 
 def test_equal_convolutions_share_a_plan(gpu):
@@ -204,13 +212,14 @@ def test_equal_convolutions_share_a_plan(gpu):
 
     timed = plans(3)
     assert timed == 4  # one of each engine that can be built
-    # The name of the winner is kept when its plan is gone.
+    # A later program builds only the fastest plan, whose name is remembered.
     assert plans(1) == 1
 
 
 def test_plans_may_copy_all_of_large_tensors(gpu):
-    """As those with tensor cores do where channels are no multiples of 16 bytes."""
-    gpu.fake.set(inert=1)  # 80 MB are only talked about
+    """Plans with tensor cores copy tensors without a multiple of 16 bytes of
+    channels."""
+    gpu.fake.set(inert=1)  # the tensors of 80 MB are not allocated
     op = {"type": "conv2d", "kernel": [1, 1], "filters": 154, "inputs": [-1]}
     block = {
         "version": 1,
@@ -222,7 +231,7 @@ def test_plans_may_copy_all_of_large_tensors(gpu):
     gpu.fake.library.fake_cuda_reset()
     engine.Program(block, schedule_of(1), weights, "gpu")
     counts = gpu.fake.report()["counts"]
-    assert counts["cudnn engine 1"] > 1  # the one with TF32: it was timed
+    assert counts["cudnn engine 1"] > 1  # the engine with TF32 was timed
 
 
 def test_an_activation_that_cudnn_lacks_is_added_by_a_kernel(gpu):
@@ -234,7 +243,7 @@ def test_an_activation_that_cudnn_lacks_is_added_by_a_kernel(gpu):
     cuda_engine.assert_close([actual], expected, 1e-5)
     counts = gpu.fake.report()["counts"]
     assert counts["kernel Sum"] >= 1
-    assert "cudnn operations 3" not in counts  # convolution and bias
+    assert "cudnn operations 3" not in counts  # cuDNN gets the convolution and bias
 
 
 def test_no_plan_is_a_clear_error(gpu):
@@ -247,7 +256,7 @@ def test_no_plan_is_a_clear_error(gpu):
         run(gpu, CONV | {"kernel": [7, 1]}, "float16")
     assert "\n" not in str(error.value)
     gpu.fake.reset()
-    run(gpu, CONV | {"kernel": [7, 1]}, "float16")  # the process lives on
+    run(gpu, CONV | {"kernel": [7, 1]}, "float16")  # the engine still works
 
 
 def run_in_process(
@@ -267,7 +276,7 @@ def run_in_process(
 
 @pytest.fixture(scope="module")
 def right_sum() -> float:
-    """Of the result, without a cache."""
+    """The sum of the result, computed without a cache."""
     cuda_helpers.build_fakes()
     total, counts, _ = run_in_process(None)
     assert counts["cudnn plans"] > 1
@@ -294,10 +303,10 @@ def test_plan_is_timed_once(tmp_path, right_sum):
     total, counts, errors = run_in_process(cache)
     assert total == pytest.approx(right_sum)
     assert counts["cudnn plans"] == 1
-    # No more than those of heuristics that propose it.
+    # The engine asks the modes of the heuristics only until one proposes the plan.
     assert counts["cudnn heuristics"] == (2 if "eng3" in plan else 1)
     assert errors == ""
-    # Another precision is another convolution, in the same file.
+    # A convolution in another precision is a separate entry of the same file.
     run_in_process(cache, "float16")
     plans = json.loads(only_file(cache).read_text())["plans"]
     assert len(plans) == 2
@@ -305,7 +314,10 @@ def test_plan_is_timed_once(tmp_path, right_sum):
 
 
 def test_a_plan_that_is_kept_is_loaded(tmp_path, right_sum):
-    """Without heuristics; one that cuDNN refuses is built, and kept, again."""
+    """A stored plan is loaded without heuristics.
+
+    If cuDNN refuses it, the plan is built and stored again.
+    """
     plans, code = tmp_path / "plans", tmp_path / "code"
     run_in_process(plans, code=code)
     (file,) = (f for f in code.iterdir() if b"FAKE PLAN" in f.read_bytes())
@@ -343,7 +355,7 @@ def test_uncertain_plans_are_not_stored(tmp_path, right_sum, options):
 
 
 def test_without_clear_times_the_first_plan_is_used(gpu):
-    """Engine 1 is the first that the heuristics propose, engine 2 is the fastest."""
+    """The heuristics propose engine 1 first, although engine 2 is the fastest."""
     gpu.fake.set(slow_baseline=100_000)
     op = CONV | {"kernel": [5, 3]}
     block = {**block_of(op), "dtype": "float16"}
@@ -353,12 +365,12 @@ def test_without_clear_times_the_first_plan_is_used(gpu):
         return engines_of(gpu, program, "float16")[:2]
 
     assert timed_and_used() == ({0, 1, 2, 3}, {1})
-    # This process does not time it again.
+    # The process does not time the plans again.
     gpu.fake.library.fake_cuda_reset()
     assert timed_and_used() == ({1}, {1})
 
 
-# Prints what the fake GPU counted.
+# Prints the fake GPU's counts.
 RUN_MANY = """
 import json, sys
 import cuda_helpers
@@ -371,7 +383,7 @@ print(json.dumps([None, report["counts"], report["violations"]]))
 
 
 def compile_many(count: int) -> None:
-    """A program of different convolutions."""
+    """Compiles a program of `count` different convolutions."""
     operators = [
         CONV | {"kernel": [1, 1], "filters": 8 * (i + 1), "bias": False}
         for i in range(count)
@@ -383,11 +395,11 @@ def compile_many(count: int) -> None:
 
 
 class Renames:
-    """Counts the files that take a name in a directory, by inotify."""
+    """Counts the files that are renamed into a directory, by inotify."""
 
-    # Without other events between them, equal events would be one.
+    # inotify merges successive equal events. The creation of files separates them.
     _MOVED_TO, _CREATE = 0x80, 0x100
-    _EVENT = struct.Struct("iIII")  # followed by a name of the last number's length
+    _EVENT = struct.Struct("iIII")  # the last number is the length of the name after it
 
     def __init__(self, directory: Path):
         libc = ctypes.CDLL(None)
@@ -422,7 +434,7 @@ def test_plans_are_written_together(tmp_path):
 
 
 def test_updates_of_the_driver_keep_plans(tmp_path, right_sum):
-    """If the major version of CUDA stays."""
+    """Stored plans are used as long as the major version of CUDA stays the same."""
     run_in_process(tmp_path, options="driver_version=13000")
     total, counts, _ = run_in_process(tmp_path, options="driver_version=13020")
     assert total == pytest.approx(right_sum)
@@ -432,8 +444,10 @@ def test_updates_of_the_driver_keep_plans(tmp_path, right_sum):
 
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_fused_relu_keeps_nan_only_with_cudnn_s_note(gpu, keeps):
-    """The fastest engine without TF32, 3, has CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP or
-    not. Without an activation, NaN stays NaN."""
+    """The fastest engine without TF32 (3) has the note STRICT_NAN_PROP or not.
+
+    Without an activation, NaN stays NaN in any case.
+    """
     gpu.fake.set(nan_engine=3 if keeps else 0)
     images = inputs()
     images[0][0, 4, 3, 5] = np.nan
@@ -471,7 +485,7 @@ def test_other_versions_of_cudnn_are_timed_anew(tmp_path, right_sum):
         lambda text: text.replace('"plans": {', '"plans": {"other": 3, '),
         lambda text: text.replace("eng", "engine"),
         lambda text: text.replace("eng", "eng9"),
-        # Of the file's own engines, one that cannot be built.
+        # Replaces the first engine in the file by one whose plans cannot be built.
         lambda text: text[: text.index("eng")] + 'eng4_k13=4"}}',
     ],
 )
@@ -482,7 +496,7 @@ def test_damaged_file_costs_time_only(tmp_path, right_sum, damage):
     file.write_text(damage(text))
     total, _, _ = run_in_process(tmp_path)
     assert total == pytest.approx(right_sum)
-    # Plans that were found again are as they were.
+    # The repaired file has the same plans as before.
     repaired = json.loads(file.read_text())["plans"]
     for convolution, plan in json.loads(text)["plans"].items():
         assert repaired[convolution] == plan
@@ -497,7 +511,7 @@ def _link(path: Path) -> None:
 
 
 def _aside(path: Path) -> Path:
-    """Where the right file is kept meanwhile."""
+    """The path to which the valid file is moved during a test."""
     return path.parent.with_suffix(".json")
 
 
@@ -511,13 +525,15 @@ def _nested(path: Path) -> None:
 
 def _large(path: Path) -> None:
     with path.open("wb") as file:
-        file.truncate(1 << 40)  # sparse
+        file.truncate(1 << 40)  # a sparse file
 
 
 @pytest.mark.parametrize("put", [_pipe, _link, _link_to_plans, _nested, _large])
 def test_what_others_put_in_place_of_a_file_is_ignored(tmp_path, right_sum, put):
-    """It is not waited for, nor followed, nor read into memory; a file takes its
-    place."""
+    """The engine does not wait for a pipe, follow a link or read a huge file.
+
+    It replaces each of them by a valid file.
+    """
     run_in_process(tmp_path)
     file = only_file(tmp_path)
     text = file.read_text()

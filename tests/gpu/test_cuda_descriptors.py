@@ -1,5 +1,5 @@
-"""The fake cuDNN finalizes a descriptor only with all attributes that the real one
-requires; which these are, test_real_cudnn.py asks the real one."""
+"""The fake cuDNN finalizes a descriptor only if it has all attributes that the real
+cuDNN requires. test_real_cudnn.py compares these attributes with the real cuDNN."""
 
 import descriptors
 import pytest

@@ -1,5 +1,5 @@
-"""Programs on the fake GPU: random blocks under random legal schedules, eager and as
-graphs, from several threads and streams, and planted mistakes that must be found."""
+"""Programs on the fake GPU: random blocks with random legal schedules run eagerly and
+as graphs, from several threads and streams. Planted mistakes must be found."""
 
 import ctypes
 import gc
@@ -60,7 +60,9 @@ def test_random_block_under_a_random_schedule(gpu, seed, dtype):
     expected = case.expected(inputs)
     run = cuda_engine.DeviceRun(gpu, case.program, inputs, dtype)
     gpu.fake.library.fake_cuda_reset()
-    for _ in range(6):  # eager, captured, replayed; the order differs each time
+    # The first run is eager, the second captures a graph, and the others replay it. The
+    # fake GPU orders the work differently in each run.
+    for _ in range(6):
         case.assert_right(run(), expected)
     assert gpu.fake.report()["counts"]["cuGraphLaunch"] == 5
     run.close()
@@ -68,7 +70,7 @@ def test_random_block_under_a_random_schedule(gpu, seed, dtype):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_other_batches_and_other_pointers(gpu, seed):
-    """More of both than the engine keeps ready."""
+    """There are more batch sizes and addresses than the engine keeps prepared."""
     gpu.fake.set(seed=seed)
     case = Case(seed, 5)
     runs = []
@@ -78,7 +80,7 @@ def test_other_batches_and_other_pointers(gpu, seed):
         runs.append((run, case.expected(inputs)))
     for _ in range(3):
         for run, _ in runs:
-            run.enqueue()  # on one stream each, all pending at once
+            run.enqueue()  # each run has its own stream, and all are pending at once
         for run, expected in runs:
             case.assert_right(run.results(), expected)
     for run, _ in runs:
@@ -118,7 +120,7 @@ def test_runs_on_one_stream_do_not_wait_for_the_host(gpu, seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_threads_share_a_program(gpu, seed):
-    """Each with a stream of its own; some shapes are new to all of them."""
+    """Each thread has its own stream. Some shapes are new to all threads."""
     gpu.fake.set(seed=seed)
     case = Case(seed, 10)
     failures = []
@@ -146,7 +148,7 @@ def test_threads_share_a_program(gpu, seed):
 
 
 def test_threads_enqueue_without_waiting(gpu):
-    """Callers take instances whose last run may not be over."""
+    """A call may use an instance of the program whose last run has not ended yet."""
     case = Case(5, 8)
     inputs = case.inputs()
     expected = case.expected(inputs)
@@ -162,7 +164,7 @@ def test_threads_enqueue_without_waiting(gpu):
 
 
 def test_threads_that_share_a_stream_share_an_instance(gpu):
-    """As TensorFlow's do: its one compute stream runs their calls in turn."""
+    """TensorFlow's threads share one compute stream, which runs their calls in turn."""
     case = Case(5, 8)
     inputs = case.inputs()
     expected = case.expected(inputs)
@@ -186,7 +188,7 @@ def test_threads_that_share_a_stream_share_an_instance(gpu):
         thread.start()
     for thread in threads:
         thread.join()
-    for kind in ("stream", "event"):  # what each instance has
+    for kind in ("stream", "event"):  # each instance has its own streams and events
         assert gpu.fake.report()["live"][kind] == before[kind]
     for run in runs:
         case.assert_right(run.results(), expected)
@@ -195,7 +197,8 @@ def test_threads_that_share_a_stream_share_an_instance(gpu):
 
 
 def test_each_instance_has_a_handle_of_cudnn(gpu):
-    """And gives it back: there are no more than have been in use at once."""
+    """Instances return their handles, so there are only as many as were used at
+    once."""
     case = Case(5, 8)
     inputs = case.inputs()
     run = cuda_engine.DeviceRun(gpu, case.program, inputs, "float32")
@@ -210,7 +213,7 @@ def test_each_instance_has_a_handle_of_cudnn(gpu):
         return gpu.fake.report()["live"]["cudnn handle"]
 
     most = handles(20)
-    assert most >= 20 + 1  # the first program's, too
+    assert most >= 20 + 1  # the first program also has a handle
     assert handles(20) == handles(3) == most
     run.close()
 
@@ -230,7 +233,8 @@ def test_handles_do_not_keep_streams_that_were_destroyed(gpu):
 
 
 def test_the_legacy_stream_is_never_used(gpu):
-    """It waits for other libraries' streams, and disturbs their captures."""
+    """The legacy stream waits for streams of other libraries and breaks their
+    captures."""
     case = Case(6, 8)
     inputs = case.inputs()
     gpu.fake.reset()
@@ -251,7 +255,7 @@ _LANES = "from ios_tf.native import engine; print(engine.lane_count('gpu'))"
     ("connections", "lanes"), [(None, 8), ("4", 4), ("32", 16), ("x", 8)]
 )
 def test_lanes_have_hardware_queues(gpu, connections, lanes):
-    """The driver has 8, unless the environment says otherwise."""
+    """There are as many lanes as queues: 8, unless the environment says otherwise."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     environment["LD_LIBRARY_PATH"] = str(gpu.fake.directory)
     environment.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
@@ -262,14 +266,15 @@ def test_lanes_have_hardware_queues(gpu, connections, lanes):
 
 
 def test_latencies_are_of_one_revision_of_the_backend():
-    """Old ones are not those of newer kernels."""
+    """Latencies of older kernels are not reused, because the device's name differs."""
     names = [engine.device_fingerprint(d) for d in ("gpu", "gpu,tf32=off")]
     assert re.search(r", cuDNN [\d.]+, revision \d+$", names[0])
     assert names[1] == names[0] + ", no TF32"
 
 
 def test_two_gpus(gpu):
-    """In turn, from one thread: each has kernels, handles and memory of its own."""
+    """One thread uses two GPUs in turn. Each has its own kernels, handles and
+    memory."""
     gpu.fake.set(devices=2)
     cases = [Case(7, 9, device=f"gpu:{i},tf32=off") for i in range(2)]
     inputs = cases[0].inputs()
@@ -328,7 +333,7 @@ SEQUENTIAL = _stages([[0]], [[1]], [[2]], [[3]], [[4]], [[5]])
 
 
 BRANCHES_INPUTS = [np.ones((1, 12, 11, 16), np.float32)]
-ARENA_BYTES = 12 * 11 * 64 * 4  # the concat; nothing else is as large
+ARENA_BYTES = 12 * 11 * 64 * 4  # the size of the concat, the largest allocation
 
 
 def _weights() -> list[np.ndarray]:
@@ -356,23 +361,24 @@ def _waits(gpu) -> int:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_each_removed_event_is_found(gpu, seed):
-    """Eagerly: every wait between the lanes matters."""
+    """In an eager run, leaving out any wait between lanes is found as a violation."""
     gpu.fake.set(seed=seed, fail_begin_capture=1)
     run = _branches_run(gpu)
     run()
     before = _waits(gpu)
     run()
     waits = _waits(gpu) - before
-    assert waits == 1 + 2 * 3  # three lanes fork and join
+    assert waits == 1 + 2 * 3  # the last run, and a fork and a join of three lanes
     found = []
     for n in range(waits):
         gpu.fake.plant("drop_event", n)
-        run.set_inputs(BRANCHES_INPUTS)  # on the same stream: the fork matters
+        run.set_inputs(BRANCHES_INPUTS)  # other lanes must wait for this stream
         run()
         gpu("cuCtxSynchronize")
         assert gpu.fake.report()["counts"].get("planted drop_event") == 1
         found.append(bool(gpu.fake.take_violations()))
-    # The first waits for the context's last run, which was on the same stream.
+    # The first wait is for the last run, which was on the same stream, so leaving it
+    # out is not a mistake.
     assert found == [n > 0 for n in range(waits)]
     run.close()
 
@@ -384,7 +390,7 @@ def test_each_event_removed_from_a_graph_is_found(gpu):
     counting()
     waits = _waits(gpu) - before
     counting.close()
-    for n in range(1, waits):  # not the one before the graph
+    for n in range(1, waits):  # wait 0 is before the graph
         run = _branches_run(gpu)
         run()
         gpu.fake.plant("drop_event", n)
@@ -396,7 +402,8 @@ def test_each_event_removed_from_a_graph_is_found(gpu):
 
 
 def test_a_shared_arena_is_found(gpu):
-    """Two programs that run at once and are given the same memory."""
+    """Two programs that run at the same time get the same memory, by a planted
+    mistake."""
     one = _branches_run(gpu)
     gpu.fake.plant("share_memory", ARENA_BYTES)
     other = _branches_run(gpu)
@@ -412,7 +419,7 @@ def test_a_shared_arena_is_found(gpu):
     [("fail_begin_capture", 1), ("fail_end_capture", 3), ("fail_instantiate", 1)],
 )
 def test_where_capturing_fails_work_runs_eagerly(gpu, option, attempts):
-    case = Case(3, 9)  # its search for plans captures, too
+    case = Case(3, 9)  # creating the program also captures, to time plans
     before = engine.failed_captures()
     gpu.fake.reset()
     gpu.fake.set(**{option: 1})
@@ -423,10 +430,10 @@ def test_where_capturing_fails_work_runs_eagerly(gpu, option, attempts):
         case.assert_right(run(), expected)
     counts = gpu.fake.report()["counts"]
     assert "cuGraphLaunch" not in counts
-    # Not with each run; how often is counted.
+    # The engine does not try to capture in each run.
     assert counts["cuStreamBeginCapture"] == attempts
     assert engine.failed_captures() == before + 1
-    # It may have been the moment: it is tried again, and then later and later.
+    # The failure may be temporary, so the engine tries again, after more and more runs.
     for _ in range(2 + 32):
         run.enqueue()
     assert gpu.fake.report()["counts"]["cuStreamBeginCapture"] == 2 * attempts
@@ -440,7 +447,7 @@ def test_where_capturing_fails_work_runs_eagerly(gpu, option, attempts):
 
 @pytest.mark.parametrize("n", [0, 3])
 def test_a_capture_that_another_thread_invalidates_is_repeated(gpu, n):
-    """The work of the call is done once, as a graph."""
+    """The call repeats the capture, and its work is done once, by the graph."""
     case = Case(3, 9)
     before = engine.failed_captures()
     inputs = case.inputs()
@@ -460,7 +467,7 @@ def test_a_capture_that_another_thread_invalidates_is_repeated(gpu, n):
 
 @pytest.mark.parametrize("count", [20, 100])
 def test_addresses_that_rotate_share_a_graph(gpu, count):
-    """More than the engine keeps graphs for, and more than it remembers."""
+    """There are more addresses than the engine keeps graphs for, or even remembers."""
     case = Case(4, 6)
     inputs = [case.inputs() for _ in range(4)]
     expected = [case.expected(x) for x in inputs]
@@ -483,7 +490,7 @@ def test_addresses_that_rotate_share_a_graph(gpu, count):
     assert counts["cuGraphLaunch"] == count
     for name in ("cuGraphInstantiate", "cuLaunchKernel", "cudnnBackendExecute"):
         assert name not in counts
-    # Those that are used for long have a graph of their own again.
+    # Addresses that are used many times in a row get their own graph again.
     for _ in range(70):
         runs[-1].enqueue()
     gpu.fake.library.fake_cuda_reset()
@@ -513,7 +520,7 @@ def test_no_memory_to_rotate_addresses_in(gpu):
 
 @pytest.mark.parametrize("capturing", [False, True])
 def test_a_launch_that_fails_leaves_nothing_unordered(gpu, capturing):
-    """Launches fail in the middle of a stage; later runs are right."""
+    """Launches fail in the middle of a stage. Later runs give correct results."""
     for n in range(5):
         gpu.fake.set(fail_begin_capture=int(not capturing))
         run = _branches_run(gpu)
@@ -524,7 +531,7 @@ def test_a_launch_that_fails_leaves_nothing_unordered(gpu, capturing):
                 run.enqueue()
             except engine.EngineError as error:
                 assert "\n" not in str(error)
-            # As a caller may who takes its memory for another purpose.
+            # After the error, the caller may use its memory for another purpose.
             run.set_inputs(BRANCHES_INPUTS)
         assert gpu.fake.report()["counts"]["planted fail_launch"] == 2
         assert gpu.fake.take_violations() == []
@@ -537,7 +544,7 @@ _CONVOLUTION = {"type": "conv2d", "kernel": [3, 3], "filters": 8, "padding": "SA
 
 
 def _chain(length: int, width: int) -> tuple[engine.Program, list[int]]:
-    """A program of convolutions, one behind the other, and its input's shape."""
+    """A program that is a chain of convolutions, and the shape of its input."""
     shape = [1, 6, width, 8]
     operators = [{**_CONVOLUTION, "inputs": [i - 1]} for i in range(length)]
     block = {
@@ -577,18 +584,18 @@ def test_batch_sizes_in_turn(gpu, sizes):
 
 
 def test_plans_live_as_long_as_the_weights(gpu):
-    """Of more shapes than a program keeps executions for, too."""
+    """Plans are kept even for more shapes than a program keeps executions for."""
     program, shape = _chain(2, 2)
     for _ in range(2):
         gpu.fake.reset()
-        for size in range(1, 68):  # a program keeps 64
+        for size in range(1, 68):  # a program keeps 64 executions
             program.run([np.zeros([size, *shape[1:]], np.float32)])
     counts = gpu.fake.report()["counts"]
     assert "cudnn plans" not in counts and "cudnn plans loaded" not in counts
 
 
 def test_a_new_shape_stops_nobody(gpu):
-    """Calls with known shapes go on while another one is compiled."""
+    """Calls with known shapes run while the program is compiled for a new shape."""
     program, shape = _chain(2, 5)
     known = [np.zeros(shape, np.float32)]
     program.run(known)
@@ -597,7 +604,7 @@ def test_a_new_shape_stops_nobody(gpu):
     new = [np.zeros([3, *shape[1:]], np.float32)]
     threads = [
         threading.Thread(target=lambda: outputs.extend(program.run(new)))
-        for _ in range(3)  # of which one compiles
+        for _ in range(3)  # one of the threads compiles
     ]
     for thread in threads:
         thread.start()

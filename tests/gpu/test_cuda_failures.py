@@ -1,6 +1,6 @@
-"""Failures on a machine with or without a GPU give one clear line, and the process
-lives on. A process that has found the libraries keeps them: most tests run in
-one of their own."""
+"""Failures on a machine with or without a GPU give an error message of one line, and
+the process continues. Most tests run in a separate process, because a process keeps the
+libraries that it has loaded."""
 
 import os
 import re
@@ -40,7 +40,8 @@ SCHEDULE = {
 WEIGHTS = [np.full((3, 3, 8, 8), 0.01, np.float32)]
 INPUTS = [np.ones((1, 6, 5, 8), np.float32)]
 
-# Prints the error of the device named by the first argument, and what the CPU says.
+# Prints the error of the device that the first argument names, and the error of the
+# CPU.
 _SCRIPT = """
 import sys
 import test_cuda_failures as test
@@ -61,8 +62,11 @@ def run(device: str, dtype: str = "float32") -> list[np.ndarray]:
 
 
 def environment(driver: Path, libraries: str | None, *imports: Path) -> dict[str, str]:
-    """Of a process that finds the driver there, and the others in a list of
-    directories, or where Python imports from."""
+    """The environment of a process that finds the driver in the directory `driver`.
+
+    It finds the other libraries in the directories `libraries`, or where Python imports
+    packages from.
+    """
     paths = [*map(str, imports), *sys.path]
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     found["LD_LIBRARY_PATH"] = os.pathsep.join(
@@ -87,7 +91,7 @@ def output_of(script: str, environment: dict[str, str], arguments=()) -> list[st
 
 
 def error_of(libraries: Path, options: str = "", arguments=("gpu", "float32")) -> str:
-    """The error of a process with these libraries and options of the fakes."""
+    """The error of a process that uses these libraries and options of the fake GPU."""
     found = environment(libraries, str(libraries)) | {"FAKE_CUDA_OPTIONS": options}
     error, value = output_of(_SCRIPT, found, arguments)
     assert float(value) == pytest.approx(1.32)
@@ -107,7 +111,10 @@ FINGERPRINT = (
 
 
 def test_libraries_where_pip_puts_them(tmp_path):
-    """Of any directory that Python imports from; without the environment's help."""
+    """The engine finds libraries in all directories that Python imports from.
+
+    No environment variable is needed.
+    """
     site = tmp_path / "site: packages [all]"
     link_fakes(site / "nvidia/cuda_nvrtc/lib", "libnvrtc.so.13")
     link_fakes(site / "nvidia/cu13/lib", "libcudnn.so.9")
@@ -135,7 +142,7 @@ print(*set(re.findall(r"libnvrtc[.]so[.][0-9]+", maps)))
 
 @pytest.mark.parametrize(("capability", "version"), [(70, 12), (75, 13), (90, 13)])
 def test_nvrtc_compiles_for_the_gpu(tmp_path, capability, version):
-    """NVRTC 13 does not know the oldest GPUs."""
+    """An older NVRTC is used for the oldest GPUs, which NVRTC 13 does not support."""
     fakes = link_fakes(tmp_path, *cuda_helpers.LIBRARIES)
     shutil.copy(fakes / "libnvrtc.so.13", fakes / "libnvrtc.so.12")
     options = {"FAKE_CUDA_OPTIONS": f"capability={capability}"}
@@ -143,7 +150,7 @@ def test_nvrtc_compiles_for_the_gpu(tmp_path, capability, version):
     assert opened == f"libnvrtc.so.{version}"
 
 
-# Calls that fail, and the same once the library is there.
+# Makes calls that fail, and repeats them when the library has been installed.
 _LATER = """
 import os, sys
 from ios_tf.native import engine
@@ -178,7 +185,7 @@ def test_a_missing_library_is_named(missing, tmp_path):
     link_fakes(tmp_path, *(n for n in cuda_helpers.LIBRARIES if n != missing))
     message = error_of(tmp_path)
     assert re.search(rf"cannot load [\w. ]*\b{re.escape(missing)} \(", message)
-    assert "install" in message
+    assert "Install" in message
 
 
 @pytest.mark.parametrize(
@@ -210,16 +217,16 @@ def test_a_library_that_is_too_old(old, message, tmp_path):
         (
             "capability=61",
             ("gpu", "float32"),
-            "capability 6.1; IOS-TF needs 7.0 or above",
+            "capability 6.1, but IOS-TF needs 7.0 or above",
         ),
         ("devices=0", ("gpu", "float32"), "cuInit failed"),
-        ("devices=1", ("gpu:1", "float32"), "no GPU 1; the number of GPUs is 1"),
+        ("devices=1", ("gpu:1", "float32"), "no GPU 1. GPUs are numbered from 0"),
         ("", ("gpu:x", "float32"), "no device 'gpu:x'"),
         ("capability=75", ("gpu", "bfloat16"), "bfloat16"),
         ("capability=75", ("gpu", "float16"), "no error"),
         ("devices=2", ("gpu:1", "float16"), "no error"),
         ("capability=70", ("gpu", "float32"), "invalid value for --gpu-architecture"),
-        # NVRTC is older than the GPU: the driver compiles its PTX.
+        # NVRTC is older than the GPU, so the driver compiles PTX from NVRTC.
         ("capability=120,nvrtc_newest=90", ("gpu", "float32"), "no error"),
         ("nvrtc_error=1", ("gpu", "float32"), "injected"),
         ("cudnn_create_error=1", ("gpu", "float32"), "cuDNN"),
@@ -230,9 +237,9 @@ def test_a_gpu_that_does_not_do(options, arguments, message):
 
 
 def test_memory_may_run_out_at_any_time(gpu):
-    """Wherever it does, the call fails, nothing leaks, and later calls work."""
+    """If any allocation fails, the call fails, nothing leaks, and later calls work."""
     expected = run("cpu")
-    run(cuda_engine.DEVICE)  # what lives as long as the process
+    run(cuda_engine.DEVICE)  # allocates what exists until the process ends
     limit, failures = 0, 0
     while True:
         gpu.fake.set(memory_limit=limit)
@@ -260,7 +267,7 @@ def test_a_profiler_that_has_no_memory(gpu):
 
 
 def test_no_memory_for_another_instance(gpu):
-    """Callers then wait for the instances that there are."""
+    """If there is no memory for another instance, callers wait for existing ones."""
     program = engine.Program(BLOCK, SCHEDULE, WEIGHTS, cuda_engine.DEVICE)
     expected = run("cpu")
     runs = [cuda_engine.DeviceRun(gpu, program, INPUTS, "float32") for _ in range(4)]

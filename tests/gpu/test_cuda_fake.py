@@ -1,5 +1,5 @@
-"""The fake GPU itself: legal work gives right numbers in every legal order, and each
-kind of mistake is found."""
+"""Tests of the fake GPU itself: legal work gives correct results in every legal order,
+and the fake GPU finds each kind of mistake."""
 
 import ctypes
 import threading
@@ -56,7 +56,7 @@ extern "C" __global__ void first(float* y) { Store(y, 1.0f); }
 
 
 class Gpu(cd.Driver):
-    """The driver with the test's kernels and what it has made."""
+    """The fake driver, with the test's kernels, and the objects that a test creates."""
 
     def __init__(self, cuda):
         super().__init__(cuda.directory)
@@ -187,7 +187,7 @@ def test_shared_memory_is_found(gpu):
 
 
 def diamond(gpu, one, other, x, parts, y):
-    """y = (x + x) - (x + (x + x)), the two on two streams."""
+    """Computes y = (x + x) - (x + (x + x)), with the two operands on two streams."""
 
     def enqueue():
         gpu.launch(gpu.add, one, x, x, parts[0])
@@ -369,7 +369,7 @@ def test_barriers(gpu):
 
 
 def milliseconds(gpu, *streams: Sequence[int]) -> float:
-    """The time of kernels, as their numbers of blocks: each stream's in order."""
+    """The time of kernels on several streams. Each stream lists numbers of blocks."""
     x, y = gpu.memory(1), gpu.memory()
     start, end = gpu.event(0), gpu.event(0)
     first, *others = [gpu.stream() for _ in streams]
@@ -390,7 +390,7 @@ def milliseconds(gpu, *streams: Sequence[int]) -> float:
 
 
 def test_concurrent_work_overlaps_in_simulated_time(gpu):
-    gpu.fake.set(inert=1, time_scale=10_000)  # far more than the host's launches take
+    gpu.fake.set(inert=1, time_scale=10_000)  # launches take far less time than kernels
     assert milliseconds(gpu, [1]) == pytest.approx(0.64, rel=0.02)
     assert milliseconds(gpu, [1, 1]) == pytest.approx(1.28, rel=0.02)
     assert milliseconds(gpu, [1], [1]) == pytest.approx(0.64, rel=0.02)

@@ -1,5 +1,6 @@
-"""The CUDA kernels' text, compiled by the real NVRTC, which needs no GPU: every
-family for every dtype and several architectures, without spilled registers."""
+"""The real NVRTC, which needs no GPU, compiles the text of the CUDA kernels. All
+families are compiled for all dtypes and several architectures, and must not spill
+registers."""
 
 from __future__ import annotations
 
@@ -51,8 +52,8 @@ def check(
     assert spills == [(str(frame), str(spilled))] * len(kernels), log
 
 
-# Older architectures see one dtype, and of the many windows those that need the most
-# registers; the oldest has no instructions for bfloat16.
+# For older architectures, only one dtype is compiled, and only the windows that need
+# the most registers. The oldest architecture has no instructions for bfloat16.
 CASES = [
     (variant, dtype, architecture)
     for variant, dtype, architecture in itertools.product(
@@ -96,7 +97,7 @@ def test_activations_compile(activation, nvrtc):
     macros = {"IOS_DTYPE": 1, "IOS_VECTOR": 8, "IOS_ACTIVATION": expression}
     macros |= {"IOS_TERMS": 1, "IOS_BIAS": 0}
     macros |= {"IOS_ALPHA": -1082130432, "IOS_BETA": 1065353216}  # bits of -1 and 1
-    # The reduction of large arguments of sinf() has a table on the stack.
+    # For large arguments, sinf() uses a table on the stack.
     frame = 32 if activation == "sin" else 0
     check(nvrtc, texts()["kElementwiseSource"], ["Sum"], macros, 90, frame)
 

@@ -1,8 +1,9 @@
-"""On a GPU, the search measures the GPU's time of a stage as it runs in a program, not
-the host's, nor that of clocks that are down, nor copies that no program makes.
+"""On a GPU, the search measures the GPU's time of a stage as the stage runs in a
+program. It does not measure the host's time, a GPU with low clocks, or copies that a
+program does not make.
 
-The fake GPU's times are simulated: so many microseconds for a kernel, and some of the
-host's for each call that launches.
+The fake GPU's times are simulated: each kernel takes a number of microseconds of the
+GPU, and each launch takes time of the host.
 """
 
 import json
@@ -50,8 +51,8 @@ def medians(block: dict, *schedules: dict, **options: int) -> np.ndarray:
 
 
 def test_short_stages_are_as_long_as_their_kernels(gpu):
-    """Two in a row take twice as long as one: launches do not count."""
-    gpu.fake.set(time_scale=1)  # a microsecond or two: the host needs longer to launch
+    """Two stages in a row take twice as long as one, because launches do not count."""
+    gpu.fake.set(time_scale=1)  # kernels take less time than their launches
     block = block_of(*({**RELU, "inputs": [i - 1]} for i in range(2)))
     one, two = medians(block, stages([[0]]), stages([[0]], [[1]]))
     assert one < 0.004
@@ -59,8 +60,11 @@ def test_short_stages_are_as_long_as_their_kernels(gpu):
 
 
 def test_the_gpu_does_not_wait_for_launches_one_by_one(gpu):
-    """Where nothing can be captured each run is launched, for which the fake's host
-    needs 3 µs, and its GPU 2 µs more than for a node of a graph."""
+    """If captures fail, each kernel is launched separately.
+
+    The fake GPU then needs 2 µs more for a kernel than for a node of a graph. The
+    host's 3 µs for a launch do not count.
+    """
     block = block_of(*({**RELU, "inputs": [i - 1]} for i in range(2)))
     gpu.fake.set(time_scale=1)
     (captured,) = medians(block, stages([[0]]))
@@ -72,8 +76,12 @@ def test_the_gpu_does_not_wait_for_launches_one_by_one(gpu):
 @pytest.mark.parametrize("operator", [RELU, CONV])
 @pytest.mark.parametrize("fills", [True, False])
 def test_stages_share_multiprocessors(gpu, operator, fills):
-    """Two operators that fill the GPU are as fast one after the other, without a fork
-    and a join. If both fit, they take the time of one, and the search finds that."""
+    """Operators run concurrently only if the GPU has free multiprocessors.
+
+    Two operators that each fill the GPU gain nothing by concurrency, which even needs a
+    fork and a join. Two operators that fit together take the time of one. The search
+    chooses the faster schedule in both cases.
+    """
     # The activation has 32 blocks of 64 threads, which fill one multiprocessor. The
     # convolution's engines have 32 or 256 blocks, which fill one multiprocessor each.
     sms = 1 if operator is RELU else 32
@@ -102,7 +110,7 @@ def test_stages_share_multiprocessors(gpu, operator, fills):
 
 
 def test_a_capture_that_another_thread_invalidates_changes_no_time(gpu):
-    """Kernels that are enqueued one by one take 2 us longer than in a graph."""
+    """The capture is repeated. Without a graph, a kernel would take 2 us longer."""
     gpu.fake.set(time_scale=1)
     block = block_of(*({**RELU, "inputs": [i - 1]} for i in range(2)))
     (expected,) = medians(block, stages([[0]]))
@@ -113,7 +121,10 @@ def test_a_capture_that_another_thread_invalidates_changes_no_time(gpu):
 
 
 def test_a_driver_may_reject_empty_graphs(gpu):
-    """The launch of a graph with 32 runs, 3 µs, is then part of their time."""
+    """Without the time of an empty graph, the time of launching a graph is included.
+
+    A graph has 32 runs, and launching it takes 3 µs.
+    """
     block = block_of(*({**RELU, "inputs": [i - 1]} for i in range(2)))
     gpu.fake.set(time_scale=1)
     (expected,) = medians(block, stages([[0]]))
@@ -123,7 +134,8 @@ def test_a_driver_may_reject_empty_graphs(gpu):
 
 
 def test_a_busy_gpu_makes_no_stage_faster(gpu):
-    """Two of three samples of the baseline are disturbed: the shortest counts."""
+    """The shortest sample of the baseline is used: two of three samples are
+    disturbed."""
     block = block_of(*({**RELU, "inputs": [i - 1]} for i in range(2)))
     (expected,) = medians(block, stages([[0]]))
     gpu.fake.set(slow_empty_graphs=100_000)
@@ -132,7 +144,7 @@ def test_a_busy_gpu_makes_no_stage_faster(gpu):
 
 
 def test_gpus_are_measured_at_the_same_time(gpu):
-    gpu.fake.set(devices=2, hold_device=1)  # the first
+    gpu.fake.set(devices=2, hold_device=1)  # the first GPU is busy
     block = block_of({**RELU, "inputs": [-1]})
     done = []
 
@@ -166,7 +178,7 @@ def test_graphs_are_on_the_gpu_before_they_are_timed(gpu):
 
 
 def test_long_stages_are_not_repeated_in_graphs(gpu):
-    """A network has thousands of kernels, which a graph is to hold once."""
+    """The graph of a long stage has one run, because a network has many kernels."""
     gpu.fake.set(time_scale=10_000)
     block = block_of(*({**RELU, "inputs": [i - 1]} for i in range(3)))
     schedule = stages([[0]], [[1]], [[2]])
@@ -174,7 +186,7 @@ def test_long_stages_are_not_repeated_in_graphs(gpu):
     gpu.fake.library.fake_cuda_reset()
     medians(block, schedule, number=3)
     counts = gpu.fake.report()["counts"]
-    assert counts["cuGraphInstantiate"] == 2  # that, and nothing
+    assert counts["cuGraphInstantiate"] == 2  # the stage, and an empty graph
     assert counts["captured nodes"] == 3
 
 
@@ -186,15 +198,18 @@ def test_plans_are_timed_with_weights_that_are_not_in_the_cache(gpu):
     engine.Program(block, stages([[0]]), weights, "gpu")
     counts = gpu.fake.report()["counts"]
     assert counts["cuMemsetD8Async"] > 1
-    # No room to empty the cache: plans are timed as they are.
+    # If there is no memory for emptying the cache, plans are timed without doing so.
     block["inputs"][0][1] = 7
     gpu.fake.set(memory_limit=gpu.fake.report()["live"]["bytes"] + 16384)
     engine.Program(block, stages([[0]]), weights, "gpu")
 
 
 def test_building_plans_takes_the_host_s_time(gpu):
-    """1.4 ms for each plan that is ready, and 300 ms for each of the two compiled ones
-    of a convolution that writes into a concat. Later programs build one plan."""
+    """A plan takes the host 1.4 ms, or 300 ms if cuDNN compiles it.
+
+    cuDNN compiles two plans of a convolution that writes into a concat. Later programs
+    build only one plan.
+    """
     gpu.fake.set(host_costs=1, tiles=2)
     block = block_of(
         {**CONV, "inputs": [-1]}, {"type": "concat", "inputs": [0, -1]}, outputs=[1]
@@ -237,7 +252,8 @@ print(json.dumps(float(test.medians(block, test.stages([[0]]))[0])))
 
 
 def test_the_first_measurement_finds_the_clocks_up():
-    """It takes no longer than on a GPU whose clocks are always up."""
+    """The first measurement on a slow, idle GPU gives the same time as on a fast
+    one."""
     cuda_helpers.build_fakes()
 
     def first(ramp: int) -> float:
@@ -260,16 +276,16 @@ def test_the_first_measurement_finds_the_clocks_up():
 @pytest.mark.parametrize(
     ("readers", "copies"),
     [
-        ([{**POOL, "inputs": [0]}, {**RELU, "inputs": [1]}], 0),  # both take a pitch
-        ([{**POOL, "inputs": [0]}, {**CONV, "inputs": [1]}], 1),  # cuDNN would copy
+        ([{**POOL, "inputs": [0]}, {**RELU, "inputs": [1]}], 0),  # both read slices
+        ([{**POOL, "inputs": [0]}, {**CONV, "inputs": [1]}], 1),  # cuDNN cannot
         ([{**POOL, "inputs": [0]}, {**CONV, "groups": 4, "inputs": [1]}], 1),
         ([{**POOL, "inputs": [0]}, {**CONV, "groups": 16, "inputs": [1]}], 0),
-        ([{"type": "concat", "inputs": [0, 1]}], 0),  # of the whole
-        ([{"type": "concat", "inputs": [1, 0]}], 1),  # in another order: both at once
+        ([{"type": "concat", "inputs": [0, 1]}], 0),  # equals the merged output
+        ([{"type": "concat", "inputs": [1, 0]}], 1),  # one kernel copies both parts
     ],
 )
 def test_a_merge_is_measured_as_it_runs(gpu, readers, copies):
-    """With the copies that a program makes of its parts, and no others."""
+    """A measured merge copies the same parts of its output as a program does."""
     convs = [{**CONV, "inputs": [-1], "bias": bias} for bias in (False, False)]
     outputs = list(range(2, 2 + len(readers)))
     block = block_of(*convs, *readers, outputs=outputs)
@@ -278,7 +294,7 @@ def test_a_merge_is_measured_as_it_runs(gpu, readers, copies):
     rng = np.random.default_rng(0)
     groups = [op.get("groups", 1) for op in (*convs, *readers) if "filters" in op]
     weights = [rng.normal(size=(1, 1, 16 // n, 16)).astype(np.float32) for n in groups]
-    # The program's, in one run.
+    # Counts the copies in one run of a program.
     schedule = {"version": 1, "stages": [merge, *rest]}
     program = engine.Program(block, schedule, weights, cuda_engine.DEVICE)
     inputs = [rng.normal(size=block["inputs"][0]).astype(np.float32)]
@@ -286,7 +302,7 @@ def test_a_merge_is_measured_as_it_runs(gpu, readers, copies):
     gpu.fake.library.fake_cuda_reset()
     cuda_engine.assert_close(program.run(inputs), expected, 1e-4)
     assert gpu.fake.report()["counts"].get("kernel Copy", 0) == copies
-    # Each run of a measurement has as many copies.
+    # Each run of a measurement makes the same number of copies.
     profiler = engine.Profiler(block, cuda_engine.DEVICE)
     profiler.measure([{"version": 1, "stages": [merge]}])
     gpu.fake.library.fake_cuda_reset()

@@ -1,7 +1,7 @@
-"""The paper's four networks, with few channels, under all strategies on the fake GPU:
-numbers as the CPU backend's, and no access that is not ordered.
+"""The paper's four networks, with few channels, under all strategies on the fake GPU.
+The results must equal those of the CPU backend, and all accesses must be ordered.
 
-tests/support/make_network_data.py made their blocks.
+tests/support/make_network_data.py generated the blocks.
 """
 
 import functools
@@ -29,7 +29,7 @@ from ios_tf.scheduler import (
 pytestmark = pytest.mark.one_core
 
 NETWORKS = ["inception", "squeezenet", "randwire", "nasnet"]
-# Small enough that branches of the small networks pay, too.
+# A device that is slow enough for concurrency to pay even in these small networks.
 _ARITHMETIC = Arithmetic(1e8, ((16, 16), (8, 8)), depth=8, element_bytes=4)
 DEVICE = SimulatedDevice(
     _ARITHMETIC,
@@ -40,7 +40,7 @@ DEVICE = SimulatedDevice(
     launch_ms=1e-3,
     stage_ms=1e-3,
 )
-# Rounding errors on the way add up.
+# Tolerances relative to the largest value; rounding errors of all layers add up.
 TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 
 
@@ -52,7 +52,7 @@ def network(name: str) -> Network:
 
 
 def weights_of(block: dict, rng: np.random.Generator, gain: float) -> list[np.ndarray]:
-    """In the layouts of WeightShapes (cc/core/ops/operator.h)."""
+    """Random weights with the shapes of WeightShapes (cc/core/ops/operator.h)."""
     shapes = engine.problem(block)["shapes"]
     weights = []
 
@@ -83,10 +83,10 @@ def weights_of(block: dict, rng: np.random.Generator, gain: float) -> list[np.nd
 
 @functools.cache
 def case(name: str, dtype: str):
-    """Block, weights, inputs and what the CPU computes of them."""
+    """A network's block, weights and inputs, and the CPU's outputs."""
     rng = np.random.default_rng(0)
     block = network(name).regions[0].block
-    # So that magnitudes are kept from layer to layer.
+    # With this gain, values keep their magnitude from layer to layer.
     weights = weights_of(block, rng, 2 if name == "inception" else 1)
     inputs = [rng.normal(size=s).astype(np.float32) for s in block["inputs"]]
     schedule = schedule_of(name, "sequential", 0)
@@ -96,7 +96,10 @@ def case(name: str, dtype: str):
 
 
 def schedule_of(name: str, strategy: str, seed: int) -> dict:
-    """By search under a simulated device; random where that takes too long."""
+    """A schedule from a search on a simulated device.
+
+    It is random if the search would take too long.
+    """
     if name in ("randwire", "nasnet") and strategy not in ("sequential", "greedy"):
         problem = engine.problem(network(name).regions[0].block)
         if strategy == "parallel":
@@ -119,7 +122,7 @@ def _searched(name: str, signature: str, strategy: str) -> Schedule:
 
 
 def _random_schedule(rng: np.random.Generator, problem: dict, most: int) -> dict:
-    """Stages of up to `most` operators; merges wherever two can."""
+    """A random schedule: merges where possible, otherwise stages of up to `most`."""
     operators = problem["block"]["operators"]
     stages, done = [], set()
 
@@ -141,7 +144,7 @@ def _random_schedule(rng: np.random.Generator, problem: dict, most: int) -> dict
             stages.append({"strategy": "merge", "groups": [merge]})
         else:
             chosen = []
-            for i in left:  # in a topological order
+            for i in left:  # `left` is in a topological order
                 if (
                     len(chosen) < most
                     and ready(i, done | {*chosen})
@@ -155,7 +158,7 @@ def _random_schedule(rng: np.random.Generator, problem: dict, most: int) -> dict
 
 
 def test_strategies_differ():
-    """The tests below run concurrent groups, chains in groups and merges."""
+    """The schedules for the tests below have concurrent groups, chains and merges."""
     for name in NETWORKS:
         schedules = {s: schedule_of(name, s, 0)["stages"] for s in STRATEGIES}
         assert len(schedules["auto"]) < len(schedules["sequential"])
@@ -166,7 +169,7 @@ def test_strategies_differ():
             for stage in schedules["parallel"]
             for group in stage["groups"]
         )
-        if name != "randwire":  # it has nothing to merge
+        if name != "randwire":  # RandWire has nothing to merge
             for strategy in ("auto", "merge"):
                 assert any(s["strategy"] == "merge" for s in schedules[strategy])
 
@@ -180,7 +183,7 @@ def test_network(gpu, name, strategy):
         schedule = schedule_of(name, strategy, seed)
         program = engine.Program(block, schedule, weights, cuda_engine.DEVICE)
         run = cuda_engine.DeviceRun(gpu, program, inputs, "float32")
-        for _ in range(4):  # eager, captured, replayed
+        for _ in range(4):  # the first is eager, the second captures, others replay
             cuda_engine.assert_close(run(), expected, TOLERANCE["float32"])
         run.close()
 
@@ -227,7 +230,7 @@ def test_threads_run_one_network_at_once(gpu, name):
 
 
 def test_events_removed_from_a_network_are_found(gpu):
-    """Each wait inside a stage of SqueezeNet's graph, one at a time."""
+    """Leaving out a wait inside a stage of SqueezeNet is found in nearly all cases."""
     block, weights, inputs, expected = case("squeezenet", "float32")
     schedule = schedule_of("squeezenet", "greedy", 0)
     program = engine.Program(block, schedule, weights, cuda_engine.DEVICE)
@@ -241,7 +244,7 @@ def test_events_removed_from_a_network_are_found(gpu):
     )
     assert waits > 20
     found = 0
-    for n in range(1, waits + 1):  # 0: the wait for the last run on the same stream
+    for n in range(1, waits + 1):  # wait 0 is for the last run, on the same stream
         gpu.fake.plant("drop_event", n)
         run.set_inputs(inputs)
         results = run()
@@ -249,7 +252,7 @@ def test_events_removed_from_a_network_are_found(gpu):
         assert gpu.fake.report()["counts"].get("planted drop_event") == 1
         if gpu.fake.take_violations():
             found += 1
-        else:  # a lane that goes on with what it has made itself
+        else:  # the lane only reads its own results, so no wait was needed
             cuda_engine.assert_close(results, expected, TOLERANCE["float32"])
     assert found >= 0.9 * waits
     run.close()

@@ -1,5 +1,5 @@
-"""Every operator of the CUDA backend on the fake GPU, in every element type, on dense
-tensors and on views, against the CPU backend."""
+"""Every operator of the CUDA backend on the fake GPU, for every element type, on dense
+tensors and on views. The results are compared with the CPU backend."""
 
 import cuda_engine
 import numpy as np
@@ -15,8 +15,9 @@ from ios_tf.native import engine
 pytestmark = pytest.mark.one_core
 
 DTYPES = ["float32", "float16", "bfloat16"]
-# Where the operator's input and output lie: tensors of their own, or ranges of
-# channels of wider tensors, at multiples of 16 channels or anywhere.
+# The places of the operator's inputs and output: separate tensors ("dense"), or ranges
+# of channels of wider tensors that begin at a multiple of 16 channels ("aligned") or
+# not ("odd").
 LAYOUTS = ["dense", "aligned", "odd"]
 CHANNELS = {"dense": 16, "aligned": 16, "odd": 5}
 HEIGHT, WIDTH = 9, 7
@@ -108,7 +109,7 @@ CASES = {
     },
     **{f"alone {a}": {"type": "activation", "activation": a} for a in ("relu", "elu")},
 }
-# Of 16 channels, which odd layouts do not have.
+# Cases that need 16 channels, so they do not exist for the layout "odd".
 EVEN_CASES = {
     "conv grouped": CONV | {"groups": 4, "bias": True},
     "normalize groups": {
@@ -134,7 +135,7 @@ VECTOR_CASES = {
 
 
 def weights_of(rng: np.random.Generator, op: dict, channels: int) -> list[np.ndarray]:
-    """In the layouts of WeightShapes (cc/core/ops/operator.h), and not too large."""
+    """Small random weights with the shapes of WeightShapes (cc/core/ops/operator.h)."""
 
     def normal(*shape: int) -> np.ndarray:
         values = rng.normal(size=shape) / np.prod(shape[:-1]) ** 0.5
@@ -162,7 +163,7 @@ def weights_of(rng: np.random.Generator, op: dict, channels: int) -> list[np.nda
 
 
 def block_of(op: dict, shape: list[int], layout: str) -> dict:
-    """A block in which the operator's tensors lie as `layout` says."""
+    """A block with this operator, whose tensors have the places of `layout`."""
     op = dict(op)
     channels = shape[-1]
     operands = op.pop("operands", 2 if op.get("residual") else 1)
@@ -170,7 +171,7 @@ def block_of(op: dict, shape: list[int], layout: str) -> dict:
         operators = [op | {"inputs": [-1 - k for k in range(operands)]}]
         inputs = [shape] * operands
     else:
-        # Slices of a wide tensor; the result becomes part of a concat.
+        # The operands are slices of a wide tensor, and the result is part of a concat.
         gap = 16 if layout == "aligned" else 3
         wide = gap + operands * (channels + gap)
         inputs = [[*shape[:-1], wide]]
@@ -215,7 +216,7 @@ def check(gpu, block: dict, weights: list[np.ndarray], dtype: str, seed: int) ->
         {**block, "dtype": dtype}, schedule, weights, cuda_engine.DEVICE
     )
     run = cuda_engine.DeviceRun(gpu, program, inputs, dtype)
-    for _ in range(3):  # eager, captured, replayed
+    for _ in range(3):  # the runs are eager, captured and replayed
         cuda_engine.assert_close(run(), expected, cuda_engine.TOLERANCE[dtype])
     run.close()
 
@@ -277,9 +278,10 @@ def test_activation_of_all_kinds_of_numbers(gpu, case):
 
 
 def test_what_keeps_nan(gpu):
-    """As TensorFlow: a Relu and a global maximum do, a maximum of a window does not."""
+    """As in TensorFlow, a Relu and a global maximum keep NaN, but a max pool does
+    not."""
     x = numbers(2, 6, 5, 16)
-    x[np.abs(x) > 1e30] = 2.0  # sums overflow or not, as they are ordered
+    x[np.abs(x) > 1e30] = 2.0  # whether large sums overflow depends on their order
     x[0, :3, :3] = np.nan
     weights = [np.random.default_rng(0).normal(size=(3, 3, 1, 16)).astype(np.float32)]
     depthwise = CONV | {"groups": 16, "activation": "relu", "inputs": [-1]}
@@ -315,7 +317,8 @@ def test_what_keeps_nan(gpu):
 )
 @pytest.mark.parametrize("size", [(2, 0, 5), (1, 3, 0), (3, 0, 0)])
 def test_convolutions_of_images_without_cells(gpu, size, op, dtype):
-    """Padded to some cells, they are the bias, as in TensorFlow."""
+    """If padding adds cells to an empty image, the result is the bias, as in
+    TensorFlow."""
     op = {**op, "inputs": [-1]}
     inputs = [[*size, 16]]
     if op["type"] != "conv2d_transpose":
@@ -332,7 +335,8 @@ def test_convolutions_of_images_without_cells(gpu, size, op, dtype):
 @pytest.mark.parametrize("keep_dims", [False, True])
 @pytest.mark.parametrize("channels", [5, 16])
 def test_gate(gpu, channels, keep_dims, dtype):
-    """A product with a tensor of one pixel; a pool without its dimensions."""
+    """A product with a tensor of one pixel, and a global pool with or without its
+    size."""
     pooled = {"type": "global_pool", "pool": "avg", "inputs": [-1]}
     operators = [
         {**pooled, "keep_dims": True},
@@ -381,7 +385,7 @@ def test_broadcast(gpu, name, constant, dtype):
             )
         operators.append(op)
     operators[0]["activation"] = "sigmoid"
-    # Quotients stay small.
+    # Quotients may be huge, so their tanh is compared.
     operators.append({"type": "activation", "activation": "tanh", "inputs": [3]})
     block = {
         "version": 1,
@@ -404,7 +408,7 @@ def test_matmul_of_maps(gpu, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("channels", [(8, 16), (3, 5, 7), (32, 1)])
 def test_concat_of_inputs(gpu, channels, dtype):
-    """Inputs of a block are copied; one that is read twice, too."""
+    """A concat copies inputs of the block, also if it reads an input twice."""
     block = {
         "version": 1,
         "name": "concat",
@@ -428,7 +432,7 @@ def test_concat_of_inputs(gpu, channels, dtype):
 @pytest.mark.parametrize("name", ["conv explicit", "conv residual"])
 def test_what_cudnn_cannot_do_is_done_by_own_kernels(gpu, name, layout, options, dtype):
     gpu.fake.set(**options)
-    # A shape of its own: plans are remembered.
+    # Each case has another shape, because the engine remembers plans.
     height = 5 + sum(options.values()) + 3 * len(options)
     op = dict(CASES[name])
     op["filters"] = channels = CHANNELS[layout]
@@ -438,7 +442,7 @@ def test_what_cudnn_cannot_do_is_done_by_own_kernels(gpu, name, layout, options,
 
 
 def test_exact_float32_is_not_computed_in_tf32(gpu):
-    """Operands that TF32 rounds: the fake's tensor cores do."""
+    """The operands are not representable in TF32, to which the fake GPU rounds them."""
     shape = [1, 8, 8, 64]
     block = block_of(CONV | {"kernel": [1, 1]}, shape, "dense")
     weights = [np.full((1, 1, 64, 16), 1 + 2**-12, np.float32)]

@@ -28,5 +28,5 @@ def test_ranges_name_the_region_and_what_is_enqueued(gpu):
     names = {line.strip() for line in eager[1:]}
     assert {"left", "right", "last"} <= names <= {*traced_program.OPERATORS}
     assert all(line.startswith(" ") and line[1] != " " for line in eager[1:])
-    # A graph that is launched again enqueues its kernels as one.
+    # Later launches enqueue all kernels of the graph at once, so there is one range.
     assert replayed == ["network"]

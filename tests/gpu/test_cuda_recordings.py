@@ -1,8 +1,8 @@
-"""The engine on a fake cuDNN that answers what the real one did, as record.py wrote it
-down: a sample of SqueezeNet's and Inception V3's convolutions for an H200.
+"""The engine with a fake cuDNN that gives the recorded answers of the real cuDNN (see
+record.py), for a sample of SqueezeNet's and Inception V3's convolutions on an H200.
 
-What the engine should time is in h200.json, from a recording of its own. How long a
-plan takes is the fake's word: no GPU was asked.
+h200.json, a separate recording, says which plans the engine should time. The times of
+plans are simulated, because the recordings were made without a GPU.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ pytestmark = pytest.mark.one_core
 _DEVICE = "h200"
 _VARIABLE = "FAKE_CUDNN_RECORDINGS"
 _SAMPLE = 10
-_COMPUTED = 2  # of a sample, those with the least to do
-# Relative to the largest value; float32 may be multiplied in TF32, of 10 bits.
+_COMPUTED = 2  # number of convolutions to compute: those with the fewest products
+# Relative to the largest value. float32 may be multiplied in TF32, which has 10 bits.
 _TOLERANCE = {"float16": 1e-2, "float32": 3e-3}
 _EXACT = 1e-5
 _STAGES = [{"strategy": "concurrent", "groups": [[0]]}]
@@ -43,7 +43,7 @@ _SCHEDULE = {"version": 1, "stages": _STAGES}
 _RUNS, _NANOSECONDS = "cudnn runs of ", "cudnn nanoseconds of "
 _RECORDED = "cudnn recorded "
 
-# Prints the plans that ran until there was a program.
+# Prints the plans that ran while a program was created.
 _PLANS_OF = """
 import json, sys
 import cuda_helpers
@@ -60,10 +60,10 @@ class Search:
     """The plans that the engine has found for a convolution.
 
     Attributes:
-      key: of its graph.
-      times: simulated, of all plans that ran until there was a program.
-      used: the plan that it runs by.
-      version: the one of cuDNN that knows it.
+      key: the key of the convolution's graph.
+      times: the simulated times of all plans that ran while the program was created.
+      used: the plan that the program uses.
+      version: the version of the fake cuDNN for which the plan was found.
     """
 
     key: str
@@ -73,7 +73,7 @@ class Search:
 
 
 def sample(network: str, dtype: str) -> list[tuple[int, dict]]:
-    """Convolutions, and which of the network's they are."""
+    """A sample of a network's convolutions, each with its index in the network."""
     blocks = list(enumerate(real_cudnn.blocks(network, dtype, 1)))
     return random.Random(f"{network} {dtype}").sample(blocks, _SAMPLE)
 
@@ -111,7 +111,10 @@ _versions = itertools.count(100_000)
 
 
 def search(gpu, block: dict, device: str = "gpu") -> Search:
-    """Of a cuDNN that the process has not met; nothing is computed."""
+    """Searches for a plan with a new version of cuDNN, without computing anything.
+
+    The engine has no plans of this version yet, so it times all of them.
+    """
     version = next(_versions)
     gpu.fake.reset()
     gpu.fake.set(inert=1, cudnn_version=version)
@@ -132,7 +135,7 @@ def search(gpu, block: dict, device: str = "gpu") -> Search:
 def assert_computes(gpu, block: dict, found: Search, tensor_cores: bool) -> None:
     dtype = block["dtype"]
     gpu.fake.reset()
-    gpu.fake.set(cudnn_version=found.version)  # by whose plan it runs, untimed
+    gpu.fake.set(cudnn_version=found.version)  # the engine remembers the plan
     inputs = inputs_of(block)
     run = cuda_engine.DeviceRun(gpu, compiled(block), inputs, dtype)
     actual = run()
@@ -147,7 +150,10 @@ def assert_computes(gpu, block: dict, found: Search, tensor_cores: bool) -> None
 
 @pytest.mark.parametrize("kind", ["tf32", "exact", "half"])
 def test_convolutions_are_those_the_engine_asks_for(kind):
-    """Recorded is what networks are today, with merges and channels that are added."""
+    """The recorded convolutions are those of the present engine.
+
+    If this fails, the engine now merges or pads the network's convolutions differently.
+    """
     texts = make_gpu_data.of_network(Network.read(gpu_data.NETWORKS[-1]), kind)
     found = [make_gpu_data.convolution(text) for text in sorted(texts)]
     recorded = json.loads(Path(gpu_data.CONVOLUTIONS).read_text())
@@ -166,7 +172,7 @@ def test_the_fastest_that_the_real_cudnn_has(gpu, monkeypatch, network, dtype, b
         found = search(gpu, block)
         plans = {plan.name: plan for plan in engines[found.key]}
         assert set(found.times) <= set(plans)
-        # In the order of the recording, which is the one they were built in.
+        # The recording lists the plans in the order in which they were built.
         timed = [
             dataclasses.replace(plan, timed=True)
             for plan in plans.values()
@@ -180,7 +186,8 @@ def test_the_fastest_that_the_real_cudnn_has(gpu, monkeypatch, network, dtype, b
 
 
 def test_without_tf32_what_has_no_tensor_cores(gpu, monkeypatch):
-    """As the notes of recorded engines say."""
+    """Without TF32, the engine times exactly the plans whose notes exclude tensor
+    cores."""
     monkeypatch.setenv(_VARIABLE, str(record.engines_path(_DEVICE)))
     _, engines = record.read_engines(_DEVICE)
     for _, block in sample("inception_v3", "float32"):
@@ -192,8 +199,10 @@ def test_without_tf32_what_has_no_tensor_cores(gpu, monkeypatch):
 
 
 def test_the_frontend_has_room_for_all_notes():
-    """It reads an engine's notes into arrays of the lengths that the headers name, and
-    trusts cuDNN's number of notes."""
+    """No engine has more notes than the arrays of cuDNN's frontend have elements.
+
+    The frontend does not check the number of notes that cuDNN returns.
+    """
     most = [
         descriptors.constant(f"{kind}_NOTE_TYPE_COUNT")
         for kind in ("NUMERICAL", "BEHAVIOR")
@@ -258,7 +267,7 @@ def test_plans_that_are_kept_are_loaded(tmp_path):
     assert len(second) == 1 and second < first
     assert counts["cudnn plans loaded"] == 1
     assert "cudnn heuristics" not in counts
-    # A cuDNN without that engine times its own.
+    # With a cuDNN that lacks the stored plan's engine, the engine times other plans.
     other = tmp_path / "empty.txt"
     other.write_text("")
     third, counts = plans(other)

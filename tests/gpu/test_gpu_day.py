@@ -1,4 +1,4 @@
-"""The day a GPU comes, rehearsed on the fake: steps run, fail, are left out and end."""
+"""`python -m benchmarks gpu_day` on the fake GPU: steps run, fail, or are left out."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.one_core
 
 @pytest.fixture
 def environment(tmp_path):
-    """Of processes that have a fake GPU."""
+    """The environment of processes that use the fake GPU."""
     fakes = cuda_helpers.build_fakes()
     return {
         **os.environ,
@@ -30,7 +30,7 @@ def environment(tmp_path):
 
 
 def rehearse(directory, environment, *words):
-    """The record of a day with a tiny network, and the exit code."""
+    """Runs the command with a tiny network. Returns its record and finished process."""
     network = directory / "tiny.json"
     bench_helpers.tiny_network().write(network)
     done = subprocess.run(
@@ -79,7 +79,11 @@ def test_steps(environment, tmp_path):
 
 
 def test_a_day_goes_on_after_failures_and_ends_in_time(environment, tmp_path):
-    """Without a driver every step fails; with a thousandth of a minute none is over."""
+    """The command continues after failed steps, and leaves steps out if time is short.
+
+    Without a driver, every step fails. In a tenth of a minute, there is no time to run
+    the first step.
+    """
     without = {k: v for k, v in environment.items() if k != "LD_PRELOAD"}
     words = ["--steps=library,schedules_float32,memcheck,plans"]
     record, done = rehearse(tmp_path, without, *words)
@@ -89,7 +93,7 @@ def test_a_day_goes_on_after_failures_and_ends_in_time(environment, tmp_path):
     record, done = rehearse(
         tmp_path, environment, "--steps=library,schedules_float32", "--minutes=0.1"
     )
-    assert record["steps"][0]["outcome"] == "left out"  # its share is no second
+    assert record["steps"][0]["outcome"] == "left out"  # it has less than a second
     assert done.returncode == 1
 
 
@@ -100,7 +104,7 @@ def test_plans_are_compared_with_recordings():
 
 
 def test_expectations_are_of_the_gpu_at_hand():
-    """Of none, rather than of another."""
+    """A GPU without a recording is not compared with the recording of another GPU."""
     expected = {
         "NVIDIA H200": "h200",
         "NVIDIA A100-SXM4-80GB": "a100",
@@ -116,8 +120,10 @@ def test_expectations_are_of_the_gpu_at_hand():
 
 
 def test_networks_are_in_the_package():
-    """The paper's, for its images; the smallest, of as many operators as it says, is
-    the last."""
+    """gpu_data has the paper's networks, for images of the original sizes.
+
+    The smallest network, with 50 operators, is the last one.
+    """
     networks = [Network.read(path) for path in gpu_data.NETWORKS]
     counts = [
         sum(len(region.block["operators"]) for region in network.regions)
@@ -129,7 +135,7 @@ def test_networks_are_in_the_package():
 
 
 def test_all_merges_of_networks_of_the_package():
-    """As the step `networks` makes them, also of NASNet's block of 484 operators."""
+    """The step `networks` schedules all merges, even in a block of 484 operators."""
     for network in map(Network.read, gpu_data.NETWORKS):
         for problem in network.problems.values():
             schedule = checks.without_measuring(problem, "merge")
@@ -139,7 +145,7 @@ def test_all_merges_of_networks_of_the_package():
 
 
 def test_nothing_has_to_be_named(tmp_path):
-    """Each step has its networks and files, wherever it is run."""
+    """By default, each step uses networks and files that exist, in any directory."""
     parser = argparse.ArgumentParser()
     gpu_day.add_arguments(parser)
     every = gpu_day.steps(parser.parse_args([f"--output={tmp_path}"]))
@@ -157,6 +163,6 @@ def test_unknown_steps_are_one_line(environment, tmp_path):
     parser = argparse.ArgumentParser()
     gpu_day.add_arguments(parser)
     options = parser.parse_args([f"--output={tmp_path}", "--steps=lunch"])
-    message = "there is no step 'lunch'; the steps are library, operators"
+    message = "there is no step 'lunch'. The steps are library, operators"
     with pytest.raises(gpu_day.UserError, match=message):
         gpu_day.run(options)

@@ -1,4 +1,5 @@
-"""The ops on a GPU: gpu_device_checks.py, in a process that has a fake one."""
+"""Runs gpu_device_checks.py, which tests the ops on a GPU, in a process with a fake
+GPU."""
 
 import os
 import subprocess

@@ -1,5 +1,6 @@
-"""The mistakes of mutate_cuda.py can be planted: the sources still have the text that
-each changes, and there is the test that is to find it. Only the script runs that."""
+"""The mistakes of mutate_cuda.py can be planted: the sources contain the text that each
+mistake replaces, and the test that should find it exists. (Only the script runs these
+tests with the mistakes.)"""
 
 import re
 

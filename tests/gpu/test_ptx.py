@@ -1,5 +1,6 @@
-"""The translator of PTX: instructions give the numbers that PTX's manual says, mistakes
-are found, and the engine's operators work as NVIDIA's compiler understands them."""
+"""Tests the translator of PTX. Instructions give the results that PTX's manual defines,
+mistakes in kernels are found, and the engine's operators give correct results with the
+code of NVIDIA's compiler."""
 
 import ctypes
 import json
@@ -53,13 +54,13 @@ PREDICATE_RESULT = "selp.u32 %c, 1, 0, %p1;"
 
 
 def pairs(values: list[float], dtype: type) -> np.ndarray:
-    """All pairs of values, as words."""
+    """All pairs of values, as 32-bit words."""
     x, y = np.meshgrid(np.array(values, dtype), np.array(values, dtype))
     return np.stack([x.ravel(), y.ravel()], axis=1).view(np.uint32)
 
 
 INTEGERS = pairs([0, 1, 3, 31, 32, 33, 2**31 - 1, 2**31, 2**32 - 7], np.uint32)
-# Sums and products of these are exact in float64.
+# Numbers whose sums and products are exact in float64.
 NUMBERS = [0.0, 1.0, -1.0, 0.7, -3.25, 2.0**-20, -(2.0**-18), 300.0]
 FLOATS = pairs([*NUMBERS, np.inf, -np.inf, np.nan], np.float32)
 LARGE = pairs([0.5, 1.5, -1.5, 2.5, 3e9, 1e10, -1e10, np.inf, np.nan], np.float32)
@@ -67,7 +68,7 @@ HALVES = np.repeat(np.arange(2**16, dtype=np.uint32)[:, None], 2, axis=1)
 
 
 def roundings() -> np.ndarray:
-    """Floats of all magnitudes, and those in the middle of two float16."""
+    """Floats of all magnitudes, and those halfway between two float16 numbers."""
     random = np.random.default_rng(0).integers(0, 2**32, 4000, dtype=np.uint32)
     halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32)
     middles = ((halves[1:] + halves[:-1]) / 2).view(np.uint32)
@@ -113,7 +114,7 @@ def directed(function, towards):
             exact = function(x, y)
             nearest = exact.astype(np.float32)
             target = towards(exact)
-            # Whether the nearest float lies on the other side of the exact number.
+            # True where the nearest float lies on the other side of the exact number.
             beyond = (nearest - exact) * np.sign(target - exact) < 0
             moved = np.nextafter(nearest, target.astype(np.float32))
         return np.where(beyond, moved, nearest).view(np.uint32)
@@ -122,7 +123,8 @@ def directed(function, towards):
 
 
 def clipped(rounding, low: int, high: int):
-    """Conversion to integers: numbers beyond the ends become the ends, NaN is 0."""
+    """Converts to integers. Numbers outside of the range are clipped, and NaN gives
+    0."""
 
     def expected(words: np.ndarray) -> np.ndarray:
         x = words.view(np.float32)[:, 0].astype(np.float64)
@@ -133,9 +135,9 @@ def clipped(rounding, low: int, high: int):
 
 
 def bfloat16(words: np.ndarray) -> np.ndarray:
-    """Rounds to the nearest bfloat16, and to the even one of two that are as near."""
+    """Rounds to the nearest bfloat16, or to the even one if two are equally near."""
     low = words[:, 0] >> 16
-    # The number after the largest one has a value as if infinity did not exist.
+    # The number after the largest finite one is treated as a number, not as infinity.
     exponents = (low[:, None] + np.array([0, 1])) & 0x7FFF
     fields, fractions = exponents >> 7, exponents & 127
     values = np.where(
@@ -155,7 +157,8 @@ def compare(function):
     return of_floats(function, np.uint32)
 
 
-# The instructions, the words that they are run on, and the function for their results.
+# For each case: instructions, the words on which they run, and a function that computes
+# the expected results.
 CASES = {
     "add": ("add.s32 %c, %a, %b;", INTEGERS, integer(lambda x, y: x + y)),
     "subtract": ("sub.s32 %c, %a, %b;", INTEGERS, integer(lambda x, y: x - y)),
@@ -295,7 +298,7 @@ CASES = {
         bfloat16,
     ),
 }
-# Kernels with a mistake, and words of the fake GPU's message.
+# Kernels with a mistake, each with words from the fake GPU's message.
 TO_SHARED = "st.shared.u32 [%wide], %a;"
 # Thread i reads what thread 63 - i has written.
 MIRROR = "mul.wide.u32 %wide, %thread, 4; sub.s64 %wide, 252, %wide;"
@@ -343,7 +346,7 @@ def build(bodies: dict[str, str], path: Path, figures: bool = False) -> Path:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory) -> Path:
-    """The kernels of all cases."""
+    """A library with the kernels of all cases."""
     bodies = {name: body for name, (body, *_) in [*CASES.items(), *MISTAKES.items()]}
     bodies["mirror"] = f"{TO_SHARED} {MIRROR} bar.sync 0; ld.shared.u32 %c, [%wide];"
     return build(bodies, tmp_path_factory.mktemp("ptx") / "kernels.so")
@@ -402,10 +405,10 @@ def test_sectors_and_bank_conflicts_are_counted(cuda, tmp_path):
     few = "setp.lt.u32 %p1, %thread, "
     bodies = {
         "dense": "",
-        # Of 16 threads, each reads 4 of 32 bytes.
+        # Each of 16 threads reads 4 of 32 bytes.
         "sparse": f"{few} 16; mad.wide.u32 %wide, %index, 24, %memory; "
         "@%p1 ld.global.u32 %c, [%wide];",
-        # All threads read one word; then 32 read every second word.
+        # All threads read the same word. Then 32 threads read every second word.
         "conflict": f"{TO_SHARED} bar.sync 0; ld.shared.u32 %c, [{{name}}_shared]; "
         f"{few} 32; add.s64 %wide, %wide, %wide; @%p1 ld.shared.u32 %c, [%wide];",
     }
@@ -418,7 +421,7 @@ def test_sectors_and_bank_conflicts_are_counted(cuda, tmp_path):
         function = ctypes.CDLL(str(library))[f"ptx_figures_{name}"]
         function.restype = ctypes.c_char_p
         counts[name] = json.loads(function())
-    # Two warps, each of which reads 256 bytes and writes 128.
+    # There are two warps. Each of them reads 256 bytes and writes 128 bytes.
     loads = {"accesses": 2, "bytes": 512, "steps": 16}
     stores = {"accesses": 2, "bytes": 256, "steps": 8}
     assert counts["dense"]["loads"] == loads
@@ -443,7 +446,7 @@ def test_unknown_instructions_are_refused(body):
         translate.translate(syntax.read(text), "")
 
 
-# Tests of each text of kernels; together they load words of all widths.
+# Tests that use each text of kernels. Together, they load words of all widths.
 OPERATORS = [
     "test_operator[add five-dense-float16]",
     "test_operator[lrn-dense-float32]",
@@ -476,7 +479,7 @@ def test_operators_pass_as_nvidia_s_compiler_understands_them():
 
 
 def basic_blocks(kernel: syntax.Kernel) -> Iterator[list[syntax.Instruction]]:
-    """The instructions that run without a branch between them."""
+    """The sequences of instructions without a branch between them."""
     block: list[syntax.Instruction] = []
     for statement in kernel.statements:
         if isinstance(statement, syntax.Instruction):
@@ -491,16 +494,17 @@ def basic_blocks(kernel: syntax.Kernel) -> Iterator[list[syntax.Instruction]]:
 @pytest.mark.parametrize(
     ("variant", "dtype", "count"),
     [
-        # Rows of a window times the columns of all its places in a strip.
+        # The rows of a window, times the columns that the windows of a strip cover.
         ("depthwise3_1_4", "float32", 3 * 6),
         ("depthwise5_2_1", "float32", 5 * 5),
         ("pool3_2_2", "bfloat16", 3 * 5),
-        # A batch of pixels.
+        # The pixels that are loaded at a time.
         ("average", "float16", 4),
     ],
 )
 def test_conditional_loads_do_not_branch(variant, dtype, count, compiler):
-    """Where a tensor ends, loads are predicated, so all are in flight at once."""
+    """Loads at the end of a tensor are predicated, so all loads are in flight at
+    once."""
     source, _, _ = kernel_variants.VARIANTS[variant]
     macros = kernel_variants.macros_of(variant, dtype, kernel_variants.widest(dtype))
     defines = [f"-D{name}={value}" for name, value in macros.items()]

@@ -1,16 +1,18 @@
-"""NVIDIA's own cuDNN is asked about convolutions of the four networks, for devices that
-are not there: of all that record.py asks about, a sample that is the same each time.
+"""Asks NVIDIA's own cuDNN about convolutions of the four networks, for devices that
+this machine does not have. The convolutions are a fixed sample of those in record.py.
 
-What the engine would time is what it runs (proxy.cc): which of these is fastest, only a
-GPU can say. Asserted is that none of them can hurt, and that a good one is among them:
+The engine runs the plans that it would time (see proxy.cc). Only a GPU can show which
+of these is the fastest. The tests assert that none of the plans is harmful, and that a
+good plan is among them:
 
-* with tensor cores, but for float32 without TF32;
-* none takes more workspace than the engine allows, as every lane has to have it, and
-  what would is built, but never runs;
-* one with tensor cores copies nothing where there are as many channels as these take:
-  what the engine pads when it compiles, cuDNN does not pad on every call. In TF32 that
-  is so on an H200; on others all transpose;
-* what is ready copies tensors with a pitch, what is compiled does not.
+* Some plans use tensor cores, except for float32 without TF32.
+* No plan that runs needs more workspace than the engine allows, because each lane needs
+  this memory. A plan that needs more is built, but never runs.
+* If tensor cores support the numbers of channels, a plan with tensor cores copies
+  nothing. The engine pads channels when it compiles, so cuDNN need not pad in every
+  call. In TF32, this is only true on an H200; on other devices, all such plans
+  transpose.
+* Plans that need no compilation copy tensors with a pitch. Compiled plans do not.
 """
 
 import collections
@@ -28,7 +30,7 @@ from benchmarks import gpu_data
 pytestmark = pytest.mark.one_core
 
 _SAMPLE = 12
-# The values of the engine (plan_search.cc).
+# The engine's constants in plan_search.cc.
 _SMALL_WORKSPACE = 64 << 20
 _WORKSPACE_TENSORS = 2
 
@@ -42,7 +44,7 @@ def library():
 
 
 def some(device: str, dtype: str, batch: int) -> list[tuple[str, int, dict]]:
-    """Some of what is recorded of a device: which of its network, as a block."""
+    """A sample of a device's recorded convolutions: network, index in it, and block."""
     every = [
         (case[0], i, block)
         for case in record.cases(device)
@@ -76,7 +78,7 @@ def test_what_would_be_timed(library, device, dtype, batch):
             assert plan.timed == (plan.workspace <= allowed), (block, plan)
         with_cores = [plan for plan in answer.timed if plan.tensor_cores]
         if dtype == "exact":
-            assert with_cores == []  # on float32 they compute in TF32
+            assert with_cores == []  # tensor cores compute float32 in TF32
             assert answer.timed
         elif record.for_tensor_cores(block, dtype):
             assert with_cores, block
@@ -89,8 +91,10 @@ def test_what_would_be_timed(library, device, dtype, batch):
 
 
 def test_networks_have_plans_that_are_ready():
-    """Those that are compiled take a third of a second each, and are few: cuDNN has no
-    others for an activation or a residual beside which there is no bias."""
+    """Most plans of networks need no compilation, which takes a third of a second each.
+
+    For an activation or a residual without a bias, cuDNN has only compiled plans.
+    """
     for key, answers in record.read("h200")["answers"].items():
         network, dtype, _ = key.split()
         if dtype == "exact" or network in ("zoo", gpu_data.IN_CONCATS):
@@ -101,7 +105,7 @@ def test_networks_have_plans_that_are_ready():
 
 
 def assert_recorded(answer, device: str) -> None:
-    """As the fake cuDNN has it."""
+    """Asserts that the answer equals the recording that the fake cuDNN uses."""
     _, engines = record.read_engines(device)
     for graph in answer.graphs:
         plans = [*graph.plans, *graph.failed]
@@ -110,10 +114,10 @@ def assert_recorded(answer, device: str) -> None:
 
 
 def assert_no_copies(block: dict, plans: list, device: str, dtype: str) -> None:
-    """There is a plan without: that is all of half precision's, and an H200's."""
+    """Asserts that a plan copies nothing, in half precision and on an H200."""
     x, _, y = real_cudnn.tensors(block)
     if any(n % real_cudnn.multiple(dtype) for n in (x[-1], y[-1])):
-        return  # few: test_few_tensors_have_odd_channels
+        return  # such tensors are rare: see test_few_tensors_have_odd_channels
     dilated = max(block["operators"][0].get("dilations", [1])) > 1
     if dtype != "float32" or (device == "h200" and not dilated):
         assert min(plan.workspace for plan in plans) < 1024, block
@@ -137,8 +141,11 @@ def test_odd_channels_are_padded_on_every_call(library, channels, pads):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_few_tensors_have_odd_channels(dtype):
-    """Images have 3, which are not made 4 or 8, and what concats need as it is: in
-    NASNet the halves of one of its reductions."""
+    """The engine pads nearly all numbers of channels for tensor cores.
+
+    It does not pad the 3 channels of images. In NASNet, it also does not pad the two
+    halves of a reduction, because a concat needs them without padding.
+    """
     odd = collections.Counter()
     for network in real_cudnn.networks():
         for block in real_cudnn.blocks(network, dtype, 1):
@@ -151,8 +158,10 @@ def test_few_tensors_have_odd_channels(dtype):
 
 
 def test_more_workspace_than_is_allowed_is_never_used(library):
-    """Whatever a version of cuDNN asks for: its workspaces are made a thousand times
-    as large."""
+    """Plans that need too much workspace never run, whatever cuDNN asks for.
+
+    The proxy multiplies all workspaces by a thousand.
+    """
     operator = {"type": "conv2d", "filters": 672, "bias": True, "inputs": [-1]}
     block = {
         "version": 1,
@@ -170,7 +179,7 @@ def test_more_workspace_than_is_allowed_is_never_used(library):
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_only_what_is_compiled_takes_a_pitch(library, dtype):
-    """As where convolutions write into a concat."""
+    """A convolution that writes into a concat has an output with a pitch."""
     conv = {"type": "conv2d", "filters": 64, "bias": True, "activation": "relu"}
     block = {
         "version": 1,
@@ -198,7 +207,7 @@ def test_plans_are_loaded_without_heuristics(library, tmp_path):
     for answer in second:
         assert answer.error == ""
         assert answer.loaded >= 1
-        # Where cuDNN proposes nothing, it is asked again.
+        # The plans were loaded, so the heuristics were not asked.
         assert not answer.proposed and not answer.plans
 
 
@@ -219,14 +228,17 @@ def test_recordings_are_of_all_convolutions():
     for device, cases in record.ENGINES.items():
         counts = [len(real_cudnn.blocks(*case)) for case in cases]
         version, engines = record.read_engines(device)
-        assert len(engines) == sum(counts)  # each is another graph
+        assert len(engines) == sum(counts)  # all graphs are different
         assert version == record.read(device)["cudnn"]
 
 
 def test_what_is_refused_is_required(library):
-    """No descriptor that the real cuDNN refuses is taken by the fake, which wants all
-    that the reference does: cuDNN 9.28 has defaults for types, paddings and factors,
-    and proposes nothing where modes or numbers of tensors are missing."""
+    """The fake cuDNN refuses all descriptors that the real cuDNN refuses.
+
+    The fake requires all attributes that the reference requires. cuDNN 9.28 requires
+    fewer: it has defaults for types, paddings and factors, and it accepts descriptors
+    without modes or numbers of tensors, but proposes nothing for them.
+    """
     found = real_cudnn.statuses(library)
     assert set(found.pop("").values()) == {descriptors.SUCCESS}
     refused = {

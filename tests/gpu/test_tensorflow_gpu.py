@@ -1,7 +1,7 @@
 """Models on a GPU that TensorFlow uses: converted, enabled, and called as users do.
 
-Everything here is the real thing, so these tests run only where TensorFlow finds a GPU.
-The expected outputs are those of TensorFlow's own kernels for CPUs.
+These tests use a real GPU, so they run only if TensorFlow finds one. The expected
+outputs come from TensorFlow's own kernels for CPUs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if not tf.config.list_physical_devices("GPU"):
     pytest.skip("TensorFlow finds no GPU", allow_module_level=True)
 
 GPU, CPU = "/device:GPU:0", "/device:CPU:0"
-# Relative to the largest value.
+# Tolerances relative to the largest value.
 TOLERANCES = {"float32": 2e-3, "mixed_float16": 1e-2, "mixed_bfloat16": 5e-2}
 DEVICE = devices.choose("gpu")
 
@@ -68,7 +68,7 @@ def on_cpu(path: str, x: np.ndarray) -> np.ndarray:
 
 
 def regions(function, *arguments, **keywords) -> list[str]:
-    """The devices of the regions that TensorFlow executes, and nothing else of note."""
+    """The devices of the regions that TensorFlow executes."""
     return [
         node.device
         for node in gh.executed_nodes(function, *arguments, **keywords)
@@ -86,7 +86,7 @@ def policy(request):
 
 @pytest.fixture
 def cache(tmp_path):
-    """Options of conversions, with a cache that is not the user's."""
+    """Options of conversions, with a separate cache in a temporary directory."""
     return {
         "cache_dir": str(tmp_path / "cache"),
         "time_limit": 20,

@@ -79,7 +79,7 @@ def test_optimized_function_assigns_as_the_original():
     optimized = ios_tf.optimize(network.predict, **FAST)
     assert optimized.report.operators
     for state, truth in zip(network.states(), before, strict=True):
-        np.testing.assert_array_equal(state, truth)  # comparing restores them
+        np.testing.assert_array_equal(state, truth)  # optimize() restores variables
     for call in range(CALLS):
         _check(optimized(_inputs(call)), network.states(), expected[call])
 

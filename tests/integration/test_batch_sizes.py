@@ -309,7 +309,8 @@ def test_numbers_of_images_that_vary_are_not_called_fixed(function, specs):
     report = ios_tf.optimize(
         varying, 16, strategy="greedy", image_size=20, **FAST
     ).report
-    # If an input's value gives the number, 16 is as good as any other number.
+    # There is no note about the batch size if an input's value gives the number of
+    # images, because every batch size is then possible.
     fixed = [one for one in report.decisions if one.reason is FIXED_BATCH_SIZE]
     assert len(fixed) == (function is _frames_last)
     assert all("20 images" in one.sentence for one in fixed)

@@ -249,7 +249,7 @@ def test_notes():
     assert result_with(rows, differences=differences).notes() == [
         "LiteRT's outputs differ from TensorFlow's by 5.0e-01 (relative)",
         "OpenVINO's outputs differ from TensorFlow's by nan (relative)",
-        "LiteRT left 25 of 125 calls unanswered, because the rate is higher than it "
-        "can serve",
+        "LiteRT left 25 of 125 calls unanswered, because the rate is higher than this "
+        "framework can serve",
     ]
     assert result_with(rows).notes()[-1].startswith("LiteRT left 25")

@@ -177,7 +177,7 @@ def test_schedules_of_another_network_are_refused(tiny, tmp_path, capsys):
     path.write_text(json.dumps(other))
     capsys.readouterr()
     assert main(["specialization", *words, f"--other={path}"]) == 1
-    assert "belong to another network" in capsys.readouterr().err
+    assert "are for another network" in capsys.readouterr().err
 
 
 def test_pruning(measured):
@@ -332,7 +332,7 @@ def test_a_broken_record_is_refused(tmp_path):
     path = tmp_path / "record.json"
     for text in ("{", "[]", '{"version": 0}', '{"version": 1}'):
         path.write_text(text)
-        with pytest.raises(UserError, match="not a result of a benchmark"):
+        with pytest.raises(UserError, match="is not a valid result of a benchmark"):
             Record.read(path)
 
 

@@ -209,7 +209,7 @@ def test_errors_are_one_line(zoo, tmp_path, capsys):
         assert message in line
     (tmp_path / "z.json").write_text(json.dumps({"version": 1}))
     assert zoo({}, "--networks=tf_module") == (1, [])
-    assert "no record of the zoo" in capsys.readouterr().err
+    assert "is not a record of the zoo" in capsys.readouterr().err
 
 
 def test_a_process_that_fails_or_lasts_is_a_row(monkeypatch):

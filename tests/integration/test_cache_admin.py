@@ -244,14 +244,12 @@ def test_verify_sees_what_is_not_an_entry(filled):
     assert len(found) == 4
     assert (
         found[f"{'0' * 64}.json"]
-        == f"the file belongs to another block, {signature[:12]!r}"
+        == f"the file is for a block other than its name says: {signature[:12]!r}"
     )
-    assert (
-        found[f"{signature}.guess.json"]
-        == "the file's name is not the name of an entry"
-    )
+    guess = f"{signature}.guess.json"
+    assert found[guess].startswith(f"{guess!r} is not the name of an entry")
     broken = found[f"{signature}.merge.json"]
-    assert broken.startswith("it cannot be parsed as JSON")
+    assert broken.startswith("the file cannot be parsed as JSON")
     assert (
         found[os.path.basename(old)]
         == "a process that was killed left this temporary file"
@@ -416,7 +414,7 @@ def test_clear_empties_a_cache_and_leaves_other_files(filled, capfd):
         file.write("not an entry")
     assert (
         len(cache_admin.entries(filled)) == 4
-    )  # notes.txt is listed as one that is bad
+    )  # notes.txt is listed as an invalid entry
     code, printed, _ = run(capfd, "cache", "clear", f"--cache_dir={filled}")
     assert code == 0
     assert printed.startswith("3 entries and ")

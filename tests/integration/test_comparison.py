@@ -140,7 +140,10 @@ def test_outputs_are_compared_around_bounds():
 
 
 def test_values_that_are_large_and_hardly_move():
-    """The network rescales pixels, so most of each value is a constant."""
+    """The comparison works for tensors with small differences from a large constant.
+
+    The network rescales pixels, which gives such tensors.
+    """
     report = ios_tf.optimize(
         keras_model_of("keras:MobileNetV3Small", log=lambda line: None),
         batch_size=3,
@@ -150,7 +153,10 @@ def test_values_that_are_large_and_hardly_move():
 
 
 def test_only_the_wrong_part_of_a_network_differs():
-    """Later tensors differ, too, but not if they are computed from the right ones."""
+    """Only the tensors of the wrong part are reported.
+
+    Later tensors are computed from the original's tensors, so they do not differ.
+    """
     random = np.random.default_rng(0)
     filters = [random.normal(0, 0.5, (3, 3, 4, 4)).astype(np.float32) for _ in range(3)]
 
@@ -225,7 +231,7 @@ def test_inputs_of_all_types_are_made_up():
         assert inputs[name].shape == shape
     assert 100 < np.max(inputs["photo"]) < 200
     assert tf.io.decode_jpeg(inputs["content"][1]).shape[-1] == 3
-    with pytest.raises(CannotCompareError, match="input 'v' has type variant"):
+    with pytest.raises(CannotCompareError, match="type variant, which input 'v' has"):
         made_up_inputs({"v": tf.TensorSpec([], tf.variant)}, 1)
 
 

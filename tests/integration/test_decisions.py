@@ -62,7 +62,11 @@ def test_searches_that_ended_early():
 
 @pytest.mark.parametrize(("width", "taken"), [(2**15 - 1, 2), (2**15, 1)])
 def test_tensors_of_two_to_the_31_elements(width, taken):
-    """Nothing runs. The first convolution writes 2^31 elements, or 2^16 fewer."""
+    """The engine on a GPU refuses a tensor of 2^31 elements, but not one of 2^31 -
+    2^16.
+
+    Nothing is computed. The first convolution writes the tensor.
+    """
 
     def network(x):
         x = tf.nn.conv2d(x, np.ones((1, 1, 1, 2), np.float32), 1, "VALID")
@@ -78,7 +82,7 @@ def test_tensors_of_two_to_the_31_elements(width, taken):
             for one in report["left_to_tensorflow"]
             if one["code"] == TENSOR_SIZE.code
         ]
-        # The pool reads the tensor, too.
+        # The pool is also refused, because it reads the tensor.
         assert len(refused) == 2 * (2 - convolutions)
         assert all("2147483648 elements" in one["text"] for one in refused)
 
@@ -162,7 +166,7 @@ def test_a_region_that_cannot_be_timed(tmp_path, monkeypatch):
 
 
 def test_another_share_of_nan(monkeypatch):
-    """A NaN of operators after the regions, whose results are equal."""
+    """An operator after the regions gives NaN. The results of the regions are equal."""
 
     concrete = tf.function(
         lambda x: {"y": tf.sqrt(x)}, [NUMBERS]

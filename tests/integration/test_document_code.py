@@ -162,7 +162,7 @@ class Code:
 
 
 def check_extras(words: list[str]) -> None:
-    """The extras exist that pip shall install."""
+    """Checks that the extras in a pip command exist."""
     project = (ROOT / "pyproject.toml").read_text()
     for extras in re.findall(r"\.\[(.+?)\]", " ".join(words)):
         for extra in extras.split(","):

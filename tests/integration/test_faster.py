@@ -1,4 +1,5 @@
-"""Parts that do not gain stay TensorFlow's; the latencies here are made up."""
+"""Parts that do not gain are left to TensorFlow. Tests set most latencies
+themselves."""
 
 import dataclasses
 import filecmp
@@ -67,7 +68,7 @@ def test_what_counts_as_faster(tensorflow, ours, faster, slower):
 
 
 def made_up(monkeypatch, *latencies: list[float]) -> None:
-    """Makes the next measurements give these latencies, and fails at any other one."""
+    """Makes the next measurements return these latencies. Any further one fails."""
     left = list(latencies)
     monkeypatch.setattr(
         timing, "latencies", lambda turns, callers: left.pop(0)[: len(turns)]
@@ -126,7 +127,7 @@ def test_functions_that_gain_are_converted(tmp_path, monkeypatch):
     source, output = str(tmp_path / "model"), str(tmp_path / "converted")
     two_signatures(source)
     first = [[1.0, 1.5, 1.0], [2.0, 1.0, 2.5]]
-    made_up(monkeypatch, *first, first[1])  # the second is written and measured again
+    made_up(monkeypatch, *first, first[1])  # signature "two" is measured a second time
     report = ios_tf.convert(source, output, **FAST)
     (comparison,) = report.comparisons
     assert comparison.signature == "two"
@@ -188,7 +189,8 @@ def test_functions_that_stay_are_judged_beside_one_that_does_not(tmp_path, monke
     assert regions_of(output, "two") == []
 
 
-# Models that cannot be called with made-up inputs: their strings must be records.
+# Models that cannot be called with random inputs, because their strings must be
+# records.
 
 
 @pytest.mark.parametrize(
@@ -288,7 +290,7 @@ def test_optimize_runs_the_original_where_nothing_is_gained(monkeypatch):
 
 
 def test_where_no_region_gains_the_report_says_so(tmp_path, monkeypatch):
-    """The frozen graph without regions is neither compared nor timed as the engine."""
+    """Without regions, the graph is neither compared nor measured."""
     source, output = str(tmp_path / "model"), str(tmp_path / "converted")
     module = tf.Module()
     module.filters = [tf.Variable(gh.random_array(3, 3, 4, 4)) for _ in range(3)]
@@ -370,9 +372,10 @@ def test_regions_are_timed_and_left_one_by_one(monkeypatch):
 
 
 def test_functions_that_are_timed_write_no_values(monkeypatch):
-    """A timed function does not format tensors.
+    """A timed function does not format tensors as text.
 
-    TensorFlow's own call does, for an error that it catches; it takes milliseconds.
+    A call of TensorFlow's own function does so for an error that it catches itself,
+    which takes milliseconds.
     """
     frozen = three_regions()
     names = [name for name, _ in frozen.outputs.values()]
@@ -391,7 +394,7 @@ def test_functions_that_are_timed_write_no_values(monkeypatch):
 def test_regions_are_measured_as_tensorflow_computes_them(make, monkeypatch):
     """Both sides of each measurement compute the same nodes with equal results."""
     monkeypatch.setattr(function_library, "LARGE_BYTES", 1)
-    kept = []  # because a function does not keep its variables alive
+    kept = []  # keeps the variables alive, because a function does not
     frozen = three_regions(lambda value: kept.append(make(value)) or kept[-1])
     assert len(frozen.captures) == (4 if make is tf.Variable else 0)
     calls = measured_equally(frozen, monkeypatch)

@@ -185,13 +185,13 @@ def in_thread(cache: str, address: str) -> tuple[threading.Thread, list]:
 
 
 def wait_for(condition) -> None:
-    """Looks until a condition holds, for at most two minutes."""
+    """Waits until a condition is true, for at most two minutes."""
     ended = threading.Event()
     for _ in range(1200):
         if condition():
             return
         ended.wait(0.1)
-    raise AssertionError("it did not happen")
+    raise AssertionError("the condition did not become true within two minutes")
 
 
 def nodes(cluster: Cluster) -> list:
@@ -257,14 +257,14 @@ def test_a_node_whose_answers_are_not_numbers_is_refused(
 @pytest.mark.parametrize(
     ("faults", "sentence"),
     [
-        ({"fingerprint": "another"}, 'has the device "another", and the search is for'),
+        ({"fingerprint": "another"}, 'has the device "another", but the search is for'),
         (
             {"versions": {"ios_tf": "9.9"}},
-            f"has ios_tf 9.9, and the driver has {ios_tf.__version__}",
+            f"has ios_tf 9.9, but the driver has {ios_tf.__version__}",
         ),
         (
             {"versions": {"tensorflow": "1.0"}},
-            "has tensorflow 1.0, and the driver has ",
+            "has tensorflow 1.0, but the driver has ",
         ),
     ],
 )
@@ -294,7 +294,7 @@ def test_errors_of_the_command(cache, capfd, monkeypatch):
     assert "ray='127.0.0.1:1': the cluster cannot be reached" in error
     code, _, error = run(capfd, *words)
     assert (code, error.count("\n")) == (1, 1)
-    assert "give its address with ray" in error
+    assert "Give the address of the cluster with ray" in error
     monkeypatch.setitem(sys.modules, "ray", None)
     code, _, error = run(capfd, *words, "--ray=auto")
     assert (code, error.count("\n")) == (1, 1)
@@ -304,7 +304,7 @@ def test_errors_of_the_command(cache, capfd, monkeypatch):
 def test_a_driver_that_is_killed_can_start_again(
     cluster, folder, blocks, cache, measured
 ):
-    """All later tests use the dispatcher that this driver leaves behind."""
+    """The dispatcher survives the killed driver, and all later tests use it."""
     for node in nodes(cluster):
         set_faults(folder, node, seconds=0.05)
     driver = subprocess.Popen([sys.executable, "-c", _TUNE, cache, cluster.address])
@@ -345,7 +345,7 @@ def test_a_search_waits_for_a_device_and_resumes(
             pid = (folder / f"{node.node_id}.pid").read_text()
             os.kill(int(pid), signal.SIGKILL)
         thread.join()
-    assert "no device measures now; the search waits for one" in caplog.text
+    assert "no device can measure now, so the search waits" in caplog.text
     assert len(found[0].schedules) == 3
     assert stages(cache) == expected(blocks)
     # Each device was measuring one task.
@@ -379,12 +379,12 @@ def test_an_interrupt_ends_the_command(cluster, folder, cache, measured):
 def test_a_node_that_is_killed_loses_only_its_measurement(
     cluster, folder, blocks, cache, measured
 ):
-    """The last test, because the cluster has one node less afterwards."""
+    """This must be the last test, because the cluster then has one node less."""
     for node in nodes(cluster):
         set_faults(folder, node, seconds=0.05)
     thread, found = in_thread(cache, cluster.address)
     wait_for(lambda: len({node for node, _ in measured()}) == 3)
-    # The driver belongs to one of the nodes, and would end with it.
+    # The driver runs on one of the nodes, and would end if this node was killed.
     own = ray.get_runtime_context().get_node_id()
     lost = next(node for node in nodes(cluster) if node.node_id != own)
     cluster.remove_node(lost, allow_graceful=False)

@@ -180,7 +180,7 @@ def test_grouped_convolutions_need_no_onednn(tmp_path):
 
 
 def test_a_dense_and_a_grouped_convolution_with_filters_of_one_shape(tmp_path):
-    """They are in two regions, which are measured with the same made-up weights."""
+    """The convolutions are in two regions, which are measured with the same weights."""
     inputs = keras.Input((9, 9, 6), name="images")
     x = keras.ops.cumsum(layers.Conv2D(6, 3)(inputs), axis=1)
     x = layers.Conv2D(6, 3, groups=2)(layers.Conv2D(12, 1)(x))
@@ -487,7 +487,7 @@ def test_meta_graphs_have_tags(tmp_path, capfd):
     ):
         assert benchmark(arguments) == 0, capfd.readouterr()
     assert benchmark(["complexity", source]) == 1
-    assert "select one with" in capfd.readouterr().err
+    assert "Select one with" in capfd.readouterr().err
 
 
 def test_names_that_only_tf1_can_save(tmp_path):
@@ -612,7 +612,10 @@ def assert_left_to_optimizers(report) -> None:
 
 
 def test_what_tensorflow_changes_is_not_ours(tmp_path):
-    """TensorFlow remaps max(2 x, x) to a leaky ReLU, although that would be min."""
+    """If TensorFlow's own optimizers change the outputs, the model is copied.
+
+    TensorFlow remaps max(2 x, x) to a leaky ReLU, which is min(2 x, x).
+    """
     model = fm.Network()
     path = str(tmp_path / "model")
 
@@ -634,7 +637,10 @@ def test_what_tensorflow_changes_is_not_ours(tmp_path):
 
 
 def test_a_relu_that_drops_nan_is_not_ours(tmp_path):
-    """TensorFlow's fused ReLU turns NaN into 0; ReLU alone keeps NaN."""
+    """A model whose NaN TensorFlow's own optimizers drop is copied.
+
+    TensorFlow's fused ReLU turns NaN into 0, whereas a separate ReLU keeps NaN.
+    """
     model = fm.Network()
     path = str(tmp_path / "model")
 
@@ -662,7 +668,7 @@ def test_rounding_that_chooses_otherwise_is_no_failure(tmp_path):
 
     def function(x):
         y = model(x)
-        # Sums in two orders differ by rounding only; this amplifies the errors.
+        # Amplifies the tiny differences between sums that are computed in two orders.
         return {"noise": tf.math.floormod(y * 1e9, 7.0)}
 
     fm.save(model, path, function, fm.image_spec())

@@ -122,7 +122,7 @@ def test_types_are_borders_of_regions():
     dtypes = [p["block"]["dtype"] for p in collected["problems"]]
     assert sorted(dtypes) == ["bfloat16", "float16", "float32"]
     assert collected["report"]["regions"] == 3
-    # The same operator in another type is another problem.
+    # Blocks with equal operators of different types have different signatures.
     assert len({p["signature"] for p in collected["problems"]}) == 3
     report = gh.collect(graph)["report"]
     assert report["operators"] == {"conv2d": 1}

@@ -213,7 +213,7 @@ def test_no_directory_is_made_through_links(cache, problem, schedule, tmp_path):
 
 
 def test_a_link_that_appears_meanwhile_leads_nowhere(cache, tmp_path):
-    """Another thread exchanges a directory and a link all the time."""
+    """Another thread exchanges a directory and a link while files are written."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     place = os.path.join(cache, "a")
@@ -370,7 +370,11 @@ print(len(tuned.schedules), tuned.kept)
 
 
 def test_a_directory_that_may_only_be_read(cache, problem, schedule):
-    """For a user other than root, schedules are used, and others are searched again."""
+    """A user who may only read the cache uses its schedules.
+
+    Schedules of other blocks are searched in every process, because they are not
+    stored.
+    """
     other = Problem.from_json(engine.problem({**BLOCK, "inputs": [[2, 8, 8, 4]]}))
     add_pending(cache, other)
     with tempfile.TemporaryDirectory() as directory:  # pytest's are root's only

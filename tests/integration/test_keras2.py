@@ -134,7 +134,7 @@ def test_file_where_tf_keras_is_not_installed(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tf_keras", None)
     with pytest.raises(ios_tf.UserError) as caught:
         ios_tf.convert(path, str(tmp_path / "converted"))
-    assert f"Keras 2.21.0 wrote it, and Keras {keras.__version__} cannot" in str(
+    assert f"Keras 2.21.0 wrote {path}, and Keras {keras.__version__} cannot" in str(
         caught.value
     )
     assert "Install tf_keras" in str(caught.value)

@@ -1,7 +1,7 @@
 """Graphs with channels first, or with both orders: imported, rewritten and lowered.
 
 TensorFlow cannot run convolutions of [N,C,H,W] on a CPU. Each network is therefore
-written once for either order, and the one with channels last gives the expected result.
+written for both orders, and the network with channels last gives the expected result.
 """
 
 import os
@@ -201,8 +201,9 @@ ELEMENTWISE = {
 @pytest.mark.parametrize("op", ELEMENTWISE)
 def test_elementwise_operators_keep_the_layout(op):
     def network(x, layout: Layout):
-        # Applied twice, because no convolution determines the layout between the two.
-        # The arguments are positive, as logarithms and roots need.
+        # Each operation is applied twice. No convolution determines the layout of the
+        # tensor between the two. All arguments are positive, because logarithms and
+        # roots need positive arguments.
         y = layout.conv(x, values(3, 3, 3, 8))
         y = ELEMENTWISE[op](tf.tanh(y) + 1.5)
         y = ELEMENTWISE[op](tf.abs(y) * 0.5 + 0.5)
@@ -381,7 +382,8 @@ def test_a_merge_of_channels_first_stays_so():
 
 
 def test_nodes_that_are_left_read_the_layout_they_know():
-    # Read inside the region, by TensorFlow in either order, and from outside.
+    # The tensor is read inside the region, by TensorFlow's nodes in both orders, and
+    # from outside of the graph.
     def network(x, layout: Layout):
         images = to_first(x) if layout.name == FIRST else x
         y = layout.conv(images, values(3, 3, 3, 8))

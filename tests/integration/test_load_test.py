@@ -164,7 +164,7 @@ def test_server_runs_the_engine(server):
     [
         (["--name=no"], "no such model (Servable not found for request: Latest(no))"),
         (["--name=branches"], "refuses the request"),
-        (["--signature=no"], "there is no signature 'no'; the model has serving_def"),
+        (["--signature=no"], "there is no signature 'no'. The model has serving_def"),
         (["--input=x=1,2"], "the signature has no input 'x'"),
         (["--pid=4194304"], "no such process"),
     ],

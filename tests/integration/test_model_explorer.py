@@ -61,7 +61,7 @@ def test_node_data(converted, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "give a converted model and the directory for the node data"),
+        ([], "takes two paths, not 1. Give a converted model and the directory"),
         (["DIR", "--original=missing"], "the original, missing, is not the directory"),
         (["DIR", "--original=EMPTY"], "Model Explorer cannot read"),
     ],

@@ -46,8 +46,8 @@ def test_randwire_has_one_block_per_stage():
     blocks, graphs = _blocks(model)
     assert set(blocks.counts.values()) == {1}
     stages = [graph for graph in graphs if len(graph) > 3]
-    # A stage has its nodes and a sum of those that no node reads. The first graph ends
-    # in one node, so it has no sum.
+    # A stage has the nodes of its graph, and a sum of the nodes that no other node
+    # reads. The first graph ends in a single node, so it has no sum.
     assert [len(stage) for stage in stages] == [16, 33, 33, 33]
     _assert_table_1(stages[2], "randwire")
 

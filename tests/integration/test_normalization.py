@@ -265,7 +265,10 @@ def test_norms_of_sequences(axes):
 
 @pytest.mark.parametrize("size", [(12, 8), (8, 12)])
 def test_scales_of_rows_and_columns_are_none_of_channels(size):
-    """The scales are not mistaken for channels although there are as many."""
+    """Scales of rows or columns are not mistaken for scales of channels.
+
+    The numbers of rows and columns equal that of channels.
+    """
 
     def network(x):
         x = tf.nn.conv2d(x, FILTERS, 1, "SAME")
@@ -361,7 +364,10 @@ def by_large_numbers(x):
     "function", [dead_channel, by_infinity, by_zero, by_large_numbers]
 )
 def test_factors_are_not_folded_into_infinite_filters(function):
-    """A sum of infinite products may be NaN where the product of the sum is not."""
+    """A factor is not folded into a filter if the products overflow to infinity.
+
+    A sum of infinite products may be NaN, but the factor times the sum is not.
+    """
 
     def network(x):
         return function(tf.nn.conv2d(x, 1e10 * FILTERS, 1, "SAME"))
@@ -438,7 +444,10 @@ def test_scales_of_columns_are_none_of_channels_first():
 
 @pytest.mark.parametrize("axes", [[3], [1, 2], [1, 2, 3]])
 def test_a_difference_that_others_read_is_computed(axes):
-    """Its readers are in the region, in TensorFlow between regions, and outside."""
+    """A difference inside a norm is also computed for its other readers.
+
+    These are in the region, in TensorFlow between regions, and outside of the graph.
+    """
 
     def function(x):
         x = tf.nn.conv2d(x, FILTERS, 1, "SAME")

@@ -16,7 +16,10 @@ BATCHES = [1, 3]
 
 
 def check(function, *shapes, batches=BATCHES) -> gh.Graph:
-    """Checks a function for more batches than the imported one; shapes lack them."""
+    """Checks a function for several batch sizes, also others than the imported one.
+
+    `shapes` are the shapes of the inputs without the batch size.
+    """
     graph = gh.freeze(function, *((None, *shape) for shape in shapes))
     for batch in batches:
         lowered = gh.assert_lowered_equals(
@@ -107,7 +110,7 @@ def test_separable_convolution_sizes(channels, kernel, stride, dilation, size):
     pointwise = gh.constant(1, 1, channels, 9)
 
     def function(x):
-        joined = tf.concat([x, tf.nn.relu(x)[..., :2]], 3)  # x in place, pitched
+        joined = tf.concat([x, tf.nn.relu(x)[..., :2]], 3)  # x becomes a slice of it
         y = tf.nn.separable_conv2d(
             tf.nn.relu(joined[..., :channels]),
             depthwise,
@@ -132,7 +135,7 @@ def test_separable_convolution_of_a_sum(count, channels, multiplier, after):
 
     def function(x):
         terms = [tf.nn.conv2d(x, f, 1, "SAME") for f in filters]
-        terms[0] = tf.nn.relu(terms[0]) + terms[0]  # in the concat, pitched
+        terms[0] = tf.nn.relu(terms[0]) + terms[0]  # stored as a slice of the concat
         joined = tf.concat([terms[1], terms[0]], 3)
         read_twice = terms[0] + terms[1]
         return [
@@ -194,7 +197,7 @@ def test_residual(activation, stride):
     ("pool", "padding"),
     [
         *itertools.product([tf.nn.max_pool2d, tf.nn.avg_pool2d], ["SAME", "VALID"]),
-        (tf.nn.max_pool2d, [[0, 0], [0, 1], [1, 0], [0, 0]]),  # only for max
+        (tf.nn.max_pool2d, [[0, 0], [0, 1], [1, 0], [0, 0]]),  # not for averages
     ],
 )
 @pytest.mark.parametrize("stride", [1, 2, 3])

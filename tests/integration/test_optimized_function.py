@@ -102,7 +102,7 @@ def test_keras_model(tmp_path, monkeypatch):
         faster(calls[1], training=True)
     with pytest.raises(ValueError, match="optimized for calls with all inputs"):
         faster([fm.images(1), None])
-    with pytest.raises(ValueError, match="takes 2 tensors, not 1"):
+    with pytest.raises(ValueError, match="takes 2 input tensors, but the call has 1"):
         faster(calls[1][0])
     # The weights are those at the time of `optimize`.
     for weight in model.weights:
@@ -367,14 +367,14 @@ def test_bad_arguments_are_user_errors(tmp_path):
         (of_variable, "takes variables or data sets"),
         (
             tf.saved_model.load(several),
-            r"several signatures, a, b; .*signatures\['a'\]",
+            r"several signatures, a, b\. .*signatures\['a'\]",
         ),
         (several, "ios_tf.convert"),
-        (untyped, "untyped has no input_signature; pass untyped.get_concrete_function"),
+        (untyped, "untyped has no input_signature. Pass untyped.get_concrete_function"),
         (failing, "failing cannot be traced"),
-        (network, "no fixed signature; pass a keras.Model, a tf.function"),
+        (network, "no fixed signature. Pass a keras.Model, a tf.function"),
         (unbuilt, f"'{unbuilt.name}' cannot be traced: .*built"),
-        (3, "not int"),
+        (3, "of type int"),
     ):
         with pytest.raises(ios_tf.UserError, match=message) as error:
             ios_tf.optimize(given)

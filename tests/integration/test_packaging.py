@@ -115,11 +115,11 @@ print(tf.function(lambda x: x + 1)(tf.constant(1)).numpy())
         (
             "/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.99' not found (required "
             "by /x/libios_engine.so)",
-            "needs glibc with GLIBC_2.99, and this system has glibc 2.",
+            "needs glibc with GLIBC_2.99, but this system has glibc 2.",
         ),
         (
             "/lib/libstdc++.so.6: version `GLIBCXX_3.4.99' not found (required by /x)",
-            "needs libstdc++ with GLIBCXX_3.4.99, and this has not",
+            "needs libstdc++ with GLIBCXX_3.4.99, but this system does not have it",
         ),
         ("libios_dnnl.so: cannot open shared object file", "cannot open shared"),
     ],
@@ -161,7 +161,7 @@ except engine.EngineError as error:
     )
     (line,) = done.stdout.splitlines()
     assert "needs glibc with GLIBC_2.99" in line
-    assert "install a wheel for an older manylinux" in line
+    assert "Install a wheel for an older manylinux" in line
 
 
 def test_another_architecture_is_one_sentence(monkeypatch):

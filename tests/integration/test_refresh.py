@@ -1,7 +1,7 @@
 """Running processes use schedules that appear in the cache after they have loaded.
 
-Each process polls ios_tf.status(): the schedules are read again within a few
-hundredths of a second, because IOS_TF_REFRESH_SECONDS says so.
+Each process polls ios_tf.status(). IOS_TF_REFRESH_SECONDS is set so that schedules are
+read again within a few hundredths of a second.
 """
 
 import dataclasses
@@ -181,7 +181,7 @@ def test_a_damaged_file_is_ignored_with_one_warning(cache):
     with open(path, "w") as file:
         file.write('{"version": 1, "stages": [')
     server.run("until(lambda s: s.counts['warnings'] == 1)")
-    # Damaged in another way: the region looks at the file again.
+    # The file is damaged in another way, so the region reads it again.
     with open(path, "w") as file:
         file.write("[]")
     put(cache, sequential_schedule(good))

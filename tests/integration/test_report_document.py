@@ -197,8 +197,8 @@ def test_the_report_of_optimize():
     ("content", "message"),
     [
         ("", "cannot be parsed as JSON"),
-        ("[]", "it is not a report of ios_tf"),
-        ('{"verdict": "copied", "version": 99}', "it has version 99"),
+        ("[]", "the file is not a report of ios_tf"),
+        ('{"verdict": "copied", "version": 99}', "the report has version 99"),
         ('{"verdict": "copied", "version": 1}', "must contain"),
         ("[" * 100_000, "nested"),
     ],
@@ -228,7 +228,7 @@ def test_the_command(tmp_path, capsys):
     assert run(capsys, "report", target) == (0, f"{report}\n", "")
     code, out, _ = run(capsys, "report", target, "--json")
     assert (code, json.loads(out)) == (0, stored(target))
-    written = f"{file} is written; open it in a browser\n"
+    written = f"{file} was written. Open it in a browser\n"
     assert run(capsys, "report", target, file) == (0, written, "")
     first = Path(file).read_text()
     assert first.startswith("<!DOCTYPE html>")
@@ -249,7 +249,7 @@ def test_two_conversions(tmp_path, capsys):
     # The greedy stages of the two branching blocks run several operators.
     assert re.search(r"stages -> \d+: .*\d -> 0 concurrent", out)
     file = str(tmp_path / "page.html")
-    written = f"{file} is written; open it in a browser\n"
+    written = f"{file} was written. Open it in a browser\n"
     assert run(capsys, "report", *targets, file) == (0, written, "")
     assert "What changed from A to B" in Path(file).read_text()
 

@@ -42,7 +42,7 @@ FAST = {"max_groups": 2, "max_group_size": 2, "progress": False}
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """A cache directory; disables afterwards whatever a test enables."""
+    """A cache directory. After the test, ios_tf.disable() is called."""
     monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "default"))
     with undoing_enable():
         yield str(tmp_path / "cache")
@@ -95,7 +95,7 @@ def executed_programs(function, *arguments) -> list[dict]:
 
 
 def check(graph: gh.Graph, images: np.ndarray = IMAGES) -> int:
-    """Checks the graph as a new function; gives the number of regions that ran."""
+    """Checks the graph as a new function; returns the number of regions that ran."""
     function = gh.as_function(graph)
     regions = len(executed_programs(function, tf.constant(images)))
     (found,) = function(tf.constant(images))
@@ -183,7 +183,7 @@ def test_a_tuned_batch_size_is_that_of_the_function(cache, network):
     tuned = ios_tf.tune(cache, warmup_runs=0, runs=1, sample_count=1)
     assert {problem.shapes[0][0] for problem, _ in tuned.schedules} == {2, 4}
     assert check(graph_of_four, images) == 1
-    # The batch is open, so the schedule tuned for 2 runs any batch.
+    # The graph accepts any batch size, and uses the schedule for batch size 2 for all.
     assert check(network, images) == 1
 
 
@@ -210,7 +210,8 @@ def test_greedy_on_a_miss(cache, network):
 
 
 POSITIONS = gh.random_array(1, 9, 9, 8, seed=4)
-# Functions between convolutions that an example of one image would not distinguish.
+# Functions that the test puts between convolutions. A batch of one image would not show
+# what they compute. For example, x[:1] does not change such a batch.
 BETWEEN = {
     "first image": lambda x: x[:1],
     "last image": lambda x: tf.slice(x, [tf.shape(x)[0] - 1, 0, 0, 0], [1, -1, -1, -1]),
@@ -241,7 +242,7 @@ def test_graphs_that_one_example_does_not_tell(cache, name):
 
 
 def test_trifles_are_left_to_tensorflow(cache):
-    """One or two convolutions get no region if entering it costs more than they do."""
+    """Very small convolutions get no region, because entering it would take longer."""
     ios_tf.enable(cache_dir=cache, on_miss="greedy")
     one, more = gh.constant(1, 1, 8, 8), gh.constant(3, 3, 8, 8, seed=1)
 
@@ -386,7 +387,8 @@ def options():
 
 
 def test_status_names_passes_that_cannot_be_switched_off(options):
-    """They run although an option switches them off, unless the plugin is off."""
+    """Some passes run although an option switches them off, unless the plugin is
+    off."""
 
     def fused(function):
         executed = gh.executed_ops(tf.function(function), tf.ones((1, 8, 8, 3)))

@@ -144,7 +144,7 @@ def test_requests_of_tensorflow_serving(tmp_path):
         ({"picture": ARRAYS["image"]}, "'picture' is not an input"),
         ({"image": ARRAYS["image"]}, "no samples of input 'ids'"),
         (ARRAYS["image"], "does not name the inputs of its samples"),
-        ({**ARRAYS, "ids": ARRAYS["image"]}, "does not fit input 'ids' of shape"),
+        ({**ARRAYS, "ids": ARRAYS["image"]}, "does not match input 'ids' of shape"),
         ({**ARRAYS, "ids": ARRAYS["ids"] * 0.5}, "has type int64, but its samples"),
         ({**ARRAYS, "ids": ARRAYS["ids"][:2]}, "must have the same number of samples"),
         ({**ARRAYS, "ids": ARRAYS["ids"][:0]}, "no samples of input 'ids'"),

@@ -655,8 +655,9 @@ def test_batches_without_their_first_image(between, size):
     )
 
 
-# If there are too few images, rows or columns, TensorFlow refuses these functions or
-# turns their tensors. Each entry has the function, the shape and sizes of inputs.
+# Functions that TensorFlow refuses, or computes differently, if there are too few
+# images, rows or columns. Each entry has the function, and the shape and sizes of its
+# input.
 REFUSED: dict[
     str,
     tuple[Callable[[tf.Tensor], tf.Tensor], tuple[int | None, ...], list[list[int]]],

@@ -15,7 +15,8 @@ COMPUTING = {"Placeholder", "IosRegion", "Identity", "NoOp", "Const", "Transpose
 
 
 def check(function, channels, sizes, batches=(1, 3)) -> gh.Graph:
-    """Checks a function of images [N,H,W,channels] at other sizes than the imported."""
+    """Checks a function of images [N,H,W,channels] at sizes other than the imported
+    one."""
     graph = gh.freeze(function, *((None, None, None, c) for c in channels))
     lowered = gh.lower(gh.rewrite(graph, batch_size=2))
     assert set(lowered.ops()) <= COMPUTING
@@ -355,7 +356,8 @@ def test_roll(shift, axis, size, data_format):
 
 
 def test_rolls_that_stay_with_tensorflow():
-    """They roll the batch or channels, or by a shift that the graph computes."""
+    """A roll of the batch or channels, or by a computed shift, is left to
+    TensorFlow."""
     for shift, axis in [(1, 0), (1, 3), (tf.shape, 1)]:
 
         def function(x, shift=shift, axis=axis):

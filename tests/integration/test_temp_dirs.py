@@ -184,7 +184,7 @@ def test_a_conversion_looks_for_abandoned_steps_once(tmp_path, monkeypatch):
 
 
 def test_a_conversion_writes_no_temporary_files_of_autograph(tmp_path, monkeypatch):
-    """Such files would stay if the process is killed."""
+    """Temporary files of AutoGraph would be left behind if the process was killed."""
     model = tf.Module()
     weights = tf.ones((3, 3, 4, 4))
 

@@ -50,7 +50,7 @@ def test_a_conversion_on_a_terminal(columns, tmp_path, request):
         while terminal.read_more(120):
             lines = terminal.screen()
             shown = [line for line in lines if re.search(r" \d+%", line)]
-            assert len(shown) <= 1, lines  # a bar that wraps would be two
+            assert len(shown) <= 1, lines  # a bar that is too long takes two lines
             bars += [line for line in shown if line not in bars]
         assert terminal.process.wait() == 0
         text = "\n".join(terminal.screen())
@@ -104,7 +104,7 @@ def test_tensorflows_messages_appear_on_request(tmp_path):
 
 
 def test_our_own_warnings_are_not_hidden(tmp_path, monkeypatch):
-    """They come from native code, whose other messages are hidden."""
+    """Warnings of this package's native code are shown. TensorFlow's are hidden."""
     with monkeypatch.context() as context:
         context.setenv("TF_CPP_MIN_LOG_LEVEL", "3")  # for the prepared Python
         command = convert(prepared_python.path(), tmp_path, "--quiet")

@@ -8,8 +8,8 @@ import prepared_python
 import pytest
 import shared
 
-# Each program runs a network on the engine, then prints the engine's number of lanes,
-# and how often its device's name says that there is one core.
+# Each program runs a network on the engine. Then it prints the engine's number of
+# lanes, and how often the name of its device contains the text for one core.
 _RUN = """
 import os, sys
 import tensorflow as tf

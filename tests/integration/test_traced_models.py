@@ -56,7 +56,7 @@ def nodes(model) -> set[str]:
 
 
 def assert_are_nodes(names: Iterable[str], nodes: set[str]) -> None:
-    """Asserts that names are nodes' names, behind those of calls that are inlined."""
+    """Asserts that the names are those of nodes, after the names of inlined calls."""
     for name in names:
         parts = name.split("/")
         assert any("/".join(parts[i:]) in nodes for i in range(len(parts))), name

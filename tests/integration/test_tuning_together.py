@@ -118,7 +118,7 @@ def test_a_killed_process_s_block_is_searched_by_another(cache, monkeypatch):
 
 
 def test_a_claim_that_is_renewed_stays(cache, monkeypatch):
-    """Even if it is held for many times the lease."""
+    """A claim that is renewed stays valid, even for many times the lease."""
     fill(cache, 1)
     (path,) = pending.pending_files(cache, DEVICE)
     monkeypatch.setattr(claims, "_LEASE_SECONDS", 0.5)
@@ -185,7 +185,7 @@ def test_a_claim_that_cannot_be_written_keeps_nobody_from_searching(cache, monke
 
 
 def test_object_storage():
-    """Without links and atomic renames, nothing is lost, and claims are seen."""
+    """On storage without links and atomic renames, no block is lost and claims work."""
     cache = "ram://tuning_together"
     signatures = fill_remote(cache, 3)
     paths = list(pending.pending_files(cache, DEVICE))

@@ -31,7 +31,7 @@ def bert_like(
 
 
 def training_step(size: int = 64, batch: int = 16) -> Callable[[], Any]:
-    """One step of gradient descent of a small CNN."""
+    """A function that runs one step of gradient descent of a small CNN."""
     model = keras.Sequential([keras.Input((size, size, 3))])
     for filters in (16, 32, 64):
         model.add(layers.Conv2D(filters, 3, strides=2, use_bias=False))

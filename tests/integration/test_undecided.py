@@ -1,5 +1,5 @@
-"""Verdicts that a busy machine leaves undecided, and their report by a conversion; the
-samples are made up."""
+"""Verdicts that a busy machine leaves undecided, and how a conversion reports them. The
+tests replace the measured samples."""
 
 import json
 import os
@@ -44,7 +44,8 @@ def made_up(monkeypatch, speedup: float, disturbed: bool, spread: float = 1.0) -
         other = [Sample(2.0 / speedup, disturbed, 4.0 / speedup) for _ in factors]
         samples = [first, *[other] * (len(turns) - 1)]
         for of_one in samples:
-            # Repeated, so that the real samples of the search do not matter.
+            # The samples are repeated, so that they outnumber the real samples of the
+            # search.
             RECORDER.add(of_one * 100)
         return timing.Latencies(samples, on_cpu=True)
 

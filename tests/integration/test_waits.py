@@ -40,7 +40,8 @@ def network(x, ok):
     """A network that waits, in each of the places, for one element of `ok`."""
 
     def wait(place):
-        # `ok` has several elements: TensorFlow would treat a single one as a constant.
+        # `ok` has several elements, because TensorFlow would treat a single element as
+        # a constant.
         check = v1.Assert(ok[PLACES.index(place)], [f"not {place}!"])
         return tf.control_dependencies([check])
 
@@ -128,7 +129,7 @@ def converted(graph, tmp_path_factory):
 
 
 def fails_at(run) -> set[str]:
-    """The checked places: run(ok) fails if the place's element of `ok` is false."""
+    """The places that are checked: run(ok) fails if their element of `ok` is false."""
     run(ALL_OK)
     places = set()
     for i, place in enumerate(PLACES):

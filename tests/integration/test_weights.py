@@ -92,12 +92,12 @@ def test_converted_models_are_not_for_training(tmp_path):
         assert (len(tape.watched_variables()) > 0) == (name == "model")
         found[name] = tape.gradient(loss, images).numpy()
     assert function.variables and not function.trainable_variables
-    # Gradients with respect to the input are available.
+    # The gradient with respect to the input is equal to that of the original model.
     gh.assert_equal([found["converted"]], [found["model"]])
 
 
 def test_regions_follow_variables(tmp_path):
-    """The next call computes with a variable's new value, however it was written."""
+    """A call uses the new value of a variable, by whatever operation it was changed."""
     loaded = tf.saved_model.load(converted(str(tmp_path)))
     function = loaded.signatures["serving_default"]
 
@@ -247,9 +247,10 @@ def test_merged_and_scaled_filters(use_bias, data_format):
     assert len(frozen.captures) == 4
     frozen = store.with_scaled_filters(graph_optimizer.fold_constants(frozen))
     assert len(frozen.captures) == 4
-    # Filters with a bias are scaled when the weights are packed.
+    # With a bias, the products stay in the graph, and the filters are scaled when the
+    # weights are packed.
     products = sum(node.op == "Mul" for node in frozen.graph_def.node)
-    turned = data_format == "channels_first"  # after the depthwise convolution
+    turned = data_format == "channels_first"  # transposed after the depthwise layer
     assert products == (4 if use_bias else int(turned))
     problems = graph_optimizer.collect(frozen, 1).problems
     schedules = {s: merge_everything(p) for s, p in problems.items()}
@@ -269,7 +270,7 @@ def test_merged_and_scaled_filters(use_bias, data_format):
     for graph in (rewritten, graph_def, lowered):
         owner = frozen if graph is rewritten else kept
         if graph is not lowered and data_format == "channels_first":
-            continue  # TensorFlow cannot convolve it on every CPU
+            continue  # not every CPU supports convolutions with channels first
         (found,) = subgraphs.tensors(owner, graph, names)(x)
         expected = in_channels_last(model, truth, x)
         assert np.abs(expected).max() > 0

@@ -18,7 +18,7 @@ _MOST_ELEMENTS = 20_000
 _MOST_CHANNELS = 64
 
 
-# TensorFlow raises these if operations do not fit together.
+# The errors that TensorFlow raises if an operation does not accept its arguments.
 _REFUSALS = (
     ValueError,
     TypeError,
@@ -81,7 +81,7 @@ class Builder:
         return f"constant({', '.join(map(str, [self.seed(), *shape]))})"
 
     def variable(self, shape: Sequence[int], kind: str = "weight") -> str:
-        """Adds weights of this shape and kind; gives their name."""
+        """Adds weights of this shape and kind; returns their name."""
         name = f"w{len(self.variables)}"
         arguments = ", ".join(map(str, [self.seed(), *shape]))
         value = f"{kind}({arguments})"
@@ -116,7 +116,7 @@ class Builder:
         return names
 
     def one(self, expression: str) -> str | None:
-        """Calls `add` for a statement with one target; gives the target's name."""
+        """Calls `add` for a statement with one target; returns the target's name."""
         names = self.add(expression)
         return names[0] if names else None
 
@@ -130,7 +130,7 @@ class Builder:
         return len(self.shape(name))
 
     def values(self, fits: Callable[[str], bool] = lambda name: True) -> list[str]:
-        """The names of all values that fit, the latest first."""
+        """The names of all values for which `fits` is true, the latest first."""
         return [name for name in reversed(self._tensors) if fits(name)]
 
     def floats(self, *ranks: int) -> list[str]:

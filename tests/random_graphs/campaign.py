@@ -45,7 +45,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="processes; default: as many as cores",
     )
     parser.add_argument(
-        "--onednn", action="store_true", help="judge by TensorFlow with its oneDNN"
+        "--onednn", action="store_true", help="compare with TensorFlow with oneDNN"
     )
     parser.add_argument(
         "--without",
@@ -58,21 +58,21 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--known",
         type=_expression,
         metavar="REGEX",
-        help="differences whose text matches are counted, and no failures",
+        help="known differences: those whose text matches are only counted",
     )
     parser.add_argument(
         "--failures",
         type=int,
         default=20,
         metavar="N",
-        help="stop after so many different ones; default: 20",
+        help="stop after this number of different failures; default: 20",
     )
     parser.add_argument(
         "--shrink_seconds",
         type=float,
         default=120.0,
         metavar="S",
-        help="time to make a failing graph small; default: 120",
+        help="time limit for reducing a failing graph; default: 120",
     )
     parser.add_argument("--json", metavar="FILE", help="write the results here")
 
@@ -95,7 +95,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Checks graphs, prints failures and a summary; gives 1 if there are failures.
+    """Checks graphs, prints failures and a summary; returns 1 if there are failures.
 
     Raises:
       UserError: hypothesis is not installed; the file cannot be written.

@@ -148,7 +148,7 @@ def check(
 def _has_shapes(frozen: FrozenSignature, settings: Settings) -> bool:
     """True if TensorFlow can infer the shapes of a signature's own graph.
 
-    If it cannot, `ios_tf.convert` copies the model and says so: the copy is checked.
+    If it cannot, `ios_tf.convert` copies the model, so only the copy is checked.
     """
     try:
         graph_optimizer.check_shapes(frozen, settings.batch_sizes)

@@ -92,7 +92,7 @@ class Comparison:
         if kind != "values":
             return False
         # The comparison is inconclusive if a tiny change of the data changes the
-        # result. A difference that other data of its kind lacks may be such a case.
+        # result, or if other data of the same kind shows no difference.
         random = np.random.default_rng(self._settings.seed + 1)
         near = {
             name: array
@@ -119,7 +119,7 @@ class Comparison:
             }
             try:
                 tf.import_graph_def(self._frozen.graph_def, input_map=known, name="")
-            except ValueError:  # the shapes do not fit: raising is right
+            except ValueError:  # the shapes do not match, so an error is correct
                 return False
         for node in graph.get_operations():
             if "Conv2d" in node.type or "Conv2D" in node.type:

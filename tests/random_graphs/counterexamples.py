@@ -52,7 +52,7 @@ class Totals:
       graphs: number of checked graphs.
       with_regions: number of graphs of which the engine runs a part.
       regions: number of regions in all graphs.
-      roads: graphs that were saved, converted and loaded.
+      roads: number of graphs that were saved, converted and loaded (end to end).
       comparisons, skipped, operators, operations: see differences.Result.
       known: graphs with known differences.
       steps: number of the program's statements -> graphs.
@@ -151,7 +151,7 @@ def search(
     try:
         is_right()
     except _WrongError:
-        # The last that hypothesis runs is the smallest.
+        # The last program that hypothesis runs is the smallest one.
         return totals, failures[-1]
     return totals, None
 

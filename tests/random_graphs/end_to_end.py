@@ -48,7 +48,8 @@ class EndToEnd:
         for mode, plugin in (("end to end plugin", True), ("end to end plain", False)):
             say(mode)
             with grappler.options(use_plugin_optimizers=plugin):
-                # A function keeps the first graph that it was optimised into.
+                # A function keeps the graph of its first optimization, so the model is
+                # loaded again.
                 signature = tf.saved_model.load(converted).signatures["serving_default"]
                 for feed, outcome in outcomes:
                     check_one(mode, feed, outcome, functools.partial(_call, signature))

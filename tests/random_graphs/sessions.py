@@ -13,7 +13,7 @@ from ios_tf.model.frozen_graphs import FrozenSignature
 from random_graphs.program import Settings
 
 BATCH_SIZES = (0, 1, 2, 3, 5)
-# The batches of two arguments, for functions with several arguments of unknown batch.
+# Pairs of batch sizes for functions with several arguments of unknown batch size.
 _MIXED_BATCHES = ((3, 1), (1, 3), (2, 3))
 ON = rewriter_config_pb2.RewriterConfig.ON
 OFF = rewriter_config_pb2.RewriterConfig.OFF

@@ -13,7 +13,7 @@ from random_graphs.steps.registry import FREQUENCY, KINDS
 
 _MOST_STEPS = 14
 _GENES = 24
-# One in this many graphs is saved, converted and loaded.
+# One of this many graphs is checked end to end: saved, converted and loaded.
 _ROAD = 20
 
 

@@ -31,7 +31,10 @@ def freeze(path: str) -> frozen_graphs.FrozenSignature:
 def rewrite(
     frozen: frozen_graphs.FrozenSignature, forms
 ) -> frozen_graphs.FrozenSignature:
-    """Rewrites the graph with the schedules that `forms` makes for each batch size."""
+    """Rewrites the graph with schedules for several batch sizes.
+
+    `forms` maps each batch size to a function that returns the schedule of a problem.
+    """
     schedules = {
         signature: form(problem)
         for size, form in forms.items()
@@ -66,7 +69,10 @@ def stages(frozen: frozen_graphs.FrozenSignature) -> dict[int, list[str]]:
 
 
 class Stopwatch:
-    """Returns given latencies by batch size: [sequential, scheduled, …]."""
+    """A cost model that returns the given latencies of each batch size, in order.
+
+    They are the latency of the sequential schedule, and those of the other schedules.
+    """
 
     device = CPU
     lanes_divide_device = False  # no concurrent images

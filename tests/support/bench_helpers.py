@@ -1,4 +1,4 @@
-"""A tiny network in the form that the benchmarks take, made without TensorFlow."""
+"""A tiny network in the benchmarks' file format, generated without TensorFlow."""
 
 from benchmarks.network import Network
 from ios_tf.native import engine

@@ -28,7 +28,7 @@ def undoing_enable() -> Iterator[None]:
 
 
 def add_pending(cache: str, found: Problem, device: str = DEVICE) -> str:
-    """Writes a pending block to the cache as the optimizer does; gives its path."""
+    """Writes a pending block to the cache, as the optimizer does; returns its path."""
     directory = pending_directory(cache, device)
     os.makedirs(directory, exist_ok=True)
     path = os.path.join(directory, f"{found.signature}.json")
@@ -38,9 +38,9 @@ def add_pending(cache: str, found: Problem, device: str = DEVICE) -> str:
 
 
 def run(capfd, *arguments: str) -> tuple[int, str, str]:
-    """Runs a command; gives its exit code, standard output and standard error.
+    """Runs a command; returns its exit code, standard output and standard error.
 
-    The lines of the progress are left out.
+    Lines that show the progress are removed.
     """
     capfd.readouterr()
     try:

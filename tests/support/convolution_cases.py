@@ -42,7 +42,10 @@ def random_weights(block, rng):
 
 
 def by_definition(x, filters, bias, padding, residual):
-    """A convolution in float64; `padding` is before and after, in height and width."""
+    """A convolution in float64, by its definition.
+
+    `padding` has the numbers of cells before and after the image, for height and width.
+    """
     (top, bottom), (left, right) = padding
     x = np.pad(x.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)))
     high, wide = filters.shape[:2]
@@ -65,7 +68,7 @@ def run(block, algorithm, weights, inputs):
 
 
 def beside_sequential(block, schedule, rng):
-    """Pairs of each output with `schedule` and with direct, sequential computation."""
+    """For each output, its value with `schedule` and with the sequential schedule."""
     weights = random_weights(block, rng)
     x = rng.normal(size=block["inputs"][0]).astype(np.float32)
     found, expected = (

@@ -1,4 +1,5 @@
-"""A device for tests of fleets: its latencies are known, and its nodes misbehave."""
+"""A device for tests of fleets. Its latencies are known, and its nodes can
+misbehave."""
 
 import hashlib
 import json

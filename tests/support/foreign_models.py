@@ -93,7 +93,7 @@ def batches(name: str = "x", make: Callable[[int], tf.Tensor] = images) -> list[
 
 @foreign_model
 def swish(path: str) -> Sequence[Call]:
-    """tf.nn.silu has a custom gradient; it occurs in the graph and in a loop's body."""
+    """tf.nn.silu, which has a custom gradient, is in the graph and in a loop's body."""
     network = Network()
 
     def function(x):

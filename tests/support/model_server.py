@@ -1,8 +1,8 @@
 """A small model server with the flags, protocols and answers of TensorFlow Serving.
 
-It loads models by TensorFlow's C API and runs them in sessions, as TensorFlow Serving
-does, and not as Python loads them. TensorFlow Serving itself has no package. Requests
-are not joined to batches.
+TensorFlow Serving itself has no Python package. Like TensorFlow Serving, this server
+loads models by TensorFlow's C API and runs them in sessions. It does not combine
+requests into batches.
 
     python tests/support/model_server.py --model_config_file=models.config \\
         --plugin=ios_tf/lib/libios_tf_ops.so
@@ -42,7 +42,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 State = get_model_status_pb2.ModelVersionStatus.State
 _WARMUP = "assets.extra/tf_serving_warmup_requests"
-_HTTP = {"INVALID_ARGUMENT": 400, "NOT_FOUND": 404}  # others are 500
+_HTTP = {"INVALID_ARGUMENT": 400, "NOT_FOUND": 404}  # other codes give status 500
 _THREADS = 40
 
 
@@ -158,7 +158,7 @@ class Session:
         Lists, which come from JSON, get the types of the signature's inputs.
 
         Raises:
-          RequestError: there is no such signature, or the inputs do not fit.
+          RequestError: there is no such signature, or the inputs do not match it.
         """
         name = signature_name or "serving_default"
         if name not in self.signatures:
@@ -234,7 +234,7 @@ class Models:
         self._changed = threading.Condition()
 
     def follow(self, name: str, directory: Path) -> None:
-        """Loads the newest version in a directory, and then unloads the one before."""
+        """Loads the newest version in a directory, and then unloads the old version."""
         versions = self._versions.setdefault(name, {})
         numbers = [p.name for p in directory.iterdir() if p.name.isdecimal()]
         newest = max(map(int, numbers), default=None)

@@ -45,7 +45,8 @@ _LEAST_OF_VALUE = 2e-5
 
 
 def confident(network: keras.Model) -> keras.Model:
-    """Scales a classifier's logits to the size of a trained classifier's."""
+    """Scales a classifier's logits to the magnitude of a trained classifier's
+    logits."""
     dense = [one for one in network.layers if isinstance(one, layers.Dense)][-1]
     dense.kernel.assign(dense.kernel * 20.0)
     return network
@@ -53,7 +54,7 @@ def confident(network: keras.Model) -> keras.Model:
 
 @dataclasses.dataclass
 class Converted:
-    """A network, its converted form, and the tensors in which faults can show."""
+    """A network, its converted form, and the tensors that faults can change."""
 
     function: Function
     weights: Weights
@@ -110,7 +111,7 @@ class Converted:
     def compute(
         self, graph_def: Any, seed: int = 0, rounded: bool = False
     ) -> list[np.ndarray]:
-        """The tensors in which faults can show, as TensorFlow computes them."""
+        """The tensors that faults can change, as TensorFlow computes them."""
         frozen = self.function.frozen
         random = np.random.default_rng([99, seed])
         arguments = []
@@ -272,7 +273,10 @@ def _rounded(graph_def: Any) -> Any:
 def tally(
     build: Callable[[int], Any], faults: int, seed: int
 ) -> dict[str, collections.Counter[str]]:
-    """Plants faults of all kinds in turn; counts planted, effective and caught ones."""
+    """Plants faults of all kinds in turn.
+
+    Returns the counts of planted faults, of those with an effect, and of caught ones.
+    """
     random = np.random.default_rng(seed)
     converted = Converted.of(build(0))
     original = converted.function.frozen.graph_def
@@ -292,7 +296,7 @@ def tally(
 
 def _application(name: str, trained: bool) -> Callable[[int], Any]:
     def build(seed: int) -> keras.Model:
-        keras.backend.clear_session()  # gives the layers equal names
+        keras.backend.clear_session()  # makes Keras give the same names to layers
         keras.utils.set_random_seed(seed)
         shape = (75, 75, 3)
         network = getattr(keras.applications, name)(
@@ -323,7 +327,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--networks", default="", help="those whose names have this")
+    parser.add_argument(
+        "--networks", default="", help="use only networks whose names contain this text"
+    )
     options = parser.parse_args()
     networks = {n: b for n, b in NETWORKS.items() if options.networks in n}
     missed = 0

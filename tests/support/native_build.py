@@ -20,7 +20,8 @@ LIBRARIES = plugin.LIBRARIES
 
 
 def _tests(*folders: str) -> dict[str, str]:
-    """The C++ tests below the folders, by name; each is beside the code it tests."""
+    """The C++ tests in these folders, by name. A test is beside the code that it
+    tests."""
     files = sorted(path for f in folders for path in (ROOT / f).rglob("*_test.cc"))
     return {f.stem.removesuffix("_test"): f.relative_to(ROOT).as_posix() for f in files}
 
@@ -60,7 +61,8 @@ ENGINE_SOURCES = (
 )
 _OPTIMIZER = ("cc/tensorflow/**/*.cc",)
 _TENSORFLOW = ("cc", "framework")
-# TensorFlow's own flags: with others, types of its headers have another layout.
+# The flags with which TensorFlow is compiled. With other flags, some types in its
+# headers have another memory layout.
 _TENSORFLOW_FLAGS = (
     *("-DNDEBUG", "-DNDEBUG_SANITIZER"),
     "-DEIGEN_MAX_ALIGN_BYTES=64",
@@ -70,7 +72,7 @@ _TENSORFLOW_FLAGS = (
 class NativeBuild:
     """Compiles the engine and programs that use it, with one compiler and its flags.
 
-    The objects are in a directory of the build's own. With `tensorflow`, the build
+    Each build has its own directory for object files. With `tensorflow`, the build
     includes the graph optimizer. Files that are up to date are not compiled again.
     """
 
@@ -112,7 +114,8 @@ class NativeBuild:
     def programs(
         self, sources: dict[str, list[str]], jobs: int, link: Sequence[str] = ()
     ) -> dict[str, Path]:
-        """Builds each program from shared sources and its own; gives the paths."""
+        """Builds programs from shared sources and sources of each; returns the
+        paths."""
         own = {name: [ROOT / file for file in files] for name, files in sources.items()}
         every = dict.fromkeys([*self._shared, *(s for f in own.values() for s in f)])
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:

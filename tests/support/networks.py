@@ -47,7 +47,11 @@ def inception_v3(size: int = 299) -> keras.Model:
 
 
 def branches(size: int = 17) -> keras.Model:
-    """Two blocks of three convolutions of one tensor and one that reads the first."""
+    """A network of two equal blocks with four convolutions each.
+
+    Three convolutions read the same tensor, and the fourth reads the result of the
+    first.
+    """
     return calibrated(lambda: _build_branches(size))
 
 

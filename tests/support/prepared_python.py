@@ -6,11 +6,15 @@ executable therefore asks a server (prepared_server.py) for a fork, and waits fo
 fork to end. The server has imported TensorFlow and nothing else. The fork gets the
 arguments, environment, working directory, cores and standard streams of the executable.
 
-Each environment has a server of its own, because TensorFlow reads variables when it is
-imported. Forks of one server share its hash seed, and they belong to no terminal.
-TensorFlow is imported before ios_tf. Killing the executable kills the fork a moment
-later. Tests of such matters, and tests of imports and of what TensorFlow prints when it
-is imported, use `sys.executable`.
+Each environment has its own server, because TensorFlow reads variables when it is
+imported. Forks differ from new processes in these ways:
+
+* Forks of one server have the same hash seed, and no terminal.
+* TensorFlow is imported before ios_tf.
+* If the executable is killed, the fork is killed a moment later.
+
+Tests that depend on such differences use `sys.executable`. So do tests of imports, and
+of the messages that TensorFlow prints when it is imported.
 """
 
 import array
@@ -24,19 +28,19 @@ import socket
 import subprocess
 import sys
 
-# The environment variable that names the directory that all processes of a test run
-# share. conftest.py makes it.
+# The environment variable with the path of a directory that all processes of a test run
+# share. conftest.py creates the directory.
 DIRECTORY = "IOS_TF_TESTS_SHARED"
-# Prefixes of the variables that importing TensorFlow does not read, and of those that
-# forks apply.
+# Prefixes of environment variables that do not require another server: importing
+# TensorFlow does not read them, or forks apply them.
 IGNORED = ("IOS_TF_", "PYTEST_", "PYTHONPATH", "TMPDIR", "TERM", "COLUMNS", "LINES")
-# Tests may replace it by `path()`.
+# The Python for processes that tests start. Tests may replace it by `path()`.
 PYTHON = sys.executable
 SERVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prepared_server.py")
 
 
 def path() -> str:
-    """The path of the executable."""
+    """The path of the executable, which is created if it does not exist yet."""
     target = os.path.join(os.environ[DIRECTORY], "python")
     if not os.path.exists(target):
         unfinished = f"{target}.{os.getpid()}"
@@ -63,7 +67,8 @@ def main(directory: str) -> None:
     streams = array.array("i", [0, 1, 2])
     forwarded = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     with _connected(directory) as connection:
-        # The fork may run before this process knows its number.
+        # Signals are blocked until this process knows the process number of the fork,
+        # to which it forwards them.
         signal.pthread_sigmask(signal.SIG_BLOCK, forwarded)
         header = [len(message).to_bytes(8, "little")]
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)]
@@ -98,7 +103,7 @@ def _connected(directory: str) -> socket.socket:
         with contextlib.suppress(OSError):
             return _connection(address)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(address)  # of a server that has ended
+            os.unlink(address)  # the server of this address has ended
         with open(address + ".log", "ab") as log:
             python = [PYTHON, SERVER, address]
             server = subprocess.Popen(
@@ -111,7 +116,7 @@ def _connected(directory: str) -> socket.socket:
                 start_new_session=True,
             )
         assert server.stdout is not None
-        server.stdout.readline()  # the server listens
+        server.stdout.readline()  # waits until the server listens
         return _connection(address)
 
 

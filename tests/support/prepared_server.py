@@ -1,6 +1,6 @@
 """Imports TensorFlow, and forks for each request of prepared_python.py.
 
-It ends when its directory is removed, and when nobody has asked for an hour.
+It ends when its directory is removed, or when it has received no request for an hour.
 """
 
 import array
@@ -90,7 +90,7 @@ def next_request(address: str) -> dict[str, Any]:
 
 
 def become(request: dict[str, Any]) -> None:
-    """Makes this process what Python would be with the client's arguments."""
+    """Gives this process the state of a new Python process of the client."""
     for number, stream in enumerate(request["streams"]):
         os.dup2(stream, number)
         os.close(stream)
@@ -132,5 +132,5 @@ def become(request: dict[str, Any]) -> None:
 
 
 gc.collect()
-gc.freeze()  # Forks would otherwise copy what a collection looks at.
+gc.freeze()  # A garbage collection in a fork would otherwise copy all objects.
 become(next_request(sys.argv[1]))

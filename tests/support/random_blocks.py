@@ -19,7 +19,7 @@ class RandomBlock:
             self._append()
         read = {ref for op in self._operators for ref in op["inputs"]}
         sinks = [i for i in range(operators) if i not in read]
-        extra = int(rng.integers(operators))  # an output that the block also reads
+        extra = int(rng.integers(operators))  # an output that an operator may also read
         self.outputs = sorted({*sinks, extra})
 
     @property

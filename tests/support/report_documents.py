@@ -1,4 +1,5 @@
-"""Reports that no conversion wrote: all kinds of stages, hostile and many names."""
+"""Reports that are generated without a conversion. They have all kinds of stages,
+hostile names, or very many names."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-# A text that ends every context of an HTML page in which it could stand unescaped.
+# A text that would end every context of an HTML page, if it were not escaped.
 HOSTILE = (
     "</script><script>document.title='owned'</script>\"'`>"
     "<img src=x onerror=alert(1)>&lt;{{ 7 * 7 }}\u202e\u0000é中"
@@ -44,7 +45,7 @@ def stage(
 
 
 def network(name: str = "net/{}/Conv2D") -> dict:
-    """Six operators: one alone, two side by side, two merged, one split."""
+    """A network of six operators: one alone, two concurrent, two merged, one split."""
     operators = [
         operator(name.format(i), 0.1 * (i + 1), [i - 1 if i else None])
         for i in range(6)

@@ -15,7 +15,8 @@ DATA = pathlib.Path(__file__).resolve().parent / "data"
 
 
 def table_1(block):
-    """The largest block of a network in the paper's Table 1, with all of its counts."""
+    """The row of the paper's Table 1 for the largest block of a network, with
+    counts."""
     return json.loads((DATA / "table_1.json").read_text())["blocks"][block]
 
 
@@ -77,7 +78,7 @@ def fits_pruning(operators, edges, pruning):
 
 
 def assert_valid(schedule, problem):
-    """Asserts that a schedule fits the paper's definition (section 3)."""
+    """Asserts that a schedule is valid by the paper's definition (section 3)."""
     count = len(problem)
     edges = [(u, v) for v, refs in enumerate(problem.inputs) for u in refs if u >= 0]
     assert schedule.signature == problem.signature

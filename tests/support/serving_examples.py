@@ -14,7 +14,7 @@ import pytest
 import shared
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "serving"
-sys.path.append(str(EXAMPLES))  # where Python looks when it runs these programs
+sys.path.append(str(EXAMPLES))  # Python adds this path when it runs these programs
 
 import load_test  # noqa: E402, F401
 import prepare  # noqa: E402, F401
@@ -50,7 +50,7 @@ def _prepare_models(directory: Path) -> None:
         directory,
         shared.branches(),
         *("--name=branches", "--version=7", "--batch_sizes=1,3,2"),
-        # made_once renames the directory.
+        # made_once() renames the directory when it is complete.
         f"--server_directory={directory.with_suffix('') / 'models'}",
     )
     _save_model_of_one_image(directory / "one")

@@ -1,4 +1,5 @@
-"""Networks that many tests need; each is made once per run, for all processes."""
+"""Networks that many tests need. Each is created once per test run, for all
+processes."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ FAST = {
 
 
 def made_once(name: str, make: Callable[[Path], None]) -> Path:
-    """The directory that `make` fills in the process that asks for it first."""
+    """A directory that all processes share. The first one to ask fills it with
+    `make`."""
     target = Path(os.environ[DIRECTORY]) / name
     with open(target.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""TensorFlow processes without this package; each kind is started once."""
+"""Processes that run TensorFlow without this package. Each kind is started once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def serve(model: str, images, directory: Path, onednn: bool = True) -> np.ndarra
 @functools.cache
 def _process(onednn: bool) -> subprocess.Popen:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("IOS_TF")}
-    # The process ends when this one ends, which closes its standard input.
+    # The started process ends when its standard input is closed, so it ends together
+    # with this process.
     return subprocess.Popen(
         [prepared_python.path(), "-c", _SERVE],
         env={**environment, "TF_ENABLE_ONEDNN_OPTS": str(int(onednn))},

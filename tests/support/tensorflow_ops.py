@@ -113,8 +113,8 @@ class TensorFlowOps:
         self, x: Any, filters: Any, bias: Any, window: Window
     ) -> Any:
         top, bottom, left, right = window.padding
-        # The op takes no negative padding, but it fills cells that a stride leaves out
-        # with zeros.
+        # TensorFlow's op does not accept negative padding. It does accept a larger
+        # output, and sets the cells that no window reaches to zero.
         y = tf.raw_ops.Conv2DBackpropInput(
             input_sizes=[tf.shape(x)[0], *window.output, filters.shape[3]],
             filter=np.swapaxes(filters, 2, 3),

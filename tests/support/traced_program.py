@@ -8,7 +8,7 @@ import numpy as np
 
 from ios_tf.native import engine
 
-# The first two run beside each other, and then the two that read them.
+# The first two operators run concurrently. The other two run after them.
 OPERATORS = ("left", "right", "sum", "last")
 STAGES = (
     {"strategy": "concurrent", "groups": [[0], [1]]},

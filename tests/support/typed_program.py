@@ -1,6 +1,7 @@
 """A user's program that calls every public function; mypy --strict reads it.
 
-An "ignore" that hides no error is an error, so the wrong calls below must be found.
+mypy reports an "ignore" comment on a line without an error. So mypy must find the
+errors in the wrong calls below.
 """
 
 from pathlib import Path

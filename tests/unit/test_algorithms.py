@@ -46,7 +46,8 @@ def chain() -> Problem:
 
 
 class Table:
-    """A cost model of latencies by operator and algorithm; others take 1 ms."""
+    """A cost model with given latencies of (operator, algorithm); the default is 1
+    ms."""
 
     lanes = 1
     lanes_divide_device = True
@@ -91,7 +92,7 @@ def test_only_some_algorithms_may_be_chosen():
         (1.0, 1.0, None),
         (0.96, 0.96, None),
         (0.9, 1.0, "winograd_2x2"),
-        (0.9, 0.88, "winograd_2x2"),  # rounds less and is as fast
+        (0.9, 0.88, "winograd_2x2"),  # about as fast, but with smaller rounding errors
         (0.9, 0.8, "winograd_4x4"),
         (2.0, 0.5, "winograd_4x4"),
     ],
@@ -266,7 +267,8 @@ def test_products_are_measured_with_what_computes_them():
         (2, "gemm"): 0.5,
         (0, 1, "gemm", None): 1.0,
         (0, 1, None, "rows"): 0.9,
-        # Operator 2 is also an output, so operator 3 cannot compute it.
+        # Operator 3 is measured alone: it cannot compute operator 2, which is an
+        # output.
         (3, "rows"): 0.9,
     }
     chosen, complete = choose(problem, Groups(latencies), ["gemm", "rows"])
@@ -281,7 +283,7 @@ def test_products_are_measured_with_what_computes_them():
 def test_products_wherever_they_may_be():
     problem = bottlenecks()
     found = with_products(problem, Schedule((), algorithms={1: "rows"}))
-    # An operator that its reader computes row by row has no algorithm of its own.
+    # Operator 0 has no algorithm, because its reader, 1, computes it row by row.
     assert found.algorithms == {1: "rows", 2: "gemm", 4: "gemm"}
     found = with_products(problem, Schedule((), algorithms={0: "gemm"}))
     assert found.algorithms == {0: "gemm", 2: "gemm", 4: "gemm"}

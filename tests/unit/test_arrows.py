@@ -1,4 +1,4 @@
-"""Checks which folders of cc include which, and that no test imports another test."""
+"""Checks which folders of cc include which, and what Python files import."""
 
 import ast
 import graphlib
@@ -9,8 +9,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ["cc/core", "cc/core/ir"]
-# The other folders of cc that the files of each folder may include, in the order in
-# which they build on each other. A new folder needs a line here.
+# Folder of cc -> the other folders from which its files may include headers. The
+# folders are listed from the lowest layer to the highest. A new folder needs an entry
+# here.
 ARROWS = {
     "cc/core": [],
     "cc/core/ops": ["cc/core"],
@@ -125,7 +126,7 @@ ARROWS = {
         "cc/tensorflow/shapes",
     ],
 }
-# The only headers of a folder that files below another folder may include.
+# (Including folder, included folder) -> the only headers that may be included.
 HEADERS = {
     ("cc/tensorflow", "cc/engine"): ["devices.h", "profiler.h", "program.h"],
     ("cc/tensorflow", "cc/engine/backend"): ["arrays.h"],
@@ -133,8 +134,9 @@ HEADERS = {
     ("cc/tensorflow", "cc/engine/trace"): ["profiler_hook.h"],
     ("cc/tensorflow", "cc/engine/cpu/kernels"): ["activations.h", "broadcast.h"],
 }
-# The headers of libraries that files below a folder may include. The innermost folder
-# counts. Headers of the operating system and of C++ are allowed everywhere.
+# Folder -> the libraries whose headers its files may include. For a file, the entry of
+# the innermost folder is used. Headers of the operating system and of C++ are always
+# allowed.
 LIBRARIES = {
     "cc/core": ["nlohmann/"],
     "cc/engine": ["nlohmann/"],
@@ -187,7 +189,7 @@ def test_arrows():
 
 
 def test_no_circles():
-    # Raises CycleError with the folders of a circle.
+    # If folders include each other in a cycle, this raises CycleError with their names.
     graphlib.TopologicalSorter(ARROWS).prepare()
 
 
@@ -227,3 +229,16 @@ def test_no_test_imports_a_test():
     for file in files:
         found = imported(ast.parse(file.read_text())) & tests
         assert not found, (file, found)
+
+
+def test_imported_modules_exist():
+    for folder in ("ios_tf", "benchmarks", "tests", "examples"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if not isinstance(node, ast.ImportFrom):
+                    continue
+                parts = (node.module or "").split(".")
+                if parts[0] in ("ios_tf", "benchmarks"):
+                    module = ROOT.joinpath(*parts)
+                    exists = module.is_dir() or module.with_suffix(".py").is_file()
+                    assert exists, f"{file}:{node.lineno} imports {node.module}"

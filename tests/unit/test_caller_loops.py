@@ -63,7 +63,7 @@ def test_open_loop_counts_the_time_in_the_queue():
     time = VirtualTime()
     arrivals = [1.0, 1.25, 1.5, 4.0, 4.5]
     found = loops.open_loop([time.function(0.5)], arrivals, time.clock, time.sleep)
-    # The ends are 1.5, 2, 2.5, 4.5 and 5.
+    # The calls end at 1.5, 2, 2.5, 4.5 and 5 s.
     assert found.latencies_ms == pytest.approx([500, 750, 1000, 500, 500])
     assert (found.seconds, found.unanswered) == (5.0, 0)
 
@@ -76,7 +76,7 @@ def test_open_loop_is_a_queue_with_one_server():
         waits.append((end - arrival) * 1e3)
     time = VirtualTime()
     found = loops.open_loop([time.function(service)], arrivals, time.clock, time.sleep)
-    # The loop begins after uncounted calls, so that sums round differently.
+    # The loop starts at another time, after warmup calls, so sums round differently.
     assert found.latencies_ms == pytest.approx(waits)
 
 
@@ -101,7 +101,7 @@ def test_every_arrival_is_answered_once():
 
 def test_callers_call_at_the_same_time():
     barrier = threading.Barrier(3)
-    # A call returns only when all callers are in a call.
+    # A call returns only when all three callers are in a call at the same time.
     callers = [lambda: barrier.wait(timeout=60)] * 3
     found = loops.open_loop(callers, [1e-6] * 3)
     assert len(found.latencies_ms) == 3
@@ -114,7 +114,7 @@ def test_arrivals_repeat_and_have_the_rate():
     assert len(times) == 1000
     assert times == sorted(times)
     assert times[-1] == pytest.approx(5, rel=0.1)
-    # Gaps of a Poisson process have equal mean and deviation.
+    # In a Poisson process, the gaps' standard deviation equals their mean.
     gaps = [b - a for a, b in itertools.pairwise(times)]
     assert statistics.stdev(gaps) == pytest.approx(statistics.mean(gaps), rel=0.1)
     assert len(loops.arrival_times(0.1, 2, seed=0)) == 1

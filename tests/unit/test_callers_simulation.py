@@ -29,7 +29,7 @@ def test_equal_runs_give_equal_results(program):
 
 
 def test_one_core_works_as_long_as_the_sections_say(program):
-    # 10 + 2 x 45 us in a call, 20 us outside.
+    # A caller spends 10 + 2 x 45 us in each call, and 20 us between calls.
     load = Load(cores=1, callers=1, calls=50, variation=0)
     found = simulate(program, [[10, 1, 90, 90]], load)
     assert found.calls_per_s == pytest.approx(1e6 / 120, rel=0.02)
@@ -63,7 +63,7 @@ def test_many_callers_reach_the_ideal(program, callers):
 
 
 def test_few_callers_use_more_than_a_core_each(program):
-    """Callers that leave and come again do not keep the other callers from cores."""
+    """A caller uses cores that other callers leave idle between their calls."""
     by_threads = recorded()[NETWORK]
     few = simulate(program, by_threads["16"], Load(cores=16, callers=4, calls=60))
     one = simulate(program, sections_for(by_threads, 1), Load(1, 1, calls=20))
@@ -87,7 +87,7 @@ def test_callers_that_wait_for_memory_leave_the_cores_to_others(program):
     sections = [[0, 8, 800, 100]] * 10
     load = Load(cores=8, callers=8, calls=40, copies=2, variation=0)
     found = simulate(program, sections, load)
-    # Each call has four cores, so a call takes 2 ms, and two run at a time.
+    # Two calls run at a time. Each call has four cores, and so takes 2 ms.
     assert found.calls_per_s == pytest.approx(1000, rel=0.1)
 
 

@@ -78,7 +78,7 @@ def test_global_pool(shape, channels, pool, compute):
 
 @pytest.mark.parametrize("channels", CHANNELS)
 def test_softmax(channels):
-    """All channels of a pixel are NaN if it has a NaN, infinity, or only -infinity."""
+    """A softmax is NaN at pixels that have a NaN, an infinity, or only -infinity."""
     x = 30 * numbers(3, 11, 10, channels)
     x[0, 3, :, 0] = -np.inf
     for i, special in enumerate((np.nan, np.inf, -np.inf)):

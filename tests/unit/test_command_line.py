@@ -86,7 +86,7 @@ def test_missing_shtab_is_one_line(capsys, monkeypatch):
     code, _, err = run(capsys, "completion", "bash")
     assert (code, err) == (
         1,
-        "ios_tf: error: completion needs shtab: pip install shtab\n",
+        "ios_tf: error: completion needs shtab. Run pip install shtab\n",
     )
 
 

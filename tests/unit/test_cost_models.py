@@ -37,7 +37,7 @@ def test_the_median_of_samples_is_the_latency():
 
 
 class _Samples(SampledCostModel):
-    """Draws samples from a list, as many at a time as the measurement says."""
+    """Returns samples from a list, in the numbers that the measurement asks for."""
 
     def __init__(self, samples, measurement):
         super().__init__(measurement)
@@ -117,7 +117,8 @@ def test_bounds_are_the_longest_lane_or_the_work_of_all():
     def bound(*groups):
         return cached.lower_bound(wide, Stage(Strategy.CONCURRENT, groups))
 
-    # Latencies on two lanes are 9.6 and 1.6; on three: 14.4, 2.4, 4.8, 7.2.
+    # On two lanes, the first two groups take 9.6 and 1.6 ms. On three lanes, the groups
+    # take 14.4, 2.4, 4.8 and 7.2 ms.
     assert bound((0, 1), (2,)) == pytest.approx(9.6)
     assert bound((0, 1), (2,), (3,)) == pytest.approx(14.4)
     # There are as many groups as operators, but only three lanes.
@@ -185,7 +186,7 @@ def test_keys_tell_different_work_apart():
 
 
 def test_the_place_of_an_input_matters():
-    # A convolution's last input is its residual, so swapped inputs mean other work.
+    # The last input of a convolution is its residual, so the order of inputs matters.
     data = make_problem(2, merge_classes=[], operator_keys=["a", "b"])
     keys = []
     for inputs in ([0, -1], [-1, 0]):
@@ -226,9 +227,9 @@ def test_merge_keys_do_not_depend_on_the_order_of_operators():
 
 
 def test_merge_keys_say_who_reads_the_parts():
-    """The keys of two merges are equal, and differ if one operator reads both parts.
+    """The key of a merge depends on the operators that read its parts.
 
-    The readers decide whether the parts are copied.
+    The readers decide whether the parts must be copied.
     """
     merge = Stage(Strategy.MERGE, ((0, 1),))
     keys = [
@@ -264,8 +265,8 @@ def test_renumbered_groups_have_equal_keys(seed):
     rng = random.Random(seed)
     count = rng.randrange(2, 6)
     edges = random_edges(rng, count, 0.5)
-    # The inputs have an order, and renumbering may swap the inputs of operators that
-    # look alike. The operators therefore differ.
+    # All operators have different keys. Otherwise, renumbering could swap two inputs of
+    # an operator that come from equal operators, and the order of inputs matters.
     keys = rng.sample("abcdef", count)
     inputs = {v: [u for u, w in edges if w == v] for v in range(count)}
     if any(len(refs) > 1 for refs in inputs.values()):

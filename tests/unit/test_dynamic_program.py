@@ -38,7 +38,7 @@ def least(space, stage_ms):
 def test_changes_give_what_a_new_program_gives(seed):
     space = space_of(seed)
     random = np.random.default_rng(seed)
-    # Small whole numbers: sums are exact, and many schedules cost the same.
+    # With small whole numbers, sums are exact, and many schedules have the same cost.
     stage_ms = random.integers(1, 6, space.stages.shape[1]).astype(float)
     program = DynamicProgram(space, stage_ms)
     for step in range(12):
@@ -74,7 +74,7 @@ def test_cheapest_way_with_each_stage(seed):
     chosen, lowest = solve(space, stage_ms)
     assert found[chosen] == pytest.approx([lowest] * len(chosen))
     for stage in range(len(stage_ms)):
-        # A stage that costs nothing, less a large number, is in the cheapest schedule.
+        # If a stage has a very negative cost, the cheapest schedule contains it.
         cheap = stage_ms.copy()
         cheap[stage] -= 100.0
         _, with_stage = solve(space, cheap)

@@ -75,8 +75,8 @@ def test_threads_share_a_program():
 @pytest.mark.parametrize(
     ("slices", "concat"),
     [
-        ([(1, 3)], [0, 1]),  # the concat holds a slice and the slice's source
-        ([(0, 4), (4, 6)], [1, 2]),  # slices that cover all of an operator
+        ([(1, 3)], [0, 1]),  # the concat has a slice and the slice's source
+        ([(0, 4), (4, 6)], [1, 2]),  # the slices cover all channels of the operator
         ([(0, 4), (4, 6)], [2, 1]),
         ([(0, 4), (4, 6)], [-1, 1, 2]),
         ([(0, 4), (4, 6)], [0, 1, 2]),
@@ -91,7 +91,7 @@ def test_slices_of_one_operator_in_a_concat(slices, concat):
         )
     operators.append({"type": "concat", "inputs": concat})
     last = len(operators) - 1
-    # This operator reads a slice too: the slice must keep its values after the concat.
+    # This operator also reads the slice, whose values must not change before it runs.
     operators.append({"type": "activation", "inputs": [1], "activation": "tanh"})
     block = {
         "version": 1,
@@ -128,7 +128,7 @@ def test_images_are_normalised_by_groups_of_channels(shape, groups):
         "version": 1,
         "name": "norm",
         "inputs": [list(shape), list(shape)],
-        # The second result is stored within the third.
+        # The results of both norms are stored inside of the concat's output.
         "operators": [
             norm,
             {**norm, "inputs": [-2]},
@@ -352,7 +352,7 @@ def test_wrong_calls_are_refused():
         program.run([np.zeros((5, 5, 3), np.float32)])
     with pytest.raises(engine.EngineError, match=r"must match .\?,\?,\?,3"):
         program.run([np.zeros((1, 5, 5, 4), np.float32)])
-    with pytest.raises(engine.EngineError, match="repeat at least 1"):
+    with pytest.raises(engine.EngineError, match="repeat must be at least 1"):
         engine.Profiler(block).measure([schedule], repeat=0)
 
 
@@ -408,7 +408,8 @@ def test_forks_while_threads_run_and_compile(loaded):
 
 @pytest.mark.parametrize("size", [8, 1500])
 def test_callers_at_the_same_time(size):
-    """Intermediate tensors of 138 MB, of which two callers may not have one each."""
+    """The larger size needs tensors of 138 MB, which two callers must not have at
+    once."""
     rng = np.random.default_rng(12)
     conv = {"type": "conv2d", "kernel": [1, 1], "filters": 16, "padding": "SAME"}
     block = {
@@ -467,7 +468,7 @@ def test_separable_convolution_of_images_too_wide_for_the_kernel_of_small_ones()
         )
         for width in widths:
             x = rng.normal(size=(1, 4, width, 16)).astype(np.float32)
-            # The kernel's first and last rows are outside of the image.
+            # The first and last rows of the window are always outside of the image.
             padded = np.pad(x, [(0, 0), (0, 0), (40, 40), (0, 0)])
             rows = depthwise.reshape(3, 3, 16)[1]
             sums = sum(padded[:, :, 40 * j :][:, :, :width] * rows[j] for j in range(3))
@@ -525,13 +526,13 @@ before = [program.run(inputs) for program, inputs in programs]
 name = engine.device_fingerprint()
 assert engine.lane_count() == 1 and ", 1 cores," in name, name
 os.sched_setaffinity(0, allowed)
-for _ in range(100_000):  # it looks every 0.1 s of calls
+for _ in range(100_000):  # during calls, the engine checks its cores every 0.1 s
     programs[0][0].run(programs[0][1])
     if engine.lane_count() > 1:
         break
 assert engine.lane_count() == len(allowed), engine.lane_count()
 assert f", {len(allowed)} cores," in engine.device_fingerprint()
-# Its workers, and this thread.
+# The engine has one thread for each core, including this thread.
 threads = os.listdir("/proc/self/task")
 assert len(threads) >= len(allowed), threads
 os.sched_setaffinity(0, {min(allowed)})

@@ -13,13 +13,13 @@ DATA = Path(__file__).parents[1] / "support" / "data"
 
 
 class SmallMemory(ProfiledCostModel):
-    """A device whose memory holds one block, and none of two operators or more."""
+    """A device with memory for one block at a time, which must have one operator."""
 
     def observe(self, problem, stage, lanes=0):
         self._profilers.setdefault(problem.signature, None)
         if len(self._profilers) > 1 or stage.operators.bit_count() > 1:
             raise MemoryError("the device's memory is full")
-        self._profilers.clear()  # so that the engine compiles it
+        self._profilers.clear()  # the engine must compile the block again
         return super().observe(problem, stage, lanes)
 
 

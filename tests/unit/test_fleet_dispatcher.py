@@ -45,7 +45,7 @@ class Fleet:
         self.loop.run(asyncio.sleep(seconds))
 
     def events(self, kind: str, driver="driver", seconds=FAR) -> list:
-        """All events of a kind until nothing more happens."""
+        """All events of a kind that arrive until no further event can happen."""
         found = []
         while True:
             new = self.loop.run(self.dispatcher.collect(driver, seconds))
@@ -114,7 +114,7 @@ def test_a_lost_device_loses_only_its_task(start):
     events = fleet.loop.run(fleet.dispatcher.collect("driver", 1.0))
     while len(medians([e for e in events if e["kind"] == "answer"])) < 8:
         events += fleet.loop.run(fleet.dispatcher.collect("driver", FAR))
-    assert fleet.dispatcher.measured == 8  # none was measured twice
+    assert fleet.dispatcher.measured == 8  # no task was measured twice
     assert len(devices[0].measured) == 2
     assert any("a was lost" in e.get("text", "") for e in events)
 
@@ -252,7 +252,7 @@ def test_earlier_answers_of_a_refused_device_are_withdrawn(start):
 
     liar.measure = lie_later
     fleet = start(liar)
-    # Each takes 0.1 s, so all are measured before the first check.
+    # Each task takes 0.1 s, so all tasks are measured before the first check.
     fleet.submit(tasks(5, ms=10.0))
     assert sorted(keys(fleet.events("withdrawn"))) == ["task 0", "task 1"]
     fleet.submit(tasks(2, ms=10.0))

@@ -167,9 +167,10 @@ def test_the_version_of_ray_is_that_of_the_image(cluster):
 
 
 def test_servers_are_configured_as_enable_configures_a_session():
-    """With the cache that the workers fill."""
+    """The servers use the cache that the workers fill."""
     text = (FLEET / "platform.config").read_text()
-    # TensorFlow Serving's Python package lacks the messages around this one.
+    # TensorFlow Serving's Python package lacks the protocol buffers that enclose this
+    # one.
     (config,) = re.findall(r"session_config \{\n(.*?)\n {10}\}", text, re.DOTALL)
     found = text_format.Parse(config, config_pb2.ConfigProto())
     assert found == ios_tf.session_config(cache_dir="/cache")

@@ -24,11 +24,11 @@ def squeezenet():
 def test_a_fleet_finds_as_good_schedules(squeezenet, devices):
     alone = fleet.alone("squeezenet", squeezenet)
     found = fleet.on_fleet("squeezenet", squeezenet, devices)
-    # Each is at most 2 % slower than the fastest schedule.
+    # Each search finds schedules that are at most 2 % slower than the fastest ones.
     assert 0.98 * found.latency_ms <= alone.latency_ms <= found.latency_ms / 0.98
     assert found.measurements <= 1.3 * alone.measurements
     if devices > 1:
-        # Without the time of the search itself, which depends on this machine.
+        # The time of the search itself is excluded, because it depends on this machine.
         assert found.seconds - found.search_seconds < alone.seconds / 2
 
 

@@ -16,7 +16,7 @@ from instruction_sets import run_with
 
 from ios_tf.native import engine
 
-ATOL = 3e-6  # for float32, relative to the largest value
+ATOL = 3e-6  # tolerance for float32, relative to the largest value
 
 
 def one(shape, filters, **attributes):
@@ -229,7 +229,7 @@ def test_images_without_cells(shape, kind):
 
 
 def test_a_matrix_of_several_forms():
-    """The existing form of the matrix is repacked when a schedule needs the other."""
+    """The matrix is repacked when a schedule needs another form of it."""
     op = {"type": "matmul", "inputs": [-1], "filters": 45, "bias": True}
     block = {"version": 1, "inputs": [[3, 80]], "operators": [op], "outputs": [0]}
     direct = sequential(block)

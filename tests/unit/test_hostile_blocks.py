@@ -444,9 +444,9 @@ def test_many_callers_of_hostile_blocks_at_once():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_not_finite_reaches_as_far_as_the_largest_window_of_a_merge(value):
-    """They reach no further than that window, and finite values stay the same.
+    """NaN and infinities reach as far as the largest window of a merge, but no further.
 
-    See SECURITY.md.
+    Values that are finite with and without the merge are equal. See SECURITY.md.
     """
     found = block(conv(), conv(kernel=[5, 5]), outputs=[0, 1])
     rng = np.random.default_rng(0)

@@ -116,7 +116,10 @@ def sections(elf):
 
 
 def test_the_loader_selects_no_code():
-    """The loader would look only at the processor (GCC's target_clones)."""
+    """The dynamic loader selects no code, as it would for GCC's target_clones.
+
+    The loader looks only at the processor, and would ignore ONEDNN_MAX_CPU_ISA.
+    """
     symbols = relocations = 0
     for kind, content in sections((engine.LIBRARIES / "libios_engine.so").read_bytes()):
         if kind in SYMBOL_TABLES:
@@ -138,7 +141,7 @@ def test_only_one_file_names_instruction_sets():
 
 
 def test_sources_that_are_compiled_for_each_instruction_set():
-    """Each names itself, and includes no ordinary header in the part with kernels."""
+    """Each source has its own path in a macro, and its kernels include only *-inl.h."""
     sources = {
         path: text
         for path in KERNELS.glob("*.cc")

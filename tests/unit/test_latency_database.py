@@ -299,7 +299,7 @@ def test_lines_that_are_no_latencies_are_one_warning(tmp_path, caplog, content):
 
 
 def test_what_a_killed_writer_has_begun_costs_one_measurement(tmp_path):
-    """A writer may be killed at any byte of its line; the next line is still intact."""
+    """If a writer is killed at any byte of its line, the next line is still intact."""
     path = tmp_path / "latencies.txt"
     first = LatencyDatabase(str(path), "device")
     first.put("known", Latency(1.5, 0.25, 4))
@@ -507,7 +507,7 @@ def test_who_measures_is_waited_for_and_who_keeps_the_lock_is_not(
     path = tmp_path / "latencies.txt"
     writer = LatencyDatabase(str(path), "device")
     writer.put("first", Latency(1.0, 0.0, 3))
-    holder = os.open(path, os.O_RDONLY)  # it suffices to keep others from writing
+    holder = os.open(path, os.O_RDONLY)  # a read lock keeps others from writing
     whole = struct.pack("@hhqqi0q", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
     fcntl.fcntl(holder, fcntl.F_OFD_SETLK, whole)
     line = path.read_bytes()
@@ -523,11 +523,11 @@ def test_who_measures_is_waited_for_and_who_keeps_the_lock_is_not(
     monkeypatch.setattr("ios_tf.cost.database.time.monotonic", lambda: clock)
     monkeypatch.setattr("ios_tf.cost.database.time.sleep", sleep)
     writer.put("second", Latency(2.0, 0.0, 3))
-    assert clock == 2050.0  # the last line came at 1950, then 60 s passed
+    assert clock == 2050.0  # more than 60 s after the last line of the other writer
     writer.put("third", Latency(3.0, 0.0, 3))
     assert clock == 2050.0
     (record,) = caplog.records
-    assert "held the file's lock for 60 seconds" in record.getMessage()
+    assert "kept the file locked for 60 seconds" in record.getMessage()
     os.close(holder)
     reader = LatencyDatabase(str(path), "device")
     assert [reader.get(name) for name in ("second", "third")] == [

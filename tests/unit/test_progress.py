@@ -11,7 +11,9 @@ from terminals import Terminal, python
 
 from ios_tf.tuning.progress import Progress
 
-# Draws at each update. Every `pause` shows what was drawn until a key is pressed.
+# The beginning of a program that shows a progress bar. The bar is drawn at each update.
+# pause() rings the terminal's bell and waits for a line of input, so that the test can
+# look at the terminal.
 _BEGINNING = """
 import logging, sys
 from ios_tf.tuning import progress
@@ -38,7 +40,7 @@ print("the result")
 
 
 def paused(terminal: Terminal, times: int = 1) -> None:
-    """Waits until the program has paused this often."""
+    """Waits until the program has called pause() this many times."""
     assert terminal.read_until(lambda text: text.count(b"\x07") >= times, 60)
 
 
@@ -50,7 +52,7 @@ def test_one_line_on_a_terminal(columns):
         assert len(line) <= columns
         if columns >= 60:
             assert line.startswith("search schedules ") and "1.23x" in line
-            # A quarter for loading, and half of the other three quarters.
+            # Loading is a quarter of the work, and half of the search is done.
             assert " 62%" in line or " 63%" in line
             assert re.search(r" 0:00 left ", line)
         assert ("12 of 86 blocks" in line) == (columns >= 80)

@@ -186,8 +186,8 @@ def test_a_reason_is_found(text):
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("ISO012", "did you mean IOS012?"),
-        ("output_size", "did you mean output-size?"),
+        ("ISO012", "Did you mean IOS012?"),
+        ("output_size", "Did you mean output-size?"),
         ("IOS999", "ios_tf explain lists all codes"),
         ("", "ios_tf explain lists all codes"),
         ("²", "ios_tf explain lists all codes"),

@@ -72,8 +72,8 @@ def test_the_speedup_is_a_geometric_mean():
 def test_parts_of_a_gain():
     """2.5 ms are saved: 1 by algorithms, 0.6 by the schedule, the rest by the engine.
 
-    Of the operators' times, stages save 0.2 by concurrency, 0.3 by a merge and 0.2 by a
-    split, which says how to divide the 0.6 ms.
+    The 0.6 ms are divided in proportion to the time that stages save compared with
+    their operators: 0.2 ms by concurrency, 0.3 ms by a merge and 0.2 ms by a split.
     """
     parts = gain.gains(rd.document(), "serving_default", "1")
     found = {part.kind: part.ms for part in parts}
@@ -118,7 +118,7 @@ def test_hostile_texts_do_not_leave_their_place_in_the_page():
     shown = page.page(rd.hostile(rd.document()))
     assert rd.HOSTILE not in shown
     assert "<img" not in shown
-    # Only the scripts of the page itself.
+    # The page has only its own four scripts.
     assert len(re.findall(r"<script", shown)) == 4
     assert shown.count("</script>") == 4
 

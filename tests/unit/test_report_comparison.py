@@ -10,7 +10,7 @@ from ios_tf.report import comparison, page
 
 @pytest.fixture
 def pair() -> tuple[dict, dict]:
-    """The second report has another time, algorithm, strategy and operator."""
+    """Two reports that differ in a time, an algorithm, a strategy and an operator."""
     before = rd.document()
     after = copy.deepcopy(before)
     after["options"]["strategy"] = "merge"

@@ -16,7 +16,7 @@ from instruction_sets import run_with
 
 from ios_tf.native import engine
 
-ATOL = 1e-5  # for float32, relative to the largest value
+ATOL = 1e-5  # tolerance for float32, relative to the largest value
 
 
 def depthwise(channels, **attributes):

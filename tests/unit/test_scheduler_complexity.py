@@ -28,12 +28,13 @@ def test_table_1(block, space):
     assert counts.transitions == data[space]["transitions"]
     schedules = data[space]["schedules"]
     if isinstance(schedules, float):
-        # Above 2^53 the file contains sums of rounded numbers. Its complete count for
-        # RandWire differs from the exact count below by a relative 3.5e-16.
+        # Counts above 2^53 in the file are sums of rounded numbers. For example, its
+        # unpruned count for RandWire differs from the exact count below by 3.5e-16 of
+        # it.
         schedules = pytest.approx(schedules, rel=1e-15)
     assert counts.schedules == schedules
     if (block, space) == ("randwire", "complete"):
-        # A count in integers over all pairs of nested states, without endings.
+        # The exact count, computed in integers over all pairs of nested states.
         assert counts.schedules == 118464662394143512150016
     assert counts.transitions <= counts.bound
 
@@ -45,7 +46,7 @@ def test_closed_forms(operators):
     )
     counts = complexity(chain)
     assert (counts.width, counts.states) == (1, operators)
-    assert counts.schedules == 2 ** (operators - 1)  # compositions of n
+    assert counts.schedules == 2 ** (operators - 1)  # the number of compositions of n
     # The bound also counts pairs of equal states and pairs with the empty state.
     assert counts.transitions == operators * (operators + 1) // 2
     assert counts.bound == (operators + 2) * (operators + 1) / 2

@@ -57,7 +57,7 @@ def _brute_force_endings(state, edges):
 
 
 def _sorted_masks(sets):
-    return sorted(map(mask_of, sets))  # a list shows whether a set occurs twice
+    return sorted(map(mask_of, sets))  # in a list, duplicates are visible
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -116,9 +116,7 @@ def test_a_group_may_have_several_sources():
 
 
 def test_too_large_blocks_are_refused():
-    with pytest.raises(
-        BlockTooLargeError, match="9 operators has more than 1,000 trans"
-    ):
+    with pytest.raises(BlockTooLargeError, match="9 operators is too large to search"):
         build_state_space(Problem.from_edges(9, []), Pruning(), limit=1000)
 
 

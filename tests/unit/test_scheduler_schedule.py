@@ -54,7 +54,7 @@ _GOOD = {
     "splits": [("s", [[1, 0, 4, 2]], 4), ("c", [[3]])],
 }
 
-# The stages after the stages of operators 0 and 1.
+# The stages that follow the stages of operators 0 and 1.
 _REST = [("c", [[2], [4]]), ("c", [[3]])]
 _BROKEN = {
     "leaves out": ([("c", [[0, 2], [1]])], "operator 3 is not scheduled"),
@@ -152,7 +152,7 @@ def test_json_is_the_interchange_format():
         ('{"version": 2}', "version 2"),
         ('{"version": 1}', 'no list "stages"'),
         ('{"version": 1, "signature": 1, "stages": []}', "signature"),
-        ('{"version": 1, "stages": [1]}', "stage 0 must be"),
+        ('{"version": 1, "stages": [1]}', "stage 0 of the schedule must be"),
         ('{"version": 1, "stages": [{"strategy": "x"}]}', "unknown strategy 'x'"),
         ('{"version": 1, "stages": [{"strategy": []}]}', "unknown strategy"),
         ('{"version": 1, "stages": [{"strategy": "merge"}]}', "lists of operator"),

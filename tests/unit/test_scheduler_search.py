@@ -90,7 +90,8 @@ def _brute_force(operators, edges, classes, costs, strategy, pruning):
 
 @pytest.mark.parametrize("seed", range(520))
 def test_finds_the_optimum(seed):
-    # Covers all sizes up to 8; the widest graphs of 8 have a million schedules.
+    # The seeds cover all sizes up to 8. The widest graphs of this size have a million
+    # schedules.
     operators = 1 + seed % 8
     edges, classes = random_graph(seed, operators)
     if len(edges) < operators - 3:
@@ -283,7 +284,8 @@ def test_near_ties_are_other_schedules_within_the_limit(seed, tie):
     assert latencies == sorted(latencies)
     assert len({schedule.stages for schedule in result.near_ties}) == len(latencies)
 
-    # The second best schedule has another stage, so it is found if it is near.
+    # The second best schedule differs from the best one in a stage, so it must be found
+    # if it is a near tie.
     def forms(stage):
         yield costs.cost(stage, "concurrent")
         if len(stage) > 1 and any(stage <= set(c) for c in classes):
@@ -294,7 +296,8 @@ def test_near_ties_are_other_schedules_within_the_limit(seed, tie):
         for stages in all_schedules(operators, edges, lambda stage: True)
         for costs_of_stages in itertools.product(*map(forms, stages))
     )
-    # The best schedule's stages in another order do not count as a tie.
+    # A schedule with the same stages as the best one in another order is not a near
+    # tie.
     second = min(total for total in totals if total > result.latency_ms * (1 + 1e-12))
     if second <= result.latency_ms * (1 + tie):
         assert latencies[0] == pytest.approx(second, rel=1e-12)

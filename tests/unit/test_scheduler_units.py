@@ -31,8 +31,8 @@ def _typed(types, edges, outputs):
 
 
 def test_a_sum_belongs_to_its_only_reader():
-    # There are two chains of sums, and a sum that is an output. Two operators read the
-    # end of one of the chains.
+    # Operators 2, 3 and 4 are a chain of two sums and their only reader. Operator 5 is
+    # a sum with two readers, and operator 8 is a sum that is an output.
     types = ["conv", "conv", "add", "add", "conv", "add", "conv", "conv", "add"]
     edges = [(0, 2), (1, 2), (2, 3), (0, 3), (3, 4), (1, 5), (4, 5), (5, 6), (5, 7)]
     edges += [(6, 8), (7, 8)]
@@ -43,7 +43,7 @@ def test_a_sum_belongs_to_its_only_reader():
     assert sorted(made.masks) == sorted(
         [0b11100, *(1 << op for op in (0, 1, 5, 6, 7, 8))]
     )
-    # The edges between units: 0 1 -> (2 3 4) -> 5 -> 6 7 -> 8, and 1 -> 5.
+    # The edges between units are 0, 1 -> (2 3 4) -> 5 -> 6, 7 -> 8, and 1 -> 5.
     place = {mask: i for i, mask in enumerate(made.masks)}
     sums = place[0b11100]
     reads = made.contracted.predecessors[sums]
@@ -67,7 +67,8 @@ def test_a_search_of_units_is_one_of_the_contracted_graph(seed):
     problem, edges, _ = problem_of(seed, 8)
     rng = random.Random(seed)
     op = rng.randrange(7)
-    # Neighbours in a topological order: no path leaves the pair and returns.
+    # The two operators are neighbors in a topological order, so no path leaves the pair
+    # and returns.
     pair = 0b11 << op
     result = search(
         problem, _Costs(), SearchOptions("parallel", UNPRUNED, units=[pair])
@@ -119,7 +120,7 @@ def test_refuses_units_that_cannot_run():
     with pytest.raises(ValueError, match="depend on each other in a cycle") as error:
         make_units(problem, [0b101])
     assert "\n" not in str(error.value)
-    with pytest.raises(ValueError, match="operator '1' is in two sets"):
+    with pytest.raises(ValueError, match="operator '1' is in two units"):
         make_units(problem, [0b011, 0b110])
 
 
@@ -151,7 +152,8 @@ def _cells(count, size):
 def test_cells_are_separated_at_their_waists(count, size):
     sizes, forced = _parts(_cells(count, size))
     assert (len(sizes), forced) == (count, 0)
-    # The last cell's first operator may also end the part before it.
+    # The sizes of the last two parts may vary, because the first operator of the last
+    # cell may also belong to the part before it.
     assert sizes[:-2] == [size + 2] * (count - 2)
 
 

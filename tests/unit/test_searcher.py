@@ -49,9 +49,9 @@ def test_without_time_only_the_first_schedules_are_compared():
 
 @pytest.mark.parametrize("time_limit", [0, 300])
 def test_chains_get_their_time(time_limit):
-    """A chain's splits are compared even after the time limit.
+    """The split schedules of a chain are compared even after the time limit.
 
-    The stored schedule does not say that the search was stopped.
+    The search of the chain therefore does not count as stopped.
     """
     conv = {"type": "conv2d", "kernel": [1, 1], "filters": 4}
     block = {

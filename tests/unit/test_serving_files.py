@@ -41,7 +41,7 @@ def test_server_reads_what_the_preparation_writes(services):
 
 
 def test_packages_of_the_server_are_those_of_the_build():
-    """The versions that setup.py builds with."""
+    """The Dockerfile installs the versions of packages with which setup.py builds."""
     dockerfile = (EXAMPLES / "Dockerfile").read_text()
     wanted = (ROOT / "pyproject.toml").read_text()
     for package in ("onednn-cpu-gomp", "onednn-devel-cpu-gomp", "nlohmann-json"):

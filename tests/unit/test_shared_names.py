@@ -32,7 +32,7 @@ def test_names():
 
 
 def test_reasons():
-    """C++ gives reasons only by codes that Python explains."""
+    """Python explains all reason codes that C++ uses."""
     slugs = {reason.code: reason.slug for reason in reasons.REASONS}
     assert NAMES["reasons"] and NAMES["reasons"].items() <= slugs.items()
 
@@ -45,7 +45,7 @@ def test_names_of_the_benchmarks():
 def c_functions(header: str) -> dict[str, tuple[str, list[str]]]:
     """The functions that a header of C declares: their result and argument types."""
     text = re.sub(r"//[^\n]*", "", (ROOT / header).read_text())
-    # A function as an argument is a pointer.
+    # An argument that is a function counts as a pointer.
     text = re.sub(r"[\w *]+\(\*\w+\)\([^()]*\)", "void* function", text)
     found = {}
     for result, name, arguments in re.findall(
@@ -61,7 +61,7 @@ ANY_POINTER = (ctypes.c_void_p, ctypes.c_char_p)
 
 
 def is_type(given, declared: str) -> bool:
-    """Whether a type of ctypes is a type of C. Pointers to any types are equal."""
+    """Whether a ctypes type matches a C type. All pointer types count as equal."""
     if "*" in declared:
         return given in ANY_POINTER or hasattr(given, "contents")
     return given is C_TYPES[declared.strip()]

@@ -1,4 +1,5 @@
-"""Simulated devices: latencies computed by hand, and predictions for the paper's."""
+"""Simulated devices: latencies computed by hand, and predictions for the paper's
+GPUs."""
 
 import dataclasses
 import itertools
@@ -21,8 +22,9 @@ from benchmarks.simulated_gpu import (
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, SearchOptions, Stage, Strategy, search
 
-# A step of a tile takes one of two multiprocessors 1 ms for 2 * 16 * 16 * 8 flops. Each
-# multiprocessor has room for two CTAs. Memory and cache are fast.
+# A device of two multiprocessors. Each of them computes one step of a tile, which has
+# 2 * 16 * 16 * 8 flops, in 1 ms, and has room for two CTAs (thread blocks). Memory and
+# cache are so fast that they take no time.
 _DEVICE = SimulatedDevice(
     single=Arithmetic(8192, ((16, 16),), depth=8, element_bytes=4),
     half=Arithmetic(2 * 8192, ((16, 16),), depth=8, element_bytes=2),
@@ -80,26 +82,28 @@ def _alone_ms(operator, *inputs, device=_DEVICE, dtype="float32"):
 @pytest.mark.parametrize(
     "height, expected",
     [
-        # 16 channels take two steps, and a first step loads. One or two CTAs each have
-        # their own multiprocessor: a step takes 0.5 ms of waiting and 1 ms of work.
+        # A product over 16 channels takes two steps, after a first step that only loads
+        # data. One or two CTAs each have their own multiprocessor: a step consists of
+        # 0.5 ms of waiting and 1 ms of work.
         (1, 3 * 1.5),
         (2, 3 * 1.5),
-        # Two CTAs on each: one computes while the other waits.
+        # Two CTAs share a multiprocessor: one computes while the other waits.
         (3, 3 * 2.0),
         (4, 3 * 2.0),
-        # One wave of four CTAs, and another wave.
+        # The first wave has four CTAs, and the second wave has one.
         (5, 3 * (2.0 + 1.5)),
         (16, 4 * 3 * 2.0),
     ],
 )
 def test_ctas_run_in_waves(height, expected):
-    # A row has 16 pixels, so there are as many tiles as rows.
+    # A tile has 16 pixels, and so has a row of the image. Each row is thus one tile,
+    # which one CTA computes.
     assert _alone_ms(_conv(16), (1, height, 16, 16)) == pytest.approx(expected)
 
 
 def test_a_part_of_a_tile_or_of_a_step_takes_all_of_it():
-    # 17 filters take two tiles. A 3x3 window of one channel takes two steps, like 16
-    # channels.
+    # 17 filters need two tiles, because a tile has 16 filters. A 3x3 window of one
+    # channel needs two steps, because a step has 8 elements.
     assert _alone_ms(_conv(17), (1, 1, 16, 16)) == pytest.approx(3 * 1.5)
     assert _alone_ms(_conv(33), (1, 1, 16, 16)) == pytest.approx(3 * 2.0)
     assert _alone_ms(_conv(16, (3, 3)), (1, 1, 16, 1)) == pytest.approx(3 * 1.5)
@@ -111,14 +115,15 @@ def test_the_fastest_tile_is_taken():
         device = _changed(single=single, **changes)
         return _alone_ms(_conv(16), (1, 8, 16, 16), device=device)
 
-    # Either 8 small CTAs in two waves, or 4 large ones in two, each alone on its
-    # multiprocessor.
+    # There are either 8 CTAs with small tiles, which run in two waves of four, or 4
+    # CTAs with large tiles, which run in two waves of two: one on each multiprocessor.
     assert taking((16, 16)) == pytest.approx(3 * 2 * 2.0)
     assert taking((32, 16)) == pytest.approx(3 * 2 * 2.5)
     assert taking((32, 16), (16, 16)) == pytest.approx(3 * 2 * 2.0)
-    # Small tiles read more from the cache: (16 + 16) * 8 * 4 bytes a step, which takes
-    # 4 ms at 256 bytes per ms and multiprocessor. Large tiles read (32 + 16) * 8 * 4
-    # bytes in 6 ms, but half as often.
+    # With a slow cache, small tiles are slower, because they read more. A step of a
+    # small tile reads (16 + 16) * 8 * 4 bytes, which takes 4 ms at 256 bytes per ms and
+    # multiprocessor. A step of a large tile reads (32 + 16) * 8 * 4 bytes in 6 ms, but
+    # there are half as many steps.
     slow = {"cache_bytes_per_ms": 512}
     assert taking((16, 16), **slow) == pytest.approx(3 * 2 * 8.0)
     assert taking((32, 16), **slow) == pytest.approx(3 * 2 * 6.5)
@@ -137,7 +142,7 @@ def test_loads_ahead_shorten_the_wait():
 
 
 def test_slow_memory_is_the_limit():
-    # 256 elements are read, 256 are weights and 256 are written.
+    # The convolution reads 256 elements and 256 weights, and writes 256 elements.
     slow = _changed(bytes_per_ms=100)
     latency = _alone_ms(_conv(16), (1, 1, 16, 16), device=slow)
     assert latency == pytest.approx(3 * 256 * 4 / 100)
@@ -146,7 +151,8 @@ def test_slow_memory_is_the_limit():
 def test_what_computes_little_moves_bytes():
     slow = _changed(bytes_per_ms=1024)
     pool = {"type": "pool", "inputs": [-1], "kernel": [2, 2], "strides": [2, 2]}
-    # 4096 elements are read and 1024 written. One CTA gets half of the bandwidth.
+    # The pool reads 4096 elements and writes 1024. It has one CTA, which gets only half
+    # of the bandwidth.
     assert _alone_ms(pool, (1, 16, 16, 16), device=slow) == pytest.approx(5 * 4 * 2)
     # Each of two CTAs moves 1024 elements of each of the three tensors. Together they
     # take all of the bandwidth.
@@ -166,7 +172,8 @@ def test_a_separable_convolution_is_two_kernels():
 
 
 def test_grouped_convolutions_have_tiles_of_their_own():
-    # Four products of 16 x 4 x 4 take one step and the first, which loads.
+    # Four products of 16 x 4 x 4 take one step, after the first step that only loads
+    # data.
     latency = _alone_ms(_conv(16, groups=4), (1, 1, 16, 16))
     assert latency == pytest.approx(2 * 2.0)
 
@@ -197,7 +204,8 @@ def test_groups_share_multiprocessors(contention, beside):
 
 
 def test_groups_share_bandwidth():
-    # Each branch moves 3 * 256 * 4 bytes: 30.72 ms of all the bandwidth.
+    # Each branch moves 3 * 256 * 4 bytes, which takes 30.72 ms with all of the
+    # bandwidth.
     problem = _branches(2)
     stage = Stage.concurrent(problem, problem.all_operators)
     model = SimulatedCostModel(_changed(bytes_per_ms=100))
@@ -217,16 +225,18 @@ def test_a_chain_needs_no_fork():
     problem = Problem.from_json(make_problem(flops=[2 * 64 * 16 * 16] * 4))
     model = SimulatedCostModel(_DEVICE)
     stage = Stage(Strategy.CONCURRENT, ((0, 1, 2),))
-    # 64 pixels take two CTAs on each multiprocessor.
+    # 64 pixels are four tiles, so each multiprocessor has two CTAs.
     assert model.stage_latency(problem, stage) == pytest.approx(3 * (0.25 + 3 * 2.0))
 
 
 def test_a_merge_pays_for_the_padded_kernel():
-    # 1x3 and 3x1 windows of 8 channels become 3x3: 9 steps and the first, with 2 CTAs.
+    # Windows of 1x3 and 3x1 with 8 channels are padded to 3x3. This takes 9 steps,
+    # after the first step that only loads data, in 2 CTAs.
     problem = _problem([_conv(16, (1, 3)), _conv(8, (3, 1))], (1, 1, 16, 8))
     latency = SimulatedCostModel(_DEVICE).stage_latency(problem, Stage.merge(0b11))
     assert latency == pytest.approx(0.25 + 10 * 1.5)
-    # The merge reads its input once: 128 elements, 9 * 8 * 24 weights, 16 * 24 written.
+    # The merge reads its 128 input elements once, reads 9 * 8 * 24 weights, and writes
+    # 16 * 24 elements.
     slow = SimulatedCostModel(_changed(bytes_per_ms=10))
     latency = slow.stage_latency(problem, Stage.merge(0b11))
     assert latency == pytest.approx(0.25 + (128 + 1728 + 384) * 4 / 10)
@@ -248,7 +258,8 @@ def test_larger_batches_take_longer_and_less_an_image(name, dtype):
 
 @pytest.mark.parametrize("name", DEVICES)
 def test_groups_bound_their_stages(name):
-    """A stage takes at least as long as each group, as CachedCostModel assumes."""
+    """A stage takes at least as long as each of its groups. CachedCostModel assumes
+    it."""
     operators = [_conv(n, (k, k)) for n in (16, 64, 384) for k in (1, 3, 5)]
     problem = _problem(operators, (1, 17, 17, 192))
     model = SimulatedCostModel(DEVICES[name])
@@ -315,7 +326,7 @@ def test_the_simulated_v100_orders_schedules_as_the_paper_did(
 def test_rank_correlations_by_hand():
     assert rank_correlation([1, 2, 3], [10, 20, 30]) == pytest.approx(1.0)
     assert rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1.0)
-    # 1 - 6 * (0 + 1 + 1) / (3 * 8).
+    # By Spearman's formula, the result is 1 - 6 * (0 + 1 + 1) / (3 * 8).
     assert rank_correlation([1, 2, 3], [1, 3, 2]) == pytest.approx(0.5)
     # Ranks 0, 1.5, 1.5 and 0, 1, 2 have a covariance of 1.5 and variances of 1.5 and 2.
     tied = rank_correlation([5, 7, 7], [1, 2, 3])

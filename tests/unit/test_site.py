@@ -34,7 +34,7 @@ def test_environment_variables():
         *ROOT.glob("cc/**/*.cc"),
         *ROOT.glob("cc/**/*.h"),
     ]
-    # Unlike the names of headers' guards, names of variables are in quotes.
+    # The names of variables are in quotes. The names of include guards are not.
     read = {
         name
         for path in sources
@@ -44,7 +44,7 @@ def test_environment_variables():
 
 
 def _text(node: ast.AST) -> str:
-    """A text of the source, with … in place of values."""
+    """The text of a string expression, with … in place of values."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else "…"
     if isinstance(node, ast.JoinedStr):
@@ -55,7 +55,7 @@ def _text(node: ast.AST) -> str:
 
 
 def _messages() -> str:
-    """All texts of the Python and C++ sources, one a line."""
+    """All string literals of the Python and C++ sources, one per line."""
     texts = [
         _text(node)
         for path in ROOT.glob("ios_tf/**/*.py")
@@ -83,7 +83,7 @@ def test_error_texts():
 
 
 def test_arguments_of_tf_trt():
-    # Without importing the module, which needs TensorRT.
+    # Parses the source of the module, because importing the module needs TensorRT.
     package = importlib.util.find_spec("tensorflow")
     converter = Path(package.origin).parent / "python/compiler/tensorrt/trt_convert.py"
     (cls,) = [
@@ -108,7 +108,7 @@ def test_arguments_of_tf_trt():
 
 
 def test_names_of_options():
-    # Pages about other packages name our options.
+    # Pages about other packages mention options of this package, which must exist.
     known = {
         name
         for cls in (options.ConvertOptions, options.OptimizeOptions)

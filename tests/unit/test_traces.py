@@ -63,7 +63,7 @@ def test_bytes_and_operations(path):
     assert arguments["left"]["bytes"] == 4 * (2 * tensor + 3 * 3 * 4 * 4)
     assert arguments["right"]["bytes"] == 4 * (2 * tensor + 4 * 4)
     assert arguments["sum"]["bytes"] == 4 * 3 * tensor
-    # A multiplication and an addition for each weight and pixel.
+    # The convolution has a multiplication and an addition for each weight and pixel.
     assert arguments["right"]["operations"] == 2 * 4 * tensor
     assert arguments["sum"]["type"] == "add"
 
@@ -148,7 +148,8 @@ def test_many_callers_of_several_programs(path):
     chrome_traces.assert_no_overlap(calls(path))
     regions = collections.Counter(e.name for e in calls(path))
     assert regions == {"one": RUNS * count / 2, "two": RUNS * count / 2}
-    # As many callers run at once as there are cores; the others wait.
+    # At most as many callers run at once as there are cores. Other callers wait, and
+    # then appear on the same tracks.
     callers = {e.track for e in calls(path)}
     assert len(callers) <= engine.lane_count()
 
@@ -178,7 +179,7 @@ def test_an_exception_of_the_block_still_writes_the_file(path):
         run(one)
         raise KeyboardInterrupt
     assert len(operators(path)) == len(OPERATORS)
-    with ios_tf.trace(path):  # the recorder is free again
+    with ios_tf.trace(path):  # a new trace can be recorded
         run(one)
 
 
@@ -188,7 +189,7 @@ def test_a_nested_trace_is_refused_and_the_outer_one_goes_on(path, tmp_path):
     with ios_tf.trace(path):
         run(one)
         with (
-            pytest.raises(ios_tf.UserError, match="already; end it first"),
+            pytest.raises(ios_tf.UserError, match="End this trace first"),
             ios_tf.trace(inner),
         ):
             pytest.fail("the block must not run")
@@ -216,7 +217,7 @@ def test_a_directory_that_vanishes(tmp_path, caplog):
         with ios_tf.trace(directory / "trace.json"):
             directory.rmdir()
     directory.mkdir()
-    # The exception of the block matters more.
+    # If the block raises an exception, the failure to write is only logged.
     with pytest.raises(ZeroDivisionError):  # noqa: SIM117
         with ios_tf.trace(directory / "trace.json"):
             directory.rmdir()

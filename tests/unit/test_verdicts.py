@@ -60,13 +60,13 @@ def ratio(estimate, low, high, disturbed):
         ({1: Ratio.exactly(1.005)}, Verdict.NOT_FASTER, False),
         # On a calm machine, the interval's uncertainty does not change the verdict.
         ({1: ratio(1.02, 0.99, 1.04, 0)}, Verdict.FASTER, True),
-        # On a busy machine it does.
+        # On a busy machine, the verdict is certain only if the interval excludes 1.
         ({1: ratio(1.3, 1.1, 1.4, 20)}, Verdict.FASTER, True),
         ({1: ratio(1.3, 0.9, 1.4, 20)}, Verdict.UNDECIDED, True),
         ({1: ratio(0.9, 0.8, 1.4, 20)}, Verdict.UNDECIDED, False),
         ({1: ratio(0.9, 0.8, 0.95, 20)}, Verdict.NOT_FASTER, False),
         ({1: Ratio(1.5, 0.0, math.inf, 3, 3)}, Verdict.UNDECIDED, True),
-        # A single batch size that is slower suffices, however much the others gain.
+        # One slower batch size is enough for this verdict, however fast the others are.
         (
             {1: ratio(3.0, 2.9, 3.1, 20), 8: ratio(0.9, 0.8, 0.95, 20)},
             Verdict.NOT_FASTER,
@@ -105,7 +105,8 @@ def test_undisturbed_pairs_are_compared_by_wall_time():
     rng = random.Random(0)
     loads = [1.0] * 15 + [6.0] * 10
     rng.shuffle(loads)
-    # The second takes more processor time, but runs on more cores.
+    # The second one takes more processor time, but less time, because it uses more
+    # cores.
     found = ratio_of(calls(3.0, 3.0, loads, rng), calls(2.0, 4.0, loads, rng))
     assert not found.by_processor_time
     assert (found.pairs, found.disturbed) == (25, 10)
@@ -114,9 +115,9 @@ def test_undisturbed_pairs_are_compared_by_wall_time():
 
 
 def test_disturbed_pairs_are_compared_by_processor_time():
-    """Processor times decide although the wall times say the opposite.
+    """Disturbed pairs are compared by processor time, even if wall times say otherwise.
 
-    A process that sleeps more gets its cores back sooner.
+    While other processes run, a process that sleeps more gets its cores back sooner.
     """
     rng = random.Random(0)
     first = calls(60.0, 100.0, [rng.uniform(2, 3) for _ in range(20)], rng)
@@ -140,7 +141,8 @@ def test_latencies_are_of_the_undisturbed_samples():
     one = Latency.of([Sample(1.0), Sample(1.2, True), *[Sample(30.0, True)] * 3])
     assert one.disturbed and one.median_ms == 1.2  # the lower quartile
     assert Latency.of([Sample(5.0, True)]) == Latency(5.0, math.inf, 1, True)
-    # Two samples that disagree mean a disturbance, even if no counter shows it.
+    # With only two undisturbed samples, a large difference counts as a disturbance,
+    # even if no counter shows one.
     assert Latency.of([Sample(1.0), Sample(1.5), Sample(9.0, True)]).disturbed
     assert not Latency.of([Sample(1.0), Sample(1.5), Sample(2.0)]).disturbed
 

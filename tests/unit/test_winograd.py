@@ -16,7 +16,7 @@ from convolution_cases import (
 from ios_tf.native import engine
 
 ALGORITHMS = ("winograd_2x2", "winograd_4x4")
-# For float32, relative to the largest value.
+# Tolerances for float32, relative to the largest value.
 TOLERANCE = {"direct": 2e-6, "winograd_2x2": 3e-6, "winograd_4x4": 5e-6}
 
 
@@ -212,7 +212,7 @@ def test_algorithms_that_do_not_fit(algorithms, message):
     "shape", [(0, 8, 8, 8), (1, 0, 8, 8), (1, 8, 0, 8), (2, 2, 5, 8), (1, 5, 1, 8)]
 )
 def test_images_with_few_cells_or_none(algorithm, padding, shape):
-    """The result is that of the direct convolution: values, no cells, or an error."""
+    """Winograd gives the same result as the direct convolution, or the same error."""
 
     def result(of):
         try:

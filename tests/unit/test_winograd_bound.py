@@ -7,9 +7,10 @@ from instruction_sets import run_with
 
 from ios_tf.native import engine
 
-# In units of 2**-24 * the largest magnitude in the window * the sum of the filter's
-# magnitudes. The bound of a direct convolution is the number of products. The guide
-# states 64 times that bound, which is far more than this factor.
+# The bound of an output's error, in units of 2**-24 * (the largest magnitude in its
+# window) * (the sum of its filter's magnitudes). For a direct convolution, the bound is
+# the number of products. The guide states 64 times that number, which is far more than
+# this factor.
 FACTOR = 24
 
 WINDOWS = [
@@ -40,8 +41,8 @@ def images(shape, rng):
 
 
 def window_bound(x, filters, cells):
-    """The largest magnitude in each output's window, times the sum of its filter's.
-    A window excludes the cells at which its filter is zero."""
+    """The largest magnitude in each output's window, times the sum of its filter's
+    magnitudes. Cells at which the filter is zero do not belong to the window."""
     largest = np.abs(x.astype(np.float64)).max(-1)
     largest = np.pad(largest, ((0, 0), *((c, c) for c in cells)))
     windows = np.lib.stride_tricks.sliding_window_view(
@@ -95,7 +96,8 @@ def test_errors_are_those_of_the_window(algorithm, kernel, channels):
     ],
 )
 def test_errors_relative_to_the_largest_value(algorithm, kernel, limit):
-    """The errors are within the guide's table: normal numbers and 512 channels."""
+    """Errors are within the limits in the guide, for normal numbers and 512
+    channels."""
     rng = np.random.default_rng(5)
     shape = (1, 14, 15, 512)
     block = conv_block(shape, 32, kernel=list(kernel))
@@ -111,7 +113,7 @@ def test_errors_relative_to_the_largest_value(algorithm, kernel, limit):
 @pytest.mark.parametrize(
     "factors",
     [
-        [[[1, 1, 1], [1, 1, 0], [0, 0, 0]]],  # a PixelCNN's: sees nothing below
+        [[[1, 1, 1], [1, 1, 0], [0, 0, 0]]],  # PixelCNN's filter: no pixels below
         [  # 1x3, 3x1 and 1x1, merged
             [[0, 0, 0], [1, 1, 1], [0, 0, 0]],
             [[0, 1, 0], [0, 1, 0], [0, 1, 0]],
@@ -161,7 +163,7 @@ def test_all_tiles_of_ordinary_images_are_transformed(algorithm, kernel):
     definition, which rounds differently.
     """
     rng = np.random.default_rng(3)
-    for side in (1, 7, 8, 17, 30):  # the last tile has one output or more
+    for side in (1, 7, 8, 17, 30):  # the last tile of a row may have only some outputs
         shape = (1, side, side, 64)
         x = np.maximum(rng.normal(size=shape), 0).astype(np.float32)
         block = conv_block(shape, 64, kernel=list(kernel))
@@ -177,7 +179,8 @@ def test_all_tiles_of_ordinary_images_are_transformed(algorithm, kernel):
 CONV = {"type": "conv2d", "kernel": [3, 3], "padding": "SAME", "filters": 16}
 POINTWISE = {"type": "conv2d", "kernel": [1, 1], "filters": 16}
 DEPTHWISE = {**CONV, "groups": 16}
-# Operators, their reach in pixels, and the algorithms of the schedule.
+# For each case: operators, the distance in pixels over which an input affects outputs,
+# and the algorithms of the schedule.
 LOCAL = {
     "conv2d": ([CONV], 1, {}),
     "gemm": ([POINTWISE], 0, {"gemm": [0]}),
@@ -200,7 +203,7 @@ LOCAL = {
 
 @pytest.mark.parametrize("name", LOCAL)
 def test_nothing_else_shares_rounding_between_pixels(name):
-    """Outputs that do not see a pixel do not depend on its value, bit for bit."""
+    """The bits of an output do not depend on pixels outside of its window."""
     operators, reach, algorithms = LOCAL[name]
     shape = (1, 13, 14, 16)
     block = {

@@ -21,14 +21,14 @@ struct Block {
   std::vector<Shape> inputs;
   std::vector<Operator> operators;  // in a topological order
   std::vector<int> outputs;         // operators whose result leaves the block
-  // The number of callers, which run the block at the same time, that it is
-  // scheduled for. It does not change how the block is computed.
+  // The block is scheduled for this number of callers that run it at the same
+  // time. The number does not change how the block is computed.
   int64_t callers = 1;
 };
 
 // Returns the number of images: the first dimension of the inputs. An input
-// whose first dimension is 1 broadcasts over the images and does not count. 1
-// if there are no inputs.
+// whose first dimension is 1 broadcasts over the images and does not count.
+// Returns 1 if there are no inputs.
 int64_t BatchSize(const std::vector<Shape>& inputs);
 inline int64_t BatchSize(const Block& block) { return BatchSize(block.inputs); }
 

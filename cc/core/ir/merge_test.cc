@@ -75,8 +75,8 @@ TEST(KernelsOfOneSizeMergeWhateverTheirPadding) {
   EXPECT(MayMerge(a, Conv(-1, 8, 5)));
   a.padding.type = PaddingType::kValid;
   EXPECT(MayMerge(a, a));
-  // `a` has another padding than the default of Conv(), so that the windows at
-  // the border would read different cells.
+  // The padding of `a` differs from the default of Conv(), so the windows of
+  // the two convolutions would read different cells at the border.
   EXPECT(!MayMerge(a, Conv(-1, 8, 3)));
   Operator larger = Conv(-1, 8, 5);
   larger.padding.type = PaddingType::kValid;

@@ -9,11 +9,11 @@
 namespace ios {
 namespace {
 
-// Winograd's algorithm is measured only with at least this many channels and
-// filters, because with fewer ones its transforms take more time than they
-// save. Other algorithms are measured only with at least this many pixels,
-// because with fewer ones a matrix product spends more time on reading the
-// weights than on computing.
+// Winograd's algorithm is measured only for convolutions with at least this
+// many channels and filters. For fewer channels or filters, its transforms take
+// more time than they save. Other algorithms are measured only for at least
+// this many pixels. For fewer pixels, a matrix product spends more time on
+// reading the weights than on computing.
 constexpr int64_t kLeastSize = 8;
 
 bool IsWorthTrying(const Operator& op, Algorithm algorithm, const Shape& input,

@@ -72,9 +72,10 @@ inline bool IsNearerBelow(int64_t number, int64_t below, int64_t above) {
 }
 
 // Returns the entry that a call under `load` uses, from a map with loads as
-// keys. Its batch size is the nearest one by ratio, and its number of callers
-// is the nearest one of those with this batch size. If two are equally near, it
-// is the smaller one. Returns end() if the map is empty.
+// keys. The entry has the batch size that is nearest to the batch size of
+// `load` by ratio and, among the entries with this batch size, the nearest
+// number of callers. If two numbers are equally near, the smaller one is used.
+// Returns end() if the map is empty.
 template <typename ByLoad>
 typename ByLoad::const_iterator NearestLoad(const ByLoad& loads,
                                             const Load& load) {
@@ -114,8 +115,8 @@ Block WithAlgorithms(Block block, const Schedule& schedule);
 // compute their operators.
 Status Validate(const Schedule& schedule, const Block& block);
 
-// Checks each stage by itself. The stages may leave operators of the block out,
-// and may be in any order.
+// Checks each stage separately. The stages need not contain all operators of
+// the block, and may be in any order.
 Status ValidateStages(const std::vector<Stage>& stages, const Block& block);
 
 std::string ToJson(const Schedule& schedule);

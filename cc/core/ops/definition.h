@@ -21,7 +21,7 @@ enum class ChannelUse {
   kSum,   // each output channel is a sum over all input channels
 };
 
-// The smallest and the largest number of inputs that an operator may have.
+// The number of inputs of an operator is at least `least` and at most `most`.
 struct Arity {
   size_t least, most;
 };

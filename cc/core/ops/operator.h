@@ -143,8 +143,8 @@ bool PadsWithZeros(const Operator& op);
 // whose sizes are `input` and `output`.
 float ResizeScale(Coordinates coordinates, int64_t input, int64_t output);
 
-// Returns the shapes of the weights of `op`, in order; empty for types that are
-// not listed here:.
+// Returns the shapes of the weights of `op` in the order of this list, or an
+// empty list for types that are not listed:
 //   Conv2D:  filter [kh, kw, C / groups, filters], bias [filters] if bias
 //   SepConv: depthwise [kh, kw, 1, C * multiplier],
 //            pointwise [1, 1, C * multiplier, filters], bias [filters] if bias

@@ -9,9 +9,9 @@
 namespace ios {
 namespace {
 
-// Returns whether an activation of a concat may move to its input `op`. Only
-// types are allowed that write into a part of the concat as fast as into a
-// separate tensor, on every device.
+// Returns whether an activation of a concat may move to the operator `op`,
+// which computes one of the concat's inputs. On every device, operators of this
+// type must write into a part of the concat as fast as into a separate tensor.
 bool TakesActivation(const Operator& op) {
   const OperatorDefinition& definition = DefinitionOf(op.type);
   return definition.elementwise && definition.activates &&

@@ -11,22 +11,24 @@
 
 namespace ios {
 
-// Returns whether a device's code for `reader` can compute `producer` while it
-// reads, so that the output of `producer` is never stored. It then reads the
-// inputs of `producer` instead: the parts of a concat, the terms of a sum, or
-// the input of a 1x1 convolution. `between` is the shape of the output of
-// `producer`, and `output` that of `reader`.
+// Returns whether a device's kernel for `reader` can also compute `producer`,
+// so that the output of `producer` is never stored. The kernel then reads the
+// inputs of `producer`: the parts of a concat, the terms of a sum, or the input
+// of a 1x1 convolution. `between` is the shape of the output of `producer`, and
+// `output` is the shape of the output of `reader`.
 using Absorbs = bool (*)(const Operator& producer, const Operator& reader,
                          const Shape& between, const Shape& output);
 
-// Replaces the activation of a concat by activations of the concat's inputs, as
-// in NASNet's cells. The activation must be the only reader of the concat and
-// able to absorb it. Sums, scales and binary operators that only the concat
-// reads apply the activation themselves. At most one input may be of another
-// kind. The number of operators does not change. The operator that was the
-// activation becomes the concat. The operator that was the concat becomes the
-// activation of the input of another kind; if there is none, it becomes a
-// concat of all inputs except the last.
+// Replaces the activation of a concat by activations of the concat's inputs.
+// NASNet's cells contain such concats. The activation must be the only reader
+// of the concat and able to absorb it. Sums, scales and binary operators that
+// only the concat reads apply the activation themselves. At most one input of
+// the concat may be a tensor that no such operator computes.
+//
+// The number of operators does not change. The operator that was the activation
+// becomes the concat. The operator that was the concat becomes the activation
+// of the one input that cannot apply it. If there is no such input, it becomes
+// a concat of all inputs except the last.
 void ActivateBeforeConcats(const std::vector<Shape>& shapes, Absorbs absorbs,
                            Block* block);
 

@@ -44,8 +44,8 @@ void Append(const ChannelRange& range, ChannelRanges* ranges);
 ChannelRanges Times(ChannelRanges ranges, int64_t multiplier);
 
 // The padding of an operator's weight. `read` describes the channels that the
-// operator reads (second to last dimension of the weight), and `made` those
-// that it writes (last dimension).
+// operator reads (second to last dimension of the weight), and `made` describes
+// the channels that the operator writes (last dimension).
 struct WeightPadding {
   ChannelRanges read, made;
 };

@@ -50,8 +50,9 @@ TEST(PoolsChangePlacesWithConvolutionsToFewerChannels) {
 }
 
 TEST(ActivationsDoNotChangePlaces) {
-  // After the first swap, a second 1x1 convolution reads the pool. They are not
-  // swapped, because the pool has an activation by then.
+  // After the first swap, a second 1x1 convolution reads the pool. This
+  // convolution and the pool are not swapped, because the pool now has an
+  // activation.
   Block block = Pooled();
   block.operators.push_back(Conv(2, 2, 1));
   block.outputs = {3};

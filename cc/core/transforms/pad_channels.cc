@@ -108,8 +108,9 @@ bool ChannelPadder::ReadsAnyRanges(int i, int ref) const {
   const ChannelUse use = UseOf(i);
   const bool sums = use == ChannelUse::kSum;
   if (!sums && (use != ChannelUse::kEach || !free_[i])) return false;
-  // A residual must have the same ranges as the output, and two sources must
-  // have the same ranges. Neither is certain if channels may be added anywhere.
+  // A residual must have the same ranges as the output, and all inputs that
+  // SourcesOf() returns must have the same ranges. Neither is certain if
+  // channels may be added anywhere.
   if (sums) return !op.residual || op.inputs.back() != ref;
   return SourcesOf(i).size() == 1;
 }
@@ -206,9 +207,10 @@ bool ChannelPadder::PadSum(int i, Operator* op) {
   return !op->residual || Ranges(op->inputs.back()) == ranges_[i];
 }
 
-// Pads an operator that computes each channel by itself. This is possible if
-// all its sources have the same channel ranges; its output then has these
-// ranges, too. Returns whether the operator was padded.
+// Pads an operator that computes each channel independently. This is possible
+// if all inputs that SourcesOf() returns have the same channel ranges. The
+// operator's output then has these ranges, too. Returns whether the operator
+// was padded.
 bool ChannelPadder::PadByChannel(int i, Operator* op) {
   const std::vector<int> sources = SourcesOf(i);
   if (sources.empty()) return false;

@@ -17,8 +17,9 @@ namespace ios {
 struct PaddedBlock {
   Block block;
   // operators[i] lists the operators of `block` that do the work of operator i
-  // of the original block. The last one is the padded operator. Slices that
-  // remove added channels of its inputs come first, if it needs them.
+  // of the original block. The last operator in the list is the padded
+  // operator. If its inputs have added channels that it cannot read, slices
+  // that remove these channels come before it.
   std::vector<std::vector<int>> operators;
   // weights[i] has the padding of the weights of operator i of `block`, in the
   // order of WeightShapes().
@@ -30,8 +31,9 @@ struct PaddedBlock {
 
 struct ChannelPadding {
   int64_t multiple = 1;  // of the padded numbers of channels; 1: no padding
-  // Whether the block's inputs and outputs are padded, too. Set to measure a
-  // part of a larger block, inside which these tensors would be padded.
+  // Whether the block's inputs and outputs are padded, too. This is true when a
+  // part of a larger block is measured, because these tensors are padded inside
+  // the larger block.
   bool borders = false;
 };
 
@@ -44,9 +46,9 @@ struct ChannelPadding {
 //
 // An operator that needs the original channels (a softmax, a channel shuffle)
 // reads a slice, which is later planned as a view of the padded tensor. Each
-// part of a concat is padded by itself if all readers of the concat support
-// that. In a merged convolution, the channels of each slice are padded by
-// themselves. Padding never more than doubles a range.
+// part of a concat is padded separately if all readers of the concat support
+// that. In a merged convolution, the channels of each slice are padded
+// separately. Padding never more than doubles a range.
 PaddedBlock PadChannels(const Block& block, const std::vector<Shape>& shapes,
                         const ChannelPadding& padding);
 

@@ -68,7 +68,7 @@ struct BoundTask {
   Task* task = nullptr;
   std::vector<int> inputs;
   int output = 0;
-  int number = -1;  // in ScheduleInfo::tasks, if the schedule has infos
+  int number = -1;  // index in ScheduleInfo::tasks, or -1 if there is no info
 };
 
 // A concurrent stage: its groups may run at the same time.
@@ -131,11 +131,11 @@ struct BoundSchedule {
   std::vector<TensorLocation> tensors;  // indexed by the tasks of `stages`
   std::vector<int64_t> input_bytes, output_bytes;  // of a call
   int64_t arena_bytes = 0;
-  std::vector<std::shared_ptr<void>> owners;  // of the tasks
+  std::vector<std::shared_ptr<void>> owners;  // keep the tasks alive
   std::shared_ptr<const ScheduleInfo> info;   // shared with traces
 };
 
-// A function that binds a schedule again, to new tasks.
+// Compiles the tasks of a schedule again, and binds the schedule to them.
 using ScheduleBinding = std::function<StatusOr<BoundSchedule>()>;
 
 // A bound schedule that is ready to run, with its own memory.
@@ -151,8 +151,8 @@ class Execution {
                      const std::vector<void*>& outputs, void* stream) = 0;
 };
 
-// The candidates of a measurement as one caller runs them, with its own tasks
-// and memory. tensors[i] is the address of tensor i.
+// One of the callers that a measurement simulates. Each caller has its own
+// tasks and memory for all candidates. tensors[i] is the address of tensor i.
 struct MeasuredCaller {
   std::vector<const std::vector<BoundStage>*> candidates;
   const std::vector<void*>* tensors = nullptr;
@@ -196,9 +196,9 @@ class Backend {
   // Returns whether the device uses host memory, so that no copies are needed.
   virtual bool SharesHostMemory() const = 0;
 
-  // Measures several candidates in turn (A B A B …). All callers, at least one,
-  // run the same candidate at the same time. result[i] has `repeat` samples of
-  // candidates[i] (see Measurement).
+  // Measures several candidates in turn (A B A B …). All callers run the same
+  // candidate at the same time; there must be at least one caller. result[i]
+  // has `repeat` samples of candidates[i] (see Measurement).
   virtual StatusOr<std::vector<std::vector<Sample>>> Measure(
       const std::vector<MeasuredCaller>& callers,
       const Measurement& measurement) = 0;

@@ -43,9 +43,9 @@ struct DeviceTraits {
 
   int LanesFor(int groups) const { return std::min(groups, lanes); }
 
-  // The number of calls that run at the same time if there are `callers`. If
-  // each lane has a part of the device, these are at most as many as there are
-  // lanes, and further calls wait in line.
+  // Returns how many calls run at the same time if there are `callers` callers.
+  // If each lane has a part of the device, only one call per lane can run, and
+  // further calls wait in line.
   int64_t CallsAtOnce(int64_t callers) const {
     return lanes_divide_device ? std::min<int64_t>(callers, lanes) : callers;
   }

@@ -11,14 +11,14 @@ struct Measurement {
   int warmup = 2;
   int number = 3;
   int repeat = 3;
-  // If above 0, the device is divided into this many lanes (at most LaneCount),
-  // and every stage uses only its own lanes, as if other groups ran on the
-  // rest.
+  // If above 0, the device is divided into this many lanes (at most LaneCount).
+  // A stage with fewer groups leaves some lanes idle, as if other groups ran on
+  // them.
   int lanes = 0;
 };
 
 struct Sample {
-  double ms = 0;  // of one run; if there are several callers, their mean
+  double ms = 0;  // milliseconds of one run, the mean over all callers
   // Whether other processes disturbed the sample; see IsDisturbed in
   // resource_use.h.
   bool disturbed = false;

@@ -27,7 +27,7 @@ struct TaskInfo {
 struct ScheduleInfo {
   std::string region;      // the block's name
   int64_t batch_size = 1;  // of the inputs
-  int64_t callers = 1;     // that the schedule is made for
+  int64_t callers = 1;     // number of callers that the schedule is made for
   std::vector<TaskInfo> tasks;
 };
 

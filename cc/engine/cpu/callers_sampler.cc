@@ -53,7 +53,7 @@ StatusOr<double> CallersSampler::Run(const Round& round) {
   changed_.notify_all();
   const StatusOr<double> own = loop_(0, round.work, round.runs, round.least_ms);
   std::unique_lock<std::mutex> lock(mutex_);
-  // Waits for all threads, also if this caller failed.
+  // Waits for all threads, even if this caller failed.
   changed_.wait(lock, [this] {
     return std::all_of(results_.begin(), results_.end(),
                        [](const auto& result) { return result.has_value(); });

@@ -16,20 +16,22 @@
 
 namespace ios::cpu {
 
-// Takes latency samples of several works. All callers do the same work at once,
-// each on its own thread. A sample lasts so long that it hardly matters that
-// callers start and end at slightly different times.
+// Takes latency samples of several workloads, which are numbered from 0. In a
+// sample, all callers run the same workload at the same time, each on its own
+// thread. Samples are long, so it hardly matters that callers start and end at
+// slightly different times.
 class CallersSampler {
  public:
-  // Does a work as one of the callers, again and again: at least `runs` times,
-  // and until `least_ms` milliseconds have passed. Returns the mean time of a
-  // run in milliseconds.
+  // Runs workload number `work` repeatedly on the thread of `caller`: at least
+  // `runs` times, and until `least_ms` milliseconds have passed. Returns the
+  // mean time of a run in milliseconds.
   using Loop = std::function<StatusOr<double>(int caller, int work, int runs,
                                               double least_ms)>;
 
   // Starts a thread for each caller except caller 0, which is the thread that
-  // calls Take(). `warmup`: unmeasured runs of each work before its first
-  // sample. Throws std::system_error if a thread cannot be started.
+  // calls Take(). `works` is the number of workloads, and `warmup` the number
+  // of unmeasured runs of each workload before its first sample. Throws
+  // std::system_error if a thread cannot be started.
   CallersSampler(int callers, int works, int warmup, Loop loop);
   ~CallersSampler() { EndThreads(); }
   CallersSampler(const CallersSampler&) = delete;
@@ -40,7 +42,7 @@ class CallersSampler {
   StatusOr<Sample> Take(int work, int number);
 
  private:
-  // The work of all callers in one round.
+  // What every caller runs in one round.
   struct Round {
     int work = 0;
     int runs = 0;
@@ -54,14 +56,15 @@ class CallersSampler {
 
   const int warmup_;
   const Loop loop_;
-  std::vector<double> expected_ms_;  // of a run of each work; 0: unknown
+  // The expected time of a run of each workload, or 0 if it is not known.
+  std::vector<double> expected_ms_;
   std::vector<std::thread> threads_;
-  std::optional<ResourceMeter> meter_;  // made after the threads
+  std::optional<ResourceMeter> meter_;  // covers the threads started before
 
   std::mutex mutex_;  // for the members below
   std::condition_variable changed_;
   Round round_;
-  int64_t rounds_ = 0;  // that have begun
+  int64_t rounds_ = 0;  // number of rounds that have begun
   bool ended_ = false;
   std::vector<std::optional<StatusOr<double>>> results_;  // of each thread
 };

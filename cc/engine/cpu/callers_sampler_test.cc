@@ -1,4 +1,5 @@
-// Tests of CallersSampler: who runs what, and what a sample is.
+// Tests which workload each caller of a CallersSampler runs, and that a sample
+// is the mean over the callers.
 #include "cc/engine/cpu/callers_sampler.h"
 
 #include <atomic>
@@ -17,7 +18,7 @@ TEST(AllCallersDoTheSameWorkAtOnceAndTheSampleIsTheirMean) {
   std::vector<std::vector<int>> works(3);
   std::atomic<int> present{0};
   CallersSampler sampler(3, 2, 1, [&](int caller, int work, int, double) {
-    // Returns only when all callers are here.
+    // Waits until all three callers run at the same time.
     ++present;
     while (present % 3 != 0) std::this_thread::yield();
     std::lock_guard<std::mutex> lock(mutex);
@@ -30,7 +31,7 @@ TEST(AllCallersDoTheSameWorkAtOnceAndTheSampleIsTheirMean) {
     EXPECT(sample.ok() && sample->ms == 2 + 10 * work);
   }
   EXPECT(threads.size() == 3);
-  // The first sample of a work comes after a warm-up.
+  // A workload has one warm-up run before its first sample.
   for (const auto& of_caller : works) {
     EXPECT(of_caller == std::vector<int>({0, 0, 1, 1, 0}));
   }

@@ -354,7 +354,7 @@ class Cpu : public Backend {
   std::vector<DeviceTraits> traits_;  // traits_[i] is for i + 1 cores
   static constexpr int kTypes = std::size(kOperatorTypes);
   std::array<std::atomic<int>, kTypes> compiled_{};  // tasks of each type
-  WorkSampler::History history_;  // used in sessions that are alone
+  WorkSampler::History history_;  // used only in sessions of kind kAlone
   dnnl::engine engine_;
   FloatPool weights_;
   FreeList<Workspace> workspaces_;
@@ -382,7 +382,8 @@ class CpuExecution : public Execution {
     IOS_RETURN_IF_ERROR(call.status());
     const TraceObservers observers;
     if (copies_.most() < LanePool::Get().cores()) {
-      // Calls that wait for a copy must not keep other calls from the cores.
+      // Takes the copy before the session begins, so a call that waits for a
+      // copy does not occupy cores.
       IOS_ASSIGN_OR_RETURN(const Lease<Copy> copy, TakeCopy());
       const LanePool::Session session(most_threads_);
       return RunCopy(*copy, inputs, outputs, observers);
@@ -398,8 +399,9 @@ class CpuExecution : public Execution {
     std::shared_ptr<void> arena;
   };
 
-  // The limit for the arenas of all copies together: this for each core, but
-  // not less than for 16 cores. One copy may exceed it.
+  // The arenas of all copies together may have this many bytes per core. With
+  // fewer than 16 cores, the limit is that of 16 cores. A single copy may
+  // exceed the limit.
   static constexpr int64_t kArenaBytesPerCore = int64_t{16} << 20;
 
   CpuExecution(Cpu* backend, const BoundSchedule& schedule,
@@ -457,7 +459,7 @@ class CpuExecution : public Execution {
 
   Cpu* const backend_;
   const ScheduleBinding bind_;
-  const int most_threads_;  // that a call can use
+  const int most_threads_;  // the largest number of threads a call can use
   Copies<Copy> copies_;
 };
 

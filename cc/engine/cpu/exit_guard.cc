@@ -32,8 +32,8 @@ int& Depth() {
 // Returns the state of all calls, which is never destroyed.
 Calls& AllCalls() {
   static auto* const calls = [] {
-    // A child of fork() has only the thread that forked, so that it counts only
-    // the calls of this thread.
+    // A child of fork() has only the thread that forked, so it counts only the
+    // calls of this thread.
     pthread_atfork(nullptr, nullptr, [] {
       new (&AllCalls()) Calls;
       AllCalls().running = Depth() > 0 ? 1 : 0;

@@ -65,8 +65,8 @@ class FreeList {
     Atomic<T*> object{nullptr};
   };
 
-  // Cores start at different slots, so that their cache lines stay where they
-  // are.
+  // Returns the slot where the search begins. It differs between cores, so that
+  // cores do not take the cache lines of slots from each other.
   static size_t FirstSlot() { return std::max(0, CurrentCore()); }
   Atomic<T*>& Slot(size_t i) { return slots_[i % slots_.size()].object; }
 
@@ -97,8 +97,8 @@ class Lease {
   Signal* const given_;
 };
 
-// Up to `most` equal objects, each of which serves one call at a time. They are
-// made when calls need them. Thread-safe.
+// Up to `most` identical objects, each of which serves one call at a time.
+// Objects are created when calls need them. Thread-safe.
 template <typename T>
 class Copies {
  public:
@@ -112,12 +112,13 @@ class Copies {
     free_.Give(std::move(copy));
   }
 
-  // Returns a free copy, or makes one by make(), which returns null if there is
-  // not enough memory. If no more copies can be made, waits for one of those
-  // that exist. The lease is empty if there is none.
+  // Returns a free copy, or creates a copy with make(), which returns null if
+  // there is not enough memory. If no further copy can be created, waits until
+  // an existing copy is free. If no copy exists at all, the lease is empty.
   template <typename Make>
   Lease<T> Take(Make make) {
-    // The copies that other threads of the parent were using are lost.
+    // A child of fork() counts copies from 0 again, because the copies that
+    // other threads of the parent were using are lost.
     const int generation = ForkGeneration();
     if (generation_.load() != generation &&
         generation_.exchange(generation) != generation) {

@@ -9,8 +9,8 @@
 namespace ios::cpu {
 
 // Returns the number of threads, at most `most`, with which a task takes the
-// least time. A task for more threads than it needs also costs more in all,
-// because its pieces are small: a crew of few threads runs them all.
+// least time. A task that is compiled for more threads also takes longer when
+// it runs on few threads, because its work is cut into more and smaller pieces.
 int UsefulThreads(const TaskSpec& spec, int most);
 
 // Returns the number of threads, at most `most`, that the stages can use.

@@ -1,4 +1,4 @@
-// Tests of WorkSampler: which parts run, and when it leaves out whole runs.
+// Tests which parts a WorkSampler runs, and when it measures in pieces only.
 #include "cc/engine/cpu/work_sampler.h"
 
 #include <vector>

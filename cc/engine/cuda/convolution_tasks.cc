@@ -63,8 +63,9 @@ TaskOr CompileDense(Device* device, bool tf32, const TaskSpec& spec) {
   what.transposed = op.type == OperatorType::kConv2DTranspose;
   if (what.transposed) {
     what.padding = TransposedPadding(op, what.input.shape, what.output.shape);
-    // Negative padding means cells that no window reaches. It is replaced by 0,
-    // because the strides skip these cells anyway.
+    // A negative value is the number of rows or columns of the output that no
+    // window reaches. It is replaced by 0, because the strides skip these rows
+    // or columns anyway.
     for (int64_t& cells : what.padding) cells = std::max<int64_t>(cells, 0);
   } else {
     what.padding = ExplicitPadding(op, what.input.shape);

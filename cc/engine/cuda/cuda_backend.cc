@@ -26,7 +26,7 @@ namespace {
 // The largest number of lanes.
 constexpr int kMaxLanes = 16;
 // The number of hardware queues to which the driver assigns streams, unless
-// $CUDA_DEVICE_MAX_CONNECTIONS names another.
+// $CUDA_DEVICE_MAX_CONNECTIONS is set to another number.
 constexpr int kConnections = 8;
 
 // Returns the number of lanes. If a stage has more groups, several groups run
@@ -146,8 +146,8 @@ class Cuda : public Backend {
       const Measurement& measurement) override {
     if (callers.size() > 1) {
       return Unimplemented(
-          "schedules for several callers are supported only on a CPU; use "
-          "callers=1");
+          "schedules for several callers are supported only on a CPU, but this "
+          "device is a GPU. Use callers=1");
     }
     PlanCache::Get().Save();
     const auto& candidates = callers[0].candidates;

@@ -320,7 +320,7 @@ class CudaExecution : public Execution {
     const Status status = instance->Run(inputs, outputs, cuda_stream);
     std::lock_guard<std::mutex> lock(mutex_);
     instance->in_use = false;
-    released_.notify_all();  // waiters want different instances
+    released_.notify_all();  // each waiting call may need another instance
     return status;
   }
 
@@ -334,10 +334,11 @@ class CudaExecution : public Execution {
   }
 
   // Returns the instance that ran last on `stream`. If another caller is
-  // enqueueing with it, waits for that caller: the stream runs the work of both
-  // in order anyway. If there is none, returns an instance whose run has
-  // finished, or else a new one, or else any other (Instance::Run makes its
-  // runs wait for each other).
+  // enqueueing with this instance, waits for that caller: the stream runs the
+  // work of both callers in order anyway. If no instance ran last on `stream`,
+  // returns the first that exists of these: an instance whose run has finished,
+  // a new instance, any other instance (Instance::Run makes its runs wait for
+  // each other).
   Instance* Acquire(CUstream stream) {
     std::unique_lock<std::mutex> lock(mutex_);
     bool room = true;  // for one more instance

@@ -1,6 +1,7 @@
-// The Execution of the CUDA backend. It has an instance (with its own memory)
-// for each stream on which it is called, and runs the whole schedule as a CUDA
-// graph.
+// The Execution of the CUDA backend. It has several instances, each with its
+// own memory, so that calls on different streams can run at the same time. An
+// instance runs the whole schedule as one CUDA graph, or enqueues the kernels
+// one by one for pointers that it has not seen before.
 #ifndef IOS_TF_CC_ENGINE_CUDA_EXECUTION_H_
 #define IOS_TF_CC_ENGINE_CUDA_EXECUTION_H_
 

@@ -59,7 +59,8 @@ class LaneSet {
   const Device* device_ = nullptr;
   Event fork_;
   std::vector<Lane> lanes_;
-  // Is given back before the lanes' streams are destroyed.
+  // This is the last member, so the handle is given back before the lanes'
+  // streams are destroyed.
   std::shared_ptr<CudnnHandle> cudnn_;
 };
 

@@ -17,9 +17,9 @@ struct Slice {
   CopyKernel::Views views;
 };
 
-// Copies slices of the first input. The first slice goes to the output, and
-// the other slices to the other inputs, which are outputs in fact: a BoundTask
-// has one output.
+// Copies slices of the first input. The first slice is written to the output.
+// Because a BoundTask has only one output, the tensors for the other slices are
+// listed as further inputs, although the task writes to them.
 class SliceTask : public CudaTask {
  public:
   static StatusOr<std::unique_ptr<Task>> Create(const Device* device,
@@ -57,8 +57,8 @@ const SliceTask* AsSlice(const BoundTask& bound) {
   return dynamic_cast<const SliceTask*>(bound.task);
 }
 
-// Returns the end of the tasks, from `begin` on, that copy slices of the same
-// tensor.
+// Tasks of `group` that begin with task `begin` copy slices of one tensor.
+// Returns the index after the last of these tasks.
 size_t EndOfSlices(const std::vector<BoundTask>& group, size_t begin) {
   size_t end = begin;
   while (end < group.size() && AsSlice(group[end]) &&

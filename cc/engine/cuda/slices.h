@@ -12,7 +12,8 @@
 
 namespace ios::cuda {
 
-// Returns the view of `shape` in `view` that begins with channel `channel`.
+// Returns the part of `view` that begins with channel `channel` and has the
+// shape `shape`.
 TensorView ChannelsOf(const TensorView& view, int64_t channel,
                       const Shape& shape);
 

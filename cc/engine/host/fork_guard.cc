@@ -29,7 +29,7 @@ std::shared_mutex& ForkMutex() {
 ForkGuard::ForkGuard() : lock_(ForkMutex()) {}
 
 int ForkGeneration() {
-  ForkMutex();  // counts from now on
+  ForkMutex();  // its first call begins to count forks
   return generation.load();
 }
 

@@ -9,7 +9,8 @@
 namespace ios {
 namespace {
 
-// Smaller requests are granted without reading the system's files.
+// CheckHostMemory() allows requests for less memory without reading the
+// system's files.
 constexpr int64_t kMany = int64_t{256} << 20;
 
 // Returns the number after `name` in a file with lines "name number", or -1 if
@@ -68,7 +69,7 @@ Status CheckHostMemory(int64_t bytes) {
     return Status();
   }
   return ResourceExhausted("out of memory: " + std::to_string(bytes) +
-                           " bytes are needed, but less memory is free");
+                           " bytes are needed, but fewer bytes are free");
 }
 
 }  // namespace ios

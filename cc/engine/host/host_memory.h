@@ -1,5 +1,6 @@
-// Finds out how much memory of the host the process can still use. Linux grants
-// more memory than it has, and kills the process that uses too much of it.
+// Finds out how much memory of the host the process can still use. The engine
+// checks this before large allocations, because Linux lets processes allocate
+// more memory than exists, and later kills a process that uses too much.
 #ifndef IOS_TF_CC_ENGINE_HOST_HOST_MEMORY_H_
 #define IOS_TF_CC_ENGINE_HOST_HOST_MEMORY_H_
 
@@ -11,7 +12,7 @@
 namespace ios {
 
 // Returns ResourceExhausted if fewer than `bytes` bytes of memory are free.
-// Small amounts are not checked.
+// Below 256 MiB, always returns success.
 Status CheckHostMemory(int64_t bytes);
 
 // Returns the number of bytes that are free or that the kernel can free. Reads

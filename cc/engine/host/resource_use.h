@@ -9,7 +9,8 @@
 
 namespace ios {
 
-// Counters at one moment. Only the differences between two moments matter.
+// The values of the counters at one moment. Only the differences between the
+// values at two moments have a meaning.
 struct ResourceUse {
   int64_t wall_ns = 0;
   int64_t cpu_ns = 0;  // processor time of the process's threads
@@ -27,7 +28,8 @@ struct ResourceUse {
   double spin_ns = 0;
 };
 
-// How the threads of this process behave between the two moments.
+// How the threads of this process behave during a sample, that is, between two
+// readings of the counters.
 enum class Threads {
   kOnePerCore,  // they compute, and do not compete with each other
   kMany,        // they compute, and there may be more of them than cores
@@ -37,8 +39,9 @@ enum class Threads {
 
 // Returns whether other processes took more than a few percent of the time
 // between the two moments, or the clock frequency of a core changed. If threads
-// compete, their waits for a core say nothing about other processes. Only
-// throttling, stolen time and the clock count then.
+// compete with each other, their waits for a core say nothing about other
+// processes. In this case, only throttling, stolen time and the clock frequency
+// are taken into account.
 bool IsDisturbed(const ResourceUse& before, const ResourceUse& after,
                  Threads threads);
 

@@ -48,7 +48,7 @@ class CallTrace {
 
     CallTrace* const call_;
     int task_ = 0, lane_ = 0;
-    int64_t begin_ = 0;  // of the profiler's clock
+    int64_t begin_ = 0;  // on the profiler's clock
   };
 
  private:

@@ -36,10 +36,10 @@ struct TraceCall {
   // The times at which the caller asked for cores, got them, and ended its
   // call.
   int64_t asked = 0, begin = 0, end = 0;
-  // Distinguishes calls at the same time: the least number, from 0 on, that no
-  // other call had then.
+  // Distinguishes concurrent calls: the smallest number (from 0) that no other
+  // call in progress had when this call began.
   int caller = 0;
-  int thread = 0;                  // the caller's, as above
+  int thread = 0;                  // of the caller, as in TraceSlice
   std::vector<TraceSlice> slices;  // one for each of schedule->tasks
 };
 
@@ -81,11 +81,13 @@ class Recorder {
   bool is_open_ = false;
   int64_t max_tasks_ = 0, tasks_ = 0;
   int in_progress_ = 0;
-  std::vector<bool> callers_;  // the numbers that calls have now
+  // callers_[i] is true while a call with TraceCall::caller i is in progress.
+  std::vector<bool> callers_;
   std::condition_variable ended_;
   Trace trace_;
 };
 
+// Returns the trace as JSON:
 // {"duration": ns, "dropped_calls": int, "dropped_tasks": int,
 //  "schedules": [{"region", "batch_size", "callers", "tasks": [TaskInfo, …]},
 //                …],

@@ -15,9 +15,9 @@ namespace ios::tf {
 
 // The functions take paths on any of TensorFlow's filesystems. On local
 // filesystems, they follow links that stay within `directory`, because
-// orchestrators such as Kubernetes mount files with such links, and refuse
-// others. They return FailedPrecondition for a file that they refuse, and
-// NotFound for a file that does not exist.
+// orchestrators such as Kubernetes mount files with such links. They refuse
+// links that lead out of `directory`. They return FailedPrecondition for a file
+// that they refuse, and NotFound for a file that does not exist.
 
 // Returns the content of a file below `directory`. Refuses a local file that is
 // not a regular file, and a file of more than `max_bytes`.

@@ -64,7 +64,8 @@ class FailingFileSystem : public RamFileSystem {
                                std::unique_ptr<WritableFile>* file) override {
     TF_RETURN_IF_ERROR(Fails(Step::kOpen));
     TF_RETURN_IF_ERROR(RamFileSystem::NewWritableFile(path, token, file));
-    // For the failing removal, the file must exist incompletely first.
+    // A removal can only fail if an incomplete file exists, so in that case the
+    // write fails first.
     if (!Fails(Step::kAppend).ok() || !Fails(Step::kDelete).ok()) {
       *file = std::make_unique<TornFile>(std::move(*file));
     }

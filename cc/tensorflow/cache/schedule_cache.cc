@@ -25,8 +25,8 @@ namespace {
 using ::tensorflow::Env;
 using ::tensorflow::io::JoinPath;
 
-// No more blocks than this wait for `ios_tf tune`, but for processes that store
-// their blocks at the same moment.
+// At most this many blocks are stored for `ios_tf tune`. The limit is not
+// exact: processes that store blocks at the same moment may exceed it.
 constexpr int kMostPending = 1000;
 
 std::mutex& WarnedMutex() {
@@ -105,9 +105,9 @@ bool ScheduleCache::AddPending(const Block& block) const {
   if (Env::Default()->FileExists(path).ok()) return false;
   if (PendingIn(pending) >= kMostPending) {
     WarnOnce(Reason::kCacheNotWritten, pending,
-             absl::StrCat("has ", kMostPending,
-                          " blocks already, so further blocks without a "
-                          "schedule are not kept; run ios_tf tune"));
+             absl::StrCat("already has ", kMostPending,
+                          " blocks without a schedule, so further blocks are "
+                          "not stored. Run `ios_tf tune` to schedule them."));
     return false;
   }
   const StatusOr<std::string> problem = ProblemJson(block);

@@ -1,4 +1,4 @@
-// Tests that processes which meet the same block at the same time store it
+// Tests that processes that store the same block at the same time store it only
 // once, and that the number of stored blocks is limited.
 #include "cc/tensorflow/cache/schedule_cache.h"
 
@@ -121,7 +121,8 @@ TEST(AThousandBlocksAreStored) {
   EXPECT(ScheduleCache::warnings() == before + 1);
   const std::string pending = directory.pending();
   EXPECT(FilesIn(pending).size() == kMost);
-  // There is room again when `tune` has searched a block.
+  // `ios_tf tune` removes a block after the search, so another block can be
+  // stored.
   const std::string first =
       absl::StrCat(pending, "/", Signature(block(1)), ".json");
   EXPECT(std::remove(first.c_str()) == 0);

@@ -20,9 +20,9 @@ namespace ios::tf {
 // "left_to_tensorflow" has the nodes that no region computes. The code is that
 // of a reason (cc/core/reason.h), and the text has the values of this node.
 // "image_size" is the image size that is used if the graph does not accept the
-// requested size. "bound_sizes" lists input sizes on both sides of each size at
-// which a node starts to compute something else: the converted model should be
-// compared with the original at these sizes.
+// requested size. The converted model should be compared with the original at
+// the input sizes in "bound_sizes". These sizes are on both sides of each
+// bound: a size at which the behavior of a node changes (see size_bounds.h).
 absl::StatusOr<std::string> Collect(const Partition& partition);
 
 }  // namespace ios::tf

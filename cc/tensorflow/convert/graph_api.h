@@ -22,7 +22,9 @@ ios_tf_graph* ios_tf_open_graph(const void* meta_graph, int64_t bytes,
                                 int64_t height, int64_t width, char** error);
 void ios_tf_close_graph(ios_tf_graph* graph);
 
-// Returns the graph's blocks for a load as JSON; see collect.h.
+// Returns, as JSON (see collect.h), the blocks of the graph that need schedules
+// if `callers` callers run the graph at the same time, with `batch_size` images
+// per call.
 char* ios_tf_graph_blocks(ios_tf_graph* graph, int64_t batch_size,
                           int64_t callers, const char* device, char** error);
 

@@ -63,8 +63,8 @@ std::string SignatureOfAnyLoad(Block block) {
   return Signature(block);
 }
 
-// Adds another load to `blocks`: the blocks of `partition`, which is the same
-// graph for that load.
+// Adds another load to `blocks`. `partition` is the same graph partitioned for
+// that load, and `first` is the graph partitioned for the first load.
 absl::Status AddLoad(const Partition& first, const Partition& partition,
                      const std::set<int64_t>& left,
                      std::vector<LoadedBlock>* blocks) {
@@ -83,8 +83,8 @@ absl::Status AddLoad(const Partition& first, const Partition& partition,
   }
   if (!equal) {
     return absl::InvalidArgumentError(
-        "the graph has other operators at some of these batch sizes than at "
-        "others, so it cannot be scheduled for all of them");
+        "the graph's operators differ between the requested batch sizes, so it "
+        "cannot be scheduled for all of these sizes");
   }
   for (size_t b = 0; b < more.size(); ++b) {
     (*blocks)[b].blocks.push_back(std::move(more[b].blocks[0]));
@@ -220,9 +220,9 @@ class Rewriter {
     }
   }
   // Adds a place unless `places` already has one for its load. There are two
-  // causes of duplicates: a node may belong to operators of several stages, of
-  // which the first counts; and a region may have the same batch size for all
-  // batch sizes of the graph.
+  // causes of duplicates. A node may belong to operators of several stages; the
+  // place of the first stage is then kept. A region may also have the same
+  // batch size for all batch sizes of the graph.
   static void AddPlace(const StagePlace& place,
                        std::vector<StagePlace>* places) {
     if (std::none_of(places->begin(), places->end(), [&](const StagePlace& p) {

@@ -165,7 +165,7 @@ std::vector<double> Turns(const OperatorGraph& ops,
 }
 
 // Returns whether the composition equals `activation` at many more samples than
-// those by which the activation was found.
+// were used to find the activation.
 bool Proves(const OperatorGraph& ops, const Composition& composition,
             const Activation& activation) {
   const std::vector<double> samples = ProvingSamples(Turns(ops, composition));

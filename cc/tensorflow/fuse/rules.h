@@ -62,8 +62,8 @@ bool FlattenIntoMatMul(OperatorGraph& ops, int i);
 // off.
 bool ComposePads(OperatorGraph& ops, int i);
 // Folds an average pooling with a 1x1 window, which only skips pixels, into the
-// convolution or padding before it, or into the 1x1 convolutions after it.
-// These then skip the pixels by their strides.
+// convolution or padding before it, or into the 1x1 convolutions after it. The
+// convolutions then skip the pixels by their strides.
 bool FoldSubsampling(OperatorGraph& ops, int i);
 // Joins a depthwise convolution and the 1x1 convolution that is its only
 // reader.
@@ -84,8 +84,8 @@ bool FoldPreActivation(OperatorGraph& ops, int i);
 // Turns a concat of concats into one concat, and a sum of sums into one sum.
 bool Flatten(OperatorGraph& ops, int i);
 // Turns a Reshape from [N,1,1,C] to [N,C] between two operators into a global
-// pooling of one pixel. Other Reshapes stay TensorFlow's, which does not copy
-// the tensor.
+// pooling of one pixel. Other Reshapes are left to TensorFlow, whose Reshape
+// does not copy the tensor.
 bool FinishReshape(OperatorGraph& ops, int i);
 // Gives paddings of the same effect the same form, so that equal blocks have
 // equal signatures and convolutions that may merge are recognised. For example,

@@ -22,10 +22,10 @@ bool PadToConvolution(OperatorGraph& ops, int i) {
   return true;
 }
 
-// Returns whether the operator's window fits into images of all sizes.
-// Otherwise images that are too small are an error, and the strides must not be
-// folded: with them, the operator would return an image without pixels instead
-// of the error.
+// Returns whether the operator's window fits into images of all sizes. If it
+// does not, TensorFlow reports an error for images that are too small. The
+// strides must then not be folded, because the operator would return an image
+// without pixels instead of an error.
 bool TakesAllSizes(const OperatorGraph& ops, int i) {
   const Operator& op = ops[i].op;
   const Padding& p = op.padding;

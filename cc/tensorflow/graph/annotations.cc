@@ -67,8 +67,9 @@ std::vector<StagePlace> Annotations(const tensorflow::NodeDef& node) {
   if (algorithms.size() != size) algorithms.assign(size, "direct");
   std::vector<StagePlace> places;
   for (size_t i = 0; i < size; ++i) {
-    // This library does not write such values. The operator counts as one
-    // without a schedule.
+    // This library never writes values outside of this range. If a graph
+    // contains such a value, the operator counts as an operator without a
+    // schedule.
     for (int64_t number : {batches[i], callers[i], micro_batches[i]}) {
       if (number < 1 || number > kMaxDimension) return {};
     }

@@ -122,8 +122,8 @@ std::string GraphEditor::Input(TensorRef tensor) const {
 }
 
 std::string GraphEditor::ControlInput(int node) const {
-  // A control input from a node that only passes a tensor on becomes one from
-  // the node that computes the tensor.
+  // If `node` only passes a tensor on, the control input comes from the node
+  // that computes the tensor instead.
   const int source =
       view_.passthrough(node) ? view_.Resolve({node, 0}).node : node;
   const auto it = controls_.find(source);

@@ -20,8 +20,8 @@ class GraphEditor {
   GraphEditor(const GraphView& view, tensorflow::GraphDef* graph)
       : view_(view), graph_(*graph) {}
 
-  // Returns a node name that starts with `wish` and that neither a node nor a
-  // prefix of a node's name uses.
+  // Returns a name that starts with `wish`. Neither a node of the graph nor an
+  // earlier call of this function uses the name.
   std::string UniqueName(const std::string& wish);
   // Adds a node. `name` comes from UniqueName().
   tensorflow::NodeDef* AddNode(const std::string& name, const std::string& op,

@@ -204,8 +204,8 @@ std::set<int> GraphView::WaitsFor(int i) const {
     }
     for (const TensorRef& t : node.inputs) {
       const Node& read = nodes_[t.node];
-      // Only nodes with an effect are followed: a node without an effect does
-      // not wait for a node with an effect.
+      // Follows only inputs with an effect, because a node without an effect
+      // never waits for a node with an effect.
       if (read.effect && (read.constant || variable(t.node) || !read.live) &&
           seen.insert(t.node).second) {
         open.push_back(t.node);

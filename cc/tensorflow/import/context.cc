@@ -133,9 +133,10 @@ const Shape* ImportContext::InputShape(
   if (!shape || std::count(ranks.begin(), ranks.end(), shape->size()) == 0) {
     return nullptr;
   }
-  // Samples are input sizes for which shapes are inferred. A tensor that is
-  // empty for a required one is refused, because a region cannot be measured
-  // with it. At batch size 1, this is a slice of all images but the first.
+  // Shapes are inferred for several samples of input sizes. A tensor that is
+  // empty in a required sample is refused, because a region with an empty
+  // tensor cannot be measured. For example, a slice of all images except the
+  // first is empty if the batch size is 1.
   for (int sample = 0; sample < shapes_.required_samples(); ++sample) {
     if (NumElements(*shapes_.shape(t, sample)) == 0) return nullptr;
   }

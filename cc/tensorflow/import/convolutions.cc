@@ -273,7 +273,7 @@ Result ReadTransposedSize(ImportContext& in, int i,
       cut[2 * k] = k == 0 ? given.top : given.left;
       most = k == 0 ? given.top + given.bottom : given.left + given.right;
     }
-    // The forward convolution must map the output's size to the input's size.
+    // A forward convolution of the output must give the input's size.
     // TensorFlow checks this only when it runs the node.
     if (total > most || total <= most - op.strides[k]) {
       return Refuse(

@@ -18,8 +18,8 @@ using ::tensorflow::Tensor;
 constexpr float kNoShift = -0.0f;
 
 // Emits a scale of data input k. Factors must be finite, because fusion
-// multiplies factors with each other, and an infinity or NaN would give other
-// results there than when it is multiplied with x.
+// multiplies factors with each other. With an infinity or NaN, the result would
+// differ from multiplying x by one factor after the other.
 Result EmitScale(ImportContext& in, int i, size_t k, std::vector<float> scale,
                  std::vector<float> shift) {
   if (!std::all_of(scale.begin(), scale.end(),

@@ -1,4 +1,4 @@
-// Tests which operators the importer makes of single nodes, one family of
+// Tests which operators the importer creates from single nodes, one family of
 // handlers after the other. tests/integration checks that these operators
 // compute the same as the nodes.
 #include "cc/tensorflow/import/importer.h"

@@ -303,7 +303,8 @@ Result StridedSlice(ImportContext& in, int i) {
   const auto spec = FixedIntegers(in, i, 1);
   const auto strides = Integers(in.Constant(i, 3));
   if (!x || !spec || !strides || strides->size() != spec->size()) {
-    return Refuse(Reason::kSlice, "the slice is unknown");
+    return Refuse(Reason::kSlice,
+                  "the input's shape or the range of the slice is not known");
   }
   if (ChangesRank(node)) {
     if (std::count(strides->begin(), strides->end(), 1) !=

@@ -1,6 +1,6 @@
 // Piecewise linear functions of one number, such as activations that a graph
-// writes with comparisons. A function changes only at the ends of its pieces,
-// so that samples near these ends miss nothing.
+// writes with comparisons. Two such functions can be compared by samples near
+// the ends of their pieces, because they are linear between these ends.
 #ifndef IOS_TF_CC_TENSORFLOW_IMPORT_PIECEWISE_H_
 #define IOS_TF_CC_TENSORFLOW_IMPORT_PIECEWISE_H_
 

@@ -52,7 +52,8 @@ Result SumOfPack(ImportContext& in, int i) {
     if (axis < 0) axis += RankOf(*shape, in.layout()) + 1;
   }
   if ((*axes)[0] != (*axes)[1])
-    return Refuse(Reason::kDimension, "the sum has another axis");
+    return Refuse(Reason::kDimension,
+                  "the sum is not over the axis at which tensors are packed");
   std::vector<TensorRef> tensors;
   for (size_t k = 0; k < graph.inputs(pack).size(); ++k) {
     const TensorRef t = in.Input(pack, k);

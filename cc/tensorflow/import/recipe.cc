@@ -28,11 +28,12 @@ Status Recipe::Validate(int64_t values) const {
     int64_t left = values;
     for (int64_t size : dimensions) {
       if (size < 1 || left % size != 0) {
-        return InvalidArgument("swaps do not fit the weight");
+        return InvalidArgument("swaps do not match the weight's size");
       }
       left /= size;
     }
-    if (left != 1) return InvalidArgument("swaps do not fit the weight");
+    if (left != 1)
+      return InvalidArgument("swaps do not match the weight's size");
   }
   if (!scale.empty() && values % static_cast<int64_t>(scale.size()) != 0) {
     return InvalidArgument(

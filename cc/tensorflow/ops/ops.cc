@@ -138,19 +138,19 @@ Runs a region of a graph on the IOS engine.
 
 inputs: Dense [N,H,W,C] or [N,C] tensors. The engine compiles the region for
   sizes that are not in `program` when they are first used.
-parameters: Weights that are variables. They are packed in the first call, and
-  again when they have changed.
+parameters: The variables that give weights. The op packs them in the first
+  call, and again when their values have changed.
 outputs: The outputs of the block.
 program: JSON object with "block", "schedules" and "parameters". Each schedule
-  has a "batch_size" and a number of "callers"; a call runs by the schedule of
+  has a "batch_size" and a number of "callers". A call uses the schedule with
   the nearest batch size and the nearest number of callers.
   "parameters" says how each variable becomes a weight.
-weights: One list of the weights of all operators in float32. For a weight that
-  is a parameter, the list has the factors of its filters.
-device: The device that the region was made for.
+weights: The weights of all operators as float32 tensors. For a weight that is
+  a parameter, the tensor has the factors by which its filters are multiplied.
+device: The type of device that the region was built for.
 watch: The files of the schedule cache that the schedule comes from, as JSON. The
   op takes new schedules from these files while the process runs. If the attribute
-  is empty, it does not.
+  is empty, the op keeps its schedules.
 )doc");
 
 REGISTER_OP("IosRegionReady")
@@ -188,9 +188,10 @@ schedule: A schedule as JSON, in the format of schedule caches. One stage is a
   candidate of the dynamic program. The stages need not cover the block.
 latencies: `repeat` latencies in milliseconds. Each latency is the mean of
   `number` runs, after `warmup` runs that are not measured.
-disturbed: For each latency, whether another process took a part of its time.
-lanes: If above 0, stages run as they would beside other groups, on their part
-  of a device with this number of lanes.
+disturbed: For each latency, whether another process took time from the
+  measurement.
+lanes: If above 0, each stage runs on one lane of a device that is divided into
+  this number of lanes, as if groups ran on the other lanes at the same time.
 program: The block as JSON.
 device: The device to measure on. The op must be placed there.
 )doc");

@@ -21,6 +21,7 @@ namespace {
 
 constexpr double kDefaultSeconds = 60, kMostSeconds = 1e6;
 constexpr double kLeastSeconds = 0.01;
+// The largest number of shapes that are remembered for compilation in advance.
 // A program always keeps this many compiled executions (program.cc).
 constexpr size_t kFewShapes = 8;
 // The longest time that exit() waits for the background thread.

@@ -74,9 +74,10 @@ class WatchedRegion {
   // Returns the states of all regions that exist.
   static std::vector<State> States();
 
-  // Looks into the cache, if the region has been called since the last look.
-  // `versions` has the versions of the files that this round has looked at, by
-  // their paths. Only the background thread calls this function.
+  // Reads new schedules from the cache, unless the region has not been called
+  // since the previous Refresh(). `versions` maps paths to the versions of the
+  // files, and is shared by all regions that are refreshed at the same time.
+  // Only the background thread calls this function.
   void Refresh(std::map<std::string, FileVersion>* versions);
 
  private:

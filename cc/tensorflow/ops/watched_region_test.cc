@@ -26,12 +26,14 @@ using ::ios::testing::Join;
 using ::ios::testing::MakeBlock;
 using ::ios::testing::Values;
 
-// Forks that end while the thread of their parent works.
+// The number of forked children that end while their parent's background thread
+// is busy.
 constexpr int kForks = 20;
 // Seconds until a forked child that hangs is killed.
 constexpr int kPatience = 60;
 
-// Two convolutions of the input and their sum. Its schedules differ.
+// Returns a block of two convolutions of the input and their sum. It has
+// several schedules, because the convolutions are independent.
 Block TwoBranches() {
   return MakeBlock(
       {Conv(-1, 4, 1), Conv(-1, 4, 3), Join(OperatorType::kAdd, {0, 1})}, {2},
@@ -147,7 +149,7 @@ TEST(AWaitingRegionBecomesReady) {
   server.WaitUntilReady();
   const std::shared_ptr<Program> first = server.region().Current();
   EXPECT(first != nullptr);
-  // It is compiled for the shapes of earlier calls, too.
+  // The program is compiled for the shapes of earlier calls, too.
   EXPECT(first->PreparedShapes().size() == 2);
   const WatchedRegion::State state = StateOf(name);
   EXPECT(!state.waits && state.missing == 0 && state.picked_up == 1);

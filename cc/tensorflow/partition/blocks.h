@@ -12,12 +12,13 @@
 
 namespace ios::tf {
 
-// A block made of some of the partition's operators. `inputs` and `operators`
-// say which tensors and operators of the graph the block's references mean.
+// A block that consists of some of the partition's operators. `inputs` has the
+// graph's tensor for each input of `block`, and `operators` has the index in
+// Partition::operators for each operator of `block`.
 struct PartitionBlock {
   Block block;
   std::vector<TensorRef> inputs;
-  std::vector<int> operators;  // by the block's operator index
+  std::vector<int> operators;
 };
 
 // Returns the operators of one region in the order in which they are cut into

@@ -240,10 +240,11 @@ absl::StatusOr<Partition> PartitionGraph(
       AnalyzedGraph::Create(item, options.batch_size, options.image_size));
   GraphView& graph = partition.graph();
   // If a region computes a Reshape or Resize, the nodes that compute its shape
-  // operand are removed, so that they must not count as readers of the tensors
-  // whose shapes they read. Which nodes are removed is known only after the
-  // import. So the import first assumes that all of them are removed, and is
-  // then repeated without this assumption for the nodes that stayed.
+  // operand are removed. These nodes must then not count as readers of the
+  // tensors whose shapes they read. But only the import shows which nodes are
+  // removed. So the import first assumes that regions compute all nodes with
+  // shape operands. It is repeated without this assumption for the nodes that
+  // no region computes.
   std::set<int> ignored;
   for (int i = 0; i < graph.size(); ++i) {
     if (graph.ShapeInput(i) >= 0 && !graph.constant(i) &&

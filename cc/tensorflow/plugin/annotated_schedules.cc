@@ -48,8 +48,8 @@ using Moment = std::pair<int64_t, int>;
 
 // Returns when each operator runs. An operator has no place if its block is not
 // scheduled, or if a pass of TensorFlow has created its nodes. Such an operator
-// runs in a stage of its own after the last stage of its inputs, or in that
-// last stage if its first reader is in it, too.
+// runs in a separate stage after the last stage of its inputs. If its first
+// reader is also in that last stage, it runs in that stage instead.
 std::vector<Moment> Moments(const Block& block, const OptionalPlaces& places) {
   const int n = block.operators.size();
   std::vector<int64_t> first_reader(n, std::numeric_limits<int64_t>::max());

@@ -61,7 +61,7 @@ StatusOr<std::string> SearchQueue::Search(const std::string& problem) {
   changed_.wait(lock, [&] { return !open_ || state_ == State::kNone; });
   if (!open_)
     return FailedPrecondition(
-        "this process has no thread that searches schedules");
+        "this process has no thread that searches for schedules");
   const int64_t number = ++number_;
   problem_ = problem;
   state_ = State::kAsked;

@@ -1,7 +1,8 @@
 // SearchQueue: passes problems from the optimizer to a Python thread, which
-// searches a schedule. The optimizer's own threads never run Python, because
-// TensorFlow may hold locks for which the thread with Python's global lock
-// (GIL) waits. These threads may or may not hold the GIL themselves.
+// searches for a schedule. The threads that run the optimizer never run Python
+// code, because TensorFlow may hold locks in them for which the thread with
+// Python's global lock (GIL) waits. A thread that runs the optimizer may itself
+// hold the GIL.
 #ifndef IOS_TF_CC_TENSORFLOW_PLUGIN_SEARCH_QUEUE_H_
 #define IOS_TF_CC_TENSORFLOW_PLUGIN_SEARCH_QUEUE_H_
 

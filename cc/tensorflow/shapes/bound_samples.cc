@@ -114,11 +114,19 @@ void Narrow(const Bracket& bracket, const Line& line,
   if (!narrowed) add(bracket.below + width / 2);
 }
 
-// If the distance approaches a bound at the end of the line, returns a size
-// beyond this bound. The size should be one that the network accepts: a network
-// that halves images, for example, may accept only every second size. Sizes of
-// the line without a distance were refused. So the step from an accepted size
-// is a multiple of 96, 5 and 7, or the difference between two accepted sizes.
+// Looks for a bound above all sizes of the line. `distances` has the sizes that
+// TensorFlow accepted, with their distances from the bound (see Distances). If
+// the distances of the two largest of these sizes tend to 0, returns a size
+// that is probably above the bound.
+//
+// TensorFlow should accept the returned size, too. A network that halves images
+// several times, for example, may accept only multiples of 32. So the returned
+// size is the largest accepted size plus a multiple of a step. The steps are
+// tried in this order until the line does not contain the size:
+// - 1, for networks that accept all sizes
+// - 96, for networks that accept only multiples of 3 or of powers of 2 up to 32
+// - the difference between the two largest accepted sizes
+// - 5 * 7 * 96, for networks that accept only multiples of 5 or 7.
 std::optional<int64_t> Extrapolate(
     const Line& line,
     const std::vector<std::pair<int64_t, double>>& distances) {
@@ -161,8 +169,9 @@ std::set<int64_t> NextSizes(const Line& line, const std::set<BoundKey>& open) {
       if (beyond) next.insert(*beyond);
     }
   }
-  // An odd size far beyond all sizes so far, which is unlikely to be a multiple
-  // of a bound.
+  // If there are no such sizes, adds an odd size far above all bounds that were
+  // found so far. It is unlikely to be a multiple of a bound. For a multiple,
+  // the remainder of a division by the bound is 0, which is a special case.
   const int64_t beyond = 2 * largest + 31;
   if (next.empty() && beyond > line.rbegin()->first) next.insert(beyond);
   return next;

@@ -77,9 +77,9 @@ std::optional<Shape> GraphShape(const ShapeSampler& sampler, TensorRef tensor,
   return result;
 }
 
-// Returns input sizes for which more operands fit each other. The sampler must
-// have three samples: one with `sizes`, one with a larger height and one with a
-// larger width.
+// Returns input sizes for which more operands have matching shapes. The sampler
+// must have three samples: one with `sizes`, one with a larger height and one
+// with a larger width.
 ImageSize CorrectedSizes(const ShapeSampler& sampler, const ImageSize& sizes) {
   const GraphView& view = sampler.view();
   ImageSize result = sizes;

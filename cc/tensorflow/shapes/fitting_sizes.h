@@ -11,13 +11,13 @@
 
 namespace ios::tf {
 
-// Returns whether, in the first sample, the operands of some node do not fit
-// each other.
+// Returns whether some node has operands whose shapes do not match in the first
+// sample.
 bool HasMisfits(const ShapeSampler& sampler);
 
-// Returns an image size for which all operands of the graph fit each other, or
-// nullopt if none was found. Call this if HasMisfits(). Removes all samples
-// from `sampler`.
+// Returns an image size for which the operands of every node have matching
+// shapes, or nullopt if no such size was found. Call this if HasMisfits().
+// Removes all samples from `sampler`.
 absl::StatusOr<std::optional<ImageSize>> FindFittingSizes(
     const ShapeSample& example, ShapeSampler* sampler);
 

@@ -133,7 +133,8 @@ class Reader {
       bounds[k] = values[0]->offset;
     }
     auto [begin, end, stride] = bounds;
-    // If x is a matrix, the slice's begin and end are numbers of rows.
+    // If the slice reads a matrix, its begin and end are indices of rows, and
+    // each row has `row` elements. Otherwise `row` is 1.
     const int64_t row = RowOf(i);
     const int64_t n = static_cast<int64_t>(x.size()) / row;
     if (stride != 1 || Attr<int64_t>(node, "ellipsis_mask", 0) ||

@@ -39,8 +39,9 @@ PartialTensorShape KnownShape(tensorflow::TensorShapeProto shape) {
   return known;
 }
 
-// Returns whether the node's shape function may be used. For a Switch or Merge,
-// it may not, because it depends on values which of their tensors exist.
+// Returns whether the node's shape function may be used. It may not be used for
+// a Switch or Merge, because run-time values decide which of their tensors
+// exist.
 bool IsInferable(const NodeDef& node) {
   return IsPure(node) && node.op() != "Merge" && node.op() != "Switch";
 }
@@ -149,8 +150,11 @@ class Completion {
       const int rank = shape.unknown_rank() ? 0 : shape.dim_size();
       if (!tensorflow::DataTypeIsFloating(output.dtype()) || rank < 3 ||
           rank > 4 || shape.dim(rank - 1).size() < 0 ||
-          shape.dim(0).size() == -1) {  // Grappler numbers other unknown
-        continue;                       // batches, so equal ones are known
+          // Grappler writes -1 if nothing is known about a batch size. It gives
+          // other unknown batch sizes the numbers -2, -3, …, and equal batch
+          // sizes the same number.
+          shape.dim(0).size() == -1) {
+        continue;
       }
       bool unknown = false;
       for (int d = 1; d < rank - 1; ++d) {

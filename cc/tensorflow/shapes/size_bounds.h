@@ -1,7 +1,8 @@
-// Finds bounds: sizes of tensors at which a node starts to compute something
-// else. For example, the slice x[:, :16000] has a bound at 16,000 columns. A
-// property that was found in all shape samples is true for all sizes only if
-// some samples are on each side of every bound.
+// Finds bounds: sizes of tensors at which the behavior of a node changes. For
+// example, the slice x[:, :16000] has a bound at 16,000 columns: it returns all
+// columns of smaller tensors, but cuts larger tensors. A property that was
+// found in all shape samples is true for all sizes only if some samples are on
+// each side of every bound.
 #ifndef IOS_TF_CC_TENSORFLOW_SHAPES_SIZE_BOUNDS_H_
 #define IOS_TF_CC_TENSORFLOW_SHAPES_SIZE_BOUNDS_H_
 

@@ -1,7 +1,8 @@
-// The attributes of cuDNN's descriptors that the engine sets: of which
-// descriptor each is, whether that has to have it, of which type, and how many
-// values it has, as the reference of cudnn_graph.h says. The real cuDNN
-// forgives more: test_real_cudnn.py has the list.
+// Rules for the attributes of cuDNN's descriptors that the engine sets, from
+// the reference of cudnn_graph.h. A rule says which descriptors have the
+// attribute, whether it is required, its type and its number of values. The
+// real cuDNN does not check all of these rules: test_real_cudnn.py lists the
+// attributes that it accepts to be missing.
 #ifndef IOS_TF_TESTS_FAKE_CUDA_ATTRIBUTES_H_
 #define IOS_TF_TESTS_FAKE_CUDA_ATTRIBUTES_H_
 
@@ -23,8 +24,8 @@ struct AttributeRule {
   Need need;
   DescriptorTypes owners;
   std::set<cudnnBackendAttributeType_t> types;
-  int64_t least = 1, most = 1;     // values
-  DescriptorTypes refers_to = {};  // of CUDNN_TYPE_BACKEND_DESCRIPTOR
+  int64_t least = 1, most = 1;     // number of values
+  DescriptorTypes refers_to = {};  // if the values are descriptors
 };
 
 inline const std::vector<AttributeRule>& AttributeRules() {
@@ -305,7 +306,8 @@ inline const AttributeRule* FindRule(cudnnBackendAttributeName_t name) {
   return nullptr;
 }
 
-// The reason why an attribute cannot have a value; empty if it can.
+// Returns why the attribute `name` of a descriptor of type `owner` must not
+// have `count` values of type `type`. Returns an empty string if it may.
 inline std::string WrongAttribute(cudnnBackendDescriptorType_t owner,
                                   cudnnBackendAttributeName_t name,
                                   cudnnBackendAttributeType_t type,
@@ -330,8 +332,8 @@ inline std::string NotSet(cudnnBackendAttributeName_t name) {
   return "attribute " + std::to_string(name) + " is not set";
 }
 
-// The first attribute that a descriptor with those of `given` lacks; empty if
-// none is missing.
+// Returns a message that names the first required attribute that is not in
+// `given`, or an empty string if no required attribute is missing.
 template <typename Attributes>
 std::string MissingAttribute(cudnnBackendDescriptorType_t owner,
                              const Attributes& given) {

@@ -1,4 +1,5 @@
-// The fake libcudnn: the backend API, descriptors as bags of attributes.
+// The fake libcudnn. It implements cuDNN's backend API, with descriptors that
+// are maps of attributes.
 #include <cudnn_graph.h>
 #include <unistd.h>
 
@@ -23,7 +24,7 @@
 struct cudnnContext {
   CUcontext context = nullptr;
   cudaStream_t stream = nullptr;
-  std::thread::id thread;  // that has set the stream
+  std::thread::id thread;  // the thread that set the stream
 };
 
 namespace {
@@ -81,12 +82,14 @@ void WaitWhileHeld(cudnnBackendDescriptor_t handle) {
   }
 }
 
-// Microseconds of the host's for a plan of cuDNN 9.28 on one core: 37 ready
-// ones take 50 ms. Those of loading one, and of a handle, are magnitudes only.
+// The time in microseconds that the host needs to build a plan with cuDNN 9.28
+// on one core. (37 plans that need no compilation take 50 ms.) The times for
+// loading a plan and creating a handle are only orders of magnitude.
 constexpr int64_t kReadyPlan = 1400, kCompiledPlan = 300'000;
 constexpr int64_t kLoadedPlan = 1000, kHandle = 10'000;
 
-// An error for a graph that, as options say, this cuDNN cannot compute.
+// Returns an error if the options of the fake make its cuDNN unable to compute
+// the graph.
 cudnnStatus_t CheckSupported(const fake::OperationGraph& graph) {
   const Machine& machine = Machine::Get();
   const int64_t most = machine.Option("max_operations", 8);
@@ -109,7 +112,8 @@ cudnnStatus_t CheckSupported(const fake::OperationGraph& graph) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// The "JSON" of plans: the name of an engine, and a graph.
+// The beginning of the text that stands for a plan's JSON. The name of an
+// engine and a graph follow.
 constexpr char kPlanText[] = "FAKE PLAN ";
 
 std::vector<char> WritePlan(const Descriptor& plan) {
@@ -119,7 +123,7 @@ std::vector<char> WritePlan(const Descriptor& plan) {
 }
 
 cudnnStatus_t ReadPlan(Descriptor* plan) {
-  // Where there is a configuration, that has one.
+  // A plan without an engine configuration needs its own handle.
   if (!plan->Has(CUDNN_ATTR_EXECUTION_PLAN_HANDLE)) {
     return FailIncomplete(fake::NotSet(CUDNN_ATTR_EXECUTION_PLAN_HANDLE));
   }
@@ -208,13 +212,13 @@ template <typename T>
 void Return(const std::vector<T>& values, int64_t requested, int64_t* count,
             void* array) {
   if (count) *count = values.size();
-  if (!array) return;  // only the count is asked for, whatever `requested` says
+  if (!array) return;  // the caller wants only the count
   for (int64_t i = 0; i < std::min<int64_t>(requested, values.size()); ++i) {
     static_cast<T*>(array)[i] = values[i];
   }
 }
 
-// Sets the one value of an attribute that is only asked for.
+// Sets an attribute that callers read but never set. It has one value.
 template <typename T>
 void Set(Descriptor* descriptor, cudnnBackendAttributeName_t name,
          cudnnBackendAttributeType_t type, T value) {
@@ -224,8 +228,8 @@ void Set(Descriptor* descriptor, cudnnBackendAttributeName_t name,
 cudnnStatus_t GetAttribute(Descriptor* descriptor,
                            cudnnBackendAttributeName_t name, int64_t requested,
                            int64_t* count, void* array) {
-  // One of the descriptors that the caller has made, to be filled; null if
-  // there is none.
+  // Fills descriptor `i` in `array`, which the caller has created. Returns null
+  // if the descriptor does not exist.
   const auto fill = [&](int64_t i, const EnginePtr& engine) {
     const DescriptorPtr target =
         Find(static_cast<cudnnBackendDescriptor_t*>(array)[i]);
@@ -300,7 +304,8 @@ cudnnStatus_t GetAttribute(Descriptor* descriptor,
 cudnnStatus_t Execute(const cudnnContext& handle, Descriptor& plan,
                       const Descriptor& pack) {
   Machine& machine = Machine::Get();
-  // It loads kernels, which a capture does not take.
+  // The first execution of a plan loads kernels, which is forbidden during a
+  // capture.
   if (!plan.executed &&
       fake::IsCaptured(reinterpret_cast<CUstream>(handle.stream))) {
     machine.Violate(
@@ -365,7 +370,7 @@ cudnnStatus_t Execute(const cudnnContext& handle, Descriptor& plan,
 
 extern "C" {
 
-// The number of handles whose stream was destroyed.
+// Returns the number of cuDNN handles whose stream was destroyed.
 int fake_cudnn_stale_handles() {
   FAKE_ENTER();
   return std::count_if(

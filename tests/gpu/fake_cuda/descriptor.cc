@@ -16,7 +16,7 @@ bool TensorOf(const Descriptor* from, GraphTensor* tensor) {
   return true;
 }
 
-// Whether the sizes of a convolution agree.
+// Returns whether the shapes of a convolution's tensors match.
 bool Fits(const GraphOperation& op) {
   if (op.padding_before.size() != 2 || op.padding_after.size() != 2 ||
       op.dilations.size() != 2 || op.strides.size() != 2) {

@@ -1,5 +1,6 @@
-// cuDNN's descriptors as bags of attributes, and the graph that those of
-// operations make; of the fake cuDNN and of the proxy before the real one.
+// cuDNN's descriptors as maps of attributes, and the operation graph that
+// descriptors of operations describe. The fake cuDNN uses this file, and so
+// does the proxy that passes calls on to the real cuDNN (proxy.cc).
 #ifndef IOS_TF_TESTS_FAKE_CUDA_DESCRIPTOR_H_
 #define IOS_TF_TESTS_FAKE_CUDA_DESCRIPTOR_H_
 
@@ -19,7 +20,7 @@ namespace fake {
 struct Engine;
 struct Descriptor;
 using DescriptorPtr = std::shared_ptr<Descriptor>;
-// By the handles that the caller has.
+// Descriptors, keyed by the handles that callers have.
 using Descriptors = std::map<const void*, DescriptorPtr>;
 
 struct Attribute {
@@ -33,12 +34,12 @@ struct Descriptor {
   cudnnBackendDescriptorType_t type;
   bool finalized = false;
   std::map<cudnnBackendAttributeName_t, Attribute> attributes;
-  // Of a graph and what comes of it.
+  // Set for graphs, and for heuristics, engines and plans of a graph.
   std::shared_ptr<const OperationGraph> graph;
-  // Of the fake cuDNN only.
-  std::shared_ptr<const Engine> engine;  // of a configuration, a plan
-  std::vector<std::shared_ptr<const Engine>> engines;  // of a heuristic
-  bool executed = false;                               // a plan
+  // Only the fake cuDNN sets the members below.
+  std::shared_ptr<const Engine> engine;  // for configurations and plans
+  std::vector<std::shared_ptr<const Engine>> engines;  // for heuristics
+  bool executed = false;                               // for plans
 
   bool Has(cudnnBackendAttributeName_t name) const {
     return attributes.count(name) != 0;
@@ -67,17 +68,18 @@ struct Descriptor {
 
 size_t SizeOf(cudnnBackendAttributeType_t type);
 
-// Null if there is none.
+// Returns the descriptor with this handle, or null if it does not exist.
 DescriptorPtr Find(const Descriptors& descriptors, const void* handle);
 
-// An attribute of the values that are in `array`. Its descriptors are null
-// where `descriptors` has none of the handle.
+// Returns an attribute with the `count` values in `array`. If the values are
+// handles, the attribute's descriptors are looked up in `descriptors`; a
+// descriptor that does not exist is null.
 Attribute MakeAttribute(const Descriptors& descriptors,
                         cudnnBackendAttributeType_t type, int64_t count,
                         const void* array);
 
-// Sets the graph of a CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR; if it fails,
-// `why` says why.
+// Sets the graph of a CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR. On failure,
+// stores the reason in `why`.
 cudnnStatus_t BuildGraph(Descriptor* descriptor, std::string* why);
 
 }  // namespace fake

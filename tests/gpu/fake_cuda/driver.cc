@@ -1,4 +1,5 @@
-// The fake libcuda: the driver functions the engine uses, over Machine.
+// The fake libcuda. It implements the driver functions that the engine uses
+// with the class Machine.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -37,7 +38,7 @@ struct CUstream_st {
 struct CUevent_st {
   CUcontext context = nullptr;
   bool timing = true;
-  NodePtr node;  // last recorded; null: nothing to wait for
+  NodePtr node;  // the work that was recorded last; null: nothing to wait for
   bool recorded = false;
   std::shared_ptr<Capture> capture;
   std::vector<int> captured;
@@ -59,7 +60,7 @@ struct CUmod_st {
 
 struct GraphNode {
   Work work;
-  int slot = 0;  // which of the captured streams
+  int slot = 0;  // the number of its stream in the capture
   std::vector<int> after;
 };
 
@@ -71,14 +72,15 @@ struct CUgraph_st {
 struct CUgraphExec_st {
   CUgraph_st graph;
   CUcontext context = nullptr;
-  std::vector<uint32_t> chains;  // of slots
+  std::vector<uint32_t> chains;  // one for each slot
   NodePtr last;                  // the end of the last launch
   bool uploaded = false;
 };
 
 namespace {
 
-// Part of a kernel's parameter, which may have this alignment.
+// A part of a kernel's parameter. A parameter needs an alignment of at most 16
+// bytes.
 struct alignas(16) Chunk {
   char bytes[16];
 };
@@ -89,19 +91,20 @@ struct Capture {
   CUstream origin = nullptr;
   bool invalid = false;
   CUgraph_st graph;
-  std::map<CUstream, int> slots;  // of streams that take part
+  std::map<CUstream, int> slots;  // numbers of the captured streams
 };
 
 constexpr int kMaxDevices = 2;
-// Simulated microseconds.
+// Simulated times of the GPU in microseconds.
 constexpr double kLaunchMicroseconds = 3;
 constexpr double kGraphNodeMicroseconds = 1;
 constexpr double kThreadMicroseconds = 1e-3;
 constexpr double kBytesPerMicrosecond = 1e6;
-// The host's.
+// Simulated times of the host for enqueuing work, in microseconds.
 constexpr double kHostLaunch = 3, kHostGraphLaunch = 5, kHostGraphNode = 0.02;
 constexpr double kHostEvent = 1;
-// The host's for preparing work (see Machine::Prepare): their magnitudes only.
+// Simulated times of the host for preparing work (see Machine::Prepare), in
+// microseconds. They are only orders of magnitude.
 constexpr int64_t kHostAllocation = 100, kHostStream = 10, kHostModule = 200;
 constexpr int64_t kHostInstantiation = 10;
 
@@ -116,8 +119,8 @@ thread_local std::vector<CUcontext> context_stack;
   Machine& machine = Machine::Get(); \
   std::lock_guard<std::recursive_mutex> lock(machine.mutex)
 
-// With the option "slow_launches", so many microseconds of the host's for other
-// threads, which would meet this one by chance only.
+// Sleeps for as many microseconds as the option "slow_launches" says, so that
+// other threads run in between. Without the sleep, they would rarely do so.
 void LetOthersRun() {
   int64_t microseconds = 0;
   {
@@ -167,7 +170,8 @@ CUstream LegacyStream(CUcontext context) {
   return stream;
 }
 
-// The stream a handle means; null, with a violation, if there is none.
+// Returns the stream of a handle. If it does not exist, reports a violation and
+// returns null.
 CUstream Resolve(CUstream handle, CUcontext context, const char* call) {
   if (handle == nullptr || handle == CU_STREAM_LEGACY) {
     return LegacyStream(context);
@@ -197,7 +201,8 @@ void Invalidate(const char* call, CUstream stream) {
   Machine::Get().Violate(std::string(call) + " on a stream that is captured");
 }
 
-// The nodes that the next work on `stream` waits for, besides the host.
+// Returns the nodes that the next work on `stream` waits for. (It also waits
+// until the host enqueues it.)
 std::vector<NodePtr> Before(CUstream stream) {
   std::vector<NodePtr> before = stream->tails;
   CUstream legacy = LegacyStream(stream->context);
@@ -220,7 +225,8 @@ NodePtr EnqueueNow(CUstream stream, Work work) {
   return node;
 }
 
-// The node after everything that is on `stream` now; null if there is nothing.
+// Returns a node that ends after all work that is on `stream` now, or null if
+// the stream is empty.
 NodePtr TailOf(CUstream stream) {
   const std::vector<NodePtr> before = Before(stream);
   if (before.empty()) return nullptr;
@@ -237,15 +243,16 @@ int SlotOf(Capture* capture, CUstream stream) {
 CUresult Enqueue(CUstream stream, Work work) {
   Machine& machine = Machine::Get();
   work.context = stream->context;
-  // Takes its time, and does nothing.
+  // Inert work computes nothing, but takes its simulated time.
   if (machine.Option("inert")) work.run = nullptr;
   const bool computes =
       work.name.rfind("kernel", 0) == 0 || work.name.rfind("cudnn", 0) == 0;
   if (computes && machine.Planted("fail_launch")) {
     return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   }
-  // Operators of the tests are tiny: each takes as long as one of a network, or
-  // the engine would run them hundreds of times to measure them.
+  // The operators of the tests are tiny. Their simulated times are scaled to
+  // those of operators in real networks, because the engine would otherwise run
+  // them hundreds of times for a measurement.
   if (computes && work.by_the_clock) {
     work.microseconds *= machine.Option("time_scale", 100);
   }
@@ -280,11 +287,11 @@ CUresult Enqueue(CUstream stream, Work work) {
   return CUDA_SUCCESS;
 }
 
-// The microseconds that other work delays a graph. With the option "load",
-// another process sometimes delays graphs with convolutions. With the option
-// "slow_baseline", other graphs take longer, as if more of their data had to be
-// written to memory. With the option "slow_empty_graphs", two of three launches
-// of empty graphs do.
+// Returns by how many microseconds other work delays a graph. With the option
+// "load", another process sometimes delays graphs with convolutions. With the
+// option "slow_baseline", other graphs are delayed, as if more of their data
+// had to be written to memory. With the option "slow_empty_graphs", two of
+// three launches of empty graphs are delayed.
 double DelayOf(const CUgraph_st& graph) {
   Machine& machine = Machine::Get();
   static int empty = 0;
@@ -299,7 +306,8 @@ double DelayOf(const CUgraph_st& graph) {
   return load > 0 ? machine.Random() % load : 0;
 }
 
-// Whether all nodes of the capture are before the origin's tails.
+// Returns whether the stream at which the capture began waits for all nodes of
+// the capture.
 bool AllJoined(const Capture& capture) {
   std::vector<bool> reached(capture.graph.nodes.size(), false);
   std::vector<int> left = capture.origin->capture_tails;
@@ -513,7 +521,7 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr pointer) {
   FAKE_CONTEXT();
   FAKE_NOT_WHILE_CAPTURING();
   if (pointer == 0) return CUDA_SUCCESS;
-  machine.RunAll();  // it waits for the device
+  machine.RunAll();  // cuMemFree waits for the device
   machine.Count("cuMemFree");
   machine.Prepare(kHostAllocation);
   return machine.Free(reinterpret_cast<void*>(pointer))
@@ -521,7 +529,7 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr pointer) {
              : CUDA_ERROR_INVALID_VALUE;
 }
 
-// From pageable memory: may return before the device has the bytes.
+// A copy from pageable memory may return before the device has the bytes.
 CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
   FAKE_CONTEXT();
   FAKE_NOT_WHILE_CAPTURING();
@@ -537,7 +545,8 @@ CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
                                          bytes / kBytesPerMicrosecond});
 }
 
-// To pageable memory: is done when it returns, but synchronises nothing else.
+// A copy to pageable memory is complete when the call returns, but the call
+// does not wait for any later work.
 CUresult CUDAAPI cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes,
                                    CUstream handle) {
   FAKE_CONTEXT();
@@ -816,8 +825,8 @@ CUresult CUDAAPI cuModuleUnload(CUmodule module) {
   FAKE_CONTEXT();
   FAKE_NOT_WHILE_CAPTURING();
   if (!machine.Unmade("module", module)) return CUDA_ERROR_INVALID_HANDLE;
-  // The object stays: a graph that is launched too late shall be told, not
-  // crash.
+  // The shared object stays loaded, so that a graph that is launched too late
+  // is reported as a violation and does not crash.
   machine.RunAll();
   return CUDA_SUCCESS;
 }
@@ -1019,7 +1028,7 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec exec, CUstream handle) {
   if (!exec->uploaded) machine.Count("cuGraphLaunch uploads");
   exec->uploaded = true;
   machine.Spend(kHostGraphLaunch + kHostGraphNode * exec->graph.nodes.size());
-  // Behind what is on the stream, and behind the graph's last launch.
+  // The graph runs after all work on the stream, and after its last launch.
   std::vector<NodePtr> roots = Before(stream);
   if (exec->last) roots.push_back(exec->last);
   const NodePtr start = machine.Enqueue(

@@ -11,17 +11,17 @@ namespace fake {
 namespace {
 
 struct Invented {
-  double time;           // relative
-  int64_t workspace;     // of a dense convolution of round numbers of channels
-  bool needs_alignment;  // of 16 bytes
+  double time;           // relative to the time of other engines
+  int64_t workspace;     // in bytes, if no tensor has to be copied
+  bool needs_alignment;  // addresses must be multiples of 16 bytes
   Arithmetic float_arithmetic;
   bool works;
-  int64_t block_elements;  // of the output that a block computes
+  int64_t block_elements;  // the elements of the output that a block computes
 };
 
-// The fastest is not exact enough for float32, the one after it may be faster
-// or slower than the first, and has more blocks. The last is listed and cannot
-// be built.
+// The fastest engine (2) is not exact enough for float32. Engine 3 may be
+// faster or slower than engine 0, and has more blocks. Engine 4 is proposed,
+// but its plans cannot be built.
 constexpr Invented kInvented[] = {
     {1.5, 0, false, Arithmetic::kFloat32, true, 256},
     {1.0, 4096, true, Arithmetic::kTf32, true, 64},
@@ -29,17 +29,18 @@ constexpr Invented kInvented[] = {
     {1.2, 512, false, Arithmetic::kFloat32, true, 32},
     {1.0, 0, false, Arithmetic::kFloat32, false, 64},
 };
-// The same of other engines.
+// The elements of the output that a block of any other engine computes.
 constexpr int64_t kBlockElements = 64;
 // The engine whose fused activations keep NaN, as in recordings, unless the
 // option "nan_engine" names another.
 constexpr int kNanEngine = 0;
 constexpr int kReadyEngines = sizeof(kInvented) / sizeof(kInvented[0]);
 
-// Behind these come those that fuse any graph and are compiled when a plan is
-// built, unless the option "ready_tiles" says otherwise: as many as the option
-// "tiles" says, each twice as fast as the one before. They take tensors of any
-// pitch. The option "tile_note" gives them one more numerical note.
+// The option "tiles" adds this number of engines after those of kInvented. They
+// fuse any graph and support tensors of any pitch. Each of them is twice as
+// fast as the one before. They are compiled when a plan is built, unless the
+// option "ready_tiles" is set. The option "tile_note" gives them one more
+// numerical note.
 int EngineCount() { return kReadyEngines + Machine::Get().Option("tiles"); }
 
 bool IsTile(int engine) { return engine >= kReadyEngines; }
@@ -58,8 +59,9 @@ bool IsFloat(const OperationGraph& graph) {
   return graph.operations[0].x.type == CUDNN_DATA_FLOAT;
 }
 
-// As cuDNN's: engines with tensor cores copy tensors that have a pitch, or a
-// number of channels that is no multiple of 16 bytes.
+// Returns the workspace that an engine needs. As in cuDNN, engines with tensor
+// cores copy a tensor that has a pitch, or whose channels do not have a
+// multiple of 16 bytes.
 int64_t WorkspaceOf(int engine, const OperationGraph& graph) {
   const Invented& invented = InventedAt(engine);
   int64_t bytes = invented.workspace;
@@ -107,8 +109,9 @@ int64_t Blocks(const OperationGraph& graph, int64_t block_elements) {
   return std::max<int64_t>((elements + block_elements - 1) / block_elements, 1);
 }
 
-// Of an engine that is neither fast nor slow: for each `seed`, which stands for
-// an engine, and shape between 0.75 and 1.25 times as much.
+// Returns the simulated time of an engine of average speed. `seed` identifies
+// the engine. Depending on it and on the shapes, the time is 0.75 to 1.25 times
+// a mean value.
 double Microseconds(const OperationGraph& graph, uint64_t seed) {
   uint64_t hash = seed + 1;
   for (int64_t dim : graph.operations[0].b.dims) hash = hash * 1000003 + dim;
@@ -142,7 +145,7 @@ EnginePtr MakeInvented(const OperationGraph& graph, int index) {
   return std::make_shared<const Engine>(std::move(engine));
 }
 
-// Values that a recording does not contain.
+// Adds the simulated values of an engine, which a recording does not contain.
 EnginePtr Complete(Engine engine, const OperationGraph& graph) {
   for (const auto note : engine.numerical) {
     if (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && IsFloat(graph)) {

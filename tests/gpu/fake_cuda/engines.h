@@ -1,6 +1,7 @@
-// The engines of the fake cuDNN: those that the real one proposed where there
-// is a recording of it, and otherwise a few that differ in time, workspace,
-// exactness and what they support.
+// The engines of the fake cuDNN. For graphs that have a recording, these are
+// the engines that the real cuDNN proposed. For other graphs, they are a few
+// invented engines that differ in time, workspace, precision and the graphs
+// that they support.
 #ifndef IOS_TF_TESTS_FAKE_CUDA_ENGINES_H_
 #define IOS_TF_TESTS_FAKE_CUDA_ENGINES_H_
 
@@ -23,24 +24,25 @@ struct Engine {
   std::vector<cudnnBackendNumericalNote_t> numerical;
   std::vector<cudnnBackendBehaviorNote_t> behavior;
   int64_t workspace = 0;
-  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // of building a plan
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // the result of building a plan
   Arithmetic arithmetic = Arithmetic::kFloat32;
   double microseconds = 0;  // simulated
   int64_t blocks = 1;       // each takes a whole multiprocessor
 
-  // "eng41_k2=3_k13=0", as cuDNN's frontend has it.
+  // Returns the name that cuDNN's frontend uses, such as "eng41_k2=3_k13=0".
   std::string Name() const;
-  // Whether fused activations keep NaN: cuDNN promises this by a note.
+  // Returns whether fused activations keep NaN. cuDNN states this by a
+  // numerical note.
   bool KeepsNan() const;
   bool Compiles() const;
 };
 using EnginePtr = std::shared_ptr<const Engine>;
 
-// The engines that heuristics propose, in order.
+// Returns the engines that the heuristics propose for a graph, in order.
 std::vector<EnginePtr> Propose(const OperationGraph& graph,
                                cudnnBackendHeurMode_t mode);
 
-// Null if the graph has no engine of that name.
+// Returns the engine with this name, or null if the graph does not have one.
 EnginePtr FindEngine(const OperationGraph& graph, const std::string& name);
 
 }  // namespace fake

@@ -18,7 +18,8 @@ float BFloat16ToFloat(uint16_t bits) {
   return value;
 }
 
-// Rounded to nearest even, the lowest `bits` of the significand dropped.
+// Drops the lowest `bits` bits of the significand, and rounds to the nearest
+// value (to the even one if two are equally near).
 float RoundBits(float value, int bits) {
   uint32_t wide;
   std::memcpy(&wide, &value, 4);
@@ -57,8 +58,9 @@ void StoreElement(float value, cudnnDataType_t type, char* to) {
   }
 }
 
-// Calls function(address, index of the first element, elements) for ranges that
-// are contiguous in memory, which the machine is told of.
+// Calls function(address, index of the first element, number of elements) for
+// each contiguous range of the tensor, and reports these accesses to the
+// machine.
 template <typename Function>
 void ForRanges(const GraphTensor& tensor, char* base, bool write,
                const Function& function) {
@@ -120,7 +122,8 @@ Values Convolve(const GraphOperation& op, const Values& x,
   const int64_t group_inputs = op.b.dims[1];
   const int64_t groups = in[1] / group_inputs;
   const int64_t filters = out[1], group_filters = filters / groups;
-  // [h, w, input, filter]: the loop over filters is the innermost.
+  // Reorders the filter to [h, w, input, filter], because the innermost loop is
+  // over filters.
   Values w(filter.size());
   for (int64_t k = 0; k < filters; ++k) {
     for (int64_t i = 0; i < kernel_h * kernel_w * group_inputs; ++i) {
@@ -159,7 +162,8 @@ Values Convolve(const GraphOperation& op, const Values& x,
   return y;
 }
 
-// The gradient of Convolve() by its input; without groups.
+// Computes the gradient of Convolve() with respect to its input. Groups are not
+// supported.
 Values ConvolveTransposed(const GraphOperation& op, const Values& x,
                           const Values& filter) {
   const auto& in = op.x.dims;

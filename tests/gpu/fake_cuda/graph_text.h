@@ -9,12 +9,13 @@
 
 namespace fake {
 
-// Numbers with spaces between.
+// Writes a graph as numbers that are separated by spaces.
 std::string ToText(const OperationGraph& graph);
-// False if it is no graph's text.
+// Reads a graph. Returns false if the text does not describe a graph.
 bool FromText(const std::string& text, OperationGraph* graph);
 
-// FNV-1a, the same in every process: keys are in files.
+// Returns the FNV-1a hash. It is the same in every process, because recordings
+// in files contain such hashes as keys.
 uint64_t Hash(const std::string& text);
 
 // The hash of a graph's text, in 16 hexadecimal digits.

@@ -1,5 +1,6 @@
 // The interface between a kernel that was compiled for the host and the fake
-// driver that runs it. Includes nothing: kernel text is compiled after it.
+// driver that runs it. This file includes no other header, because the text of
+// kernels is compiled after it.
 #ifndef IOS_TF_TESTS_FAKE_CUDA_HOST_KERNEL_H_
 #define IOS_TF_TESTS_FAKE_CUDA_HOST_KERNEL_H_
 
@@ -7,28 +8,29 @@ struct IosHostIndex {
   unsigned x, y, z;
 };
 
-// An allocation, and which of its bytes the running work touches: one bit for
-// two bytes, the smallest element.
+// An allocation, with the bytes of it that the running work reads and writes.
+// One bit stands for two bytes, the size of the smallest element.
 struct IosHostBuffer {
   char* base;
   unsigned long bytes;
   unsigned long* read;
   unsigned long* written;
-  unsigned long low, high;  // all bits that are set are of bytes in [low, high)
+  unsigned long low, high;  // no byte outside of [low, high) has a set bit
   bool written_twice;
   bool shared;  // a thread writes what another one reads
 };
 
 struct IosHostTracker {
   static constexpr unsigned kSlots = 64;
-  // Buffers by address; a miss goes to `find`, which reports an access that is
-  // not legal and returns null.
+  // A cache of buffers by address. If a buffer is not in the cache, `find`
+  // looks it up. `find` reports an access that is not legal, and then returns
+  // null.
   IosHostBuffer* slots[kSlots];
   IosHostBuffer* (*find)(const void* pointer, unsigned long bytes, bool write);
   char* nowhere;  // where accesses that are not legal go
 
-  // The last accesses of the running thread: it may write what it has read,
-  // other threads may not.
+  // The last accesses of the running thread. This thread may write an element
+  // that it has read, but other threads may not.
   static constexpr unsigned kAccesses = 64;
   unsigned long accesses[kAccesses];
   unsigned long access_count;
@@ -43,7 +45,7 @@ struct IosHostState {
   void (*barrier)();
 };
 
-// Whether the running thread has accessed the same bytes before.
+// Returns whether the running thread has accessed this address before.
 inline bool IosHostOwn(const IosHostTracker* tracker, unsigned long address) {
   for (unsigned i = 0; i < IosHostTracker::kAccesses; ++i) {
     if (i < tracker->access_count && tracker->accesses[i] == address)
@@ -52,7 +54,7 @@ inline bool IosHostOwn(const IosHostTracker* tracker, unsigned long address) {
   return false;
 }
 
-// Notes an access; null if it is not legal.
+// Records an access and returns its buffer, or null if the access is not legal.
 inline IosHostBuffer* IosHostTouch(IosHostTracker* tracker, const void* pointer,
                                    unsigned long bytes, bool write) {
   const unsigned long address = reinterpret_cast<unsigned long>(pointer);

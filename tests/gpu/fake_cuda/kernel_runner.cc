@@ -1,4 +1,4 @@
-// Its longjmp takes a jump to another stack for a mistake.
+// With _FORTIFY_SOURCE, longjmp() reports a jump to another stack as an error.
 #undef _FORTIFY_SOURCE
 
 #include "kernel_runner.h"
@@ -12,10 +12,11 @@
 namespace fake {
 namespace {
 
-// A stack that runs one thread after the other, until one waits at a barrier:
-// then it is that thread's, and the rest go on on another. So kernels without
-// barriers are a loop. Jumps lead from one stack to another, as they make no
-// system calls: barriers are met millions of times.
+// A stack that runs the threads of a block one after the other. If a thread
+// waits at a barrier, it keeps this stack, and the remaining threads run on
+// another one. A kernel without barriers thus runs as a simple loop on one
+// stack. The runner switches stacks by longjmp(), which makes no system calls,
+// because threads reach barriers millions of times.
 struct Fibre {
   static constexpr size_t kStackBytes = 64 << 10;
 
@@ -47,7 +48,8 @@ void Leave(Fibre* fibre) {
   if (_setjmp(fibre->context) == 0) _longjmp(current.scheduler, 1);
 }
 
-// Runs threads of a block after the other, for ever.
+// Runs the threads of a block one after the other. Never returns: after a
+// block, it waits for the next one.
 void FibreMain() {
   Fibre* const self = current.running;
   while (true) {
@@ -91,7 +93,8 @@ void Resume(Fibre* fibre) {
   Start(fibre);
 }
 
-// Whether all threads that had not ended met at every barrier.
+// Runs the current block. Returns false if only some of its threads arrived at
+// a barrier.
 bool RunBlock() {
   std::vector<Fibre*> waiting;
   size_t used = 0;

@@ -11,8 +11,9 @@ struct HostKernel {
   IosHostState* state = nullptr;
 };
 
-// `order`: a random number that chooses the order of blocks and threads.
-// Returns whether threads of a block met at the same barriers.
+// Runs a kernel. `order` is a random number that determines the order of blocks
+// and threads. Returns false if only some threads of a block arrived at a
+// barrier.
 bool RunKernel(const HostKernel& kernel, IosHostIndex grid, IosHostIndex block,
                void** parameters, unsigned long order, IosHostTracker* tracker);
 

@@ -131,7 +131,7 @@ void Machine::Reset() {
 // --- memory
 
 void* Machine::Allocate(int64_t bytes, CUcontext context) {
-  // About the memory of a GPU that TensorFlow leaves free.
+  // About as much memory as TensorFlow leaves free on a GPU.
   constexpr int64_t kBytes = int64_t{1800} << 20;
   if (allocated_ + bytes > Option("memory_limit", kBytes)) return nullptr;
   const auto share = planted_.find("share_memory");
@@ -148,10 +148,11 @@ void* Machine::Allocate(int64_t bytes, CUcontext context) {
   auto buffer = std::make_unique<Buffer>();
   buffer->name = "allocation " + std::to_string(++allocations_) + " of " +
                  std::to_string(bytes) + " bytes";
-  // Work that does nothing touches nothing.
+  // Inert work does not access memory, so no memory is needed.
   if (Option("inert")) bytes = 0;
   buffer->memory.reset(new char[bytes + 3 * kAlignment]);
-  // Aligned to what the driver promises and to no more.
+  // The address has exactly the alignment that the driver promises, to find
+  // code that needs a larger one.
   const uintptr_t start = reinterpret_cast<uintptr_t>(buffer->memory.get());
   uintptr_t base = (start + kAlignment - 1) / kAlignment * kAlignment;
   if (base % (2 * kAlignment) == 0) base += kAlignment;
@@ -186,7 +187,8 @@ bool Machine::Free(void* pointer) {
   std::vector<Cell>().swap(buffer->cells);
   std::vector<unsigned long>().swap(buffer->bits);
   std::fill(std::begin(tracker_.slots), std::end(tracker_.slots), nullptr);
-  // The address stays taken for a while, so that its use can be told.
+  // The address is not reused for a while, so that accesses to the freed memory
+  // are found.
   freed_.push_back(address);
   if (freed_.size() > kMaxFreed) {
     buffers_.erase(freed_.front());
@@ -265,8 +267,8 @@ void Machine::Touch(const void* pointer, size_t bytes, bool write) {
 // --- order
 
 uint32_t Machine::NewChain() {
-  // A chain whose end the host has seen may go on as another one: all that is
-  // enqueued from now on comes after it anyway.
+  // A retired chain may be reused if the host has waited for its end, because
+  // all later work is ordered after it anyway.
   for (size_t i = 0; i < retired_.size(); ++i) {
     const uint32_t chain = retired_[i];
     if (sequences_[chain] == 0 || (chain < host_clock_.size() &&
@@ -312,7 +314,7 @@ void Machine::RunOne() {
     case 0:
       pick = random_() % ready_.size();
       break;
-    case 1:  // one branch as far as it goes
+    case 1:  // the newest node, which follows one branch as far as possible
       pick = ready_.size() - 1;
       break;
     default:
@@ -344,7 +346,7 @@ void Machine::Execute(const NodePtr& node) {
     Account(*node);
     running_ = nullptr;
   }
-  node->work.run = nullptr;  // drops what it holds
+  node->work.run = nullptr;  // frees the memory that the function holds
   node->done = true;
   --pending_;
   for (const NodePtr& next : node->next) {
@@ -407,7 +409,7 @@ void Machine::AccountBuffer(const Node& node, Buffer* buffer) {
   const size_t last = (buffer->high - 1) / kCellBytes / 64;
   for (const bool write : {false, true}) {
     unsigned long* const bits = write ? buffer->written : buffer->read;
-    // Runs of bits that are set.
+    // Finds sequences of set bits.
     size_t begin = 0;
     bool inside = false;
     for (size_t word = first; word <= last; ++word) {
@@ -476,7 +478,7 @@ void Machine::Visit(const Node& node, Buffer* buffer, size_t begin, size_t end,
 
 extern "C" {
 
-// Valid until the thread's next call.
+// Returns the report as JSON. The text is valid until the thread's next call.
 const char* fake_cuda_report() {
   thread_local std::string report;
   fake::Machine& machine = fake::Machine::Get();
@@ -485,7 +487,7 @@ const char* fake_cuda_report() {
   return report.c_str();
 }
 
-// Forgets findings, counts and planted mistakes; options stay.
+// Removes all violations, counts and planted mistakes, but keeps the options.
 void fake_cuda_reset() {
   fake::Machine& machine = fake::Machine::Get();
   std::lock_guard<std::recursive_mutex> lock(machine.mutex);
@@ -504,10 +506,13 @@ void fake_cuda_clear_options() {
   machine.ClearOptions();
 }
 
-// "drop_event", "fail_launch": at the n-th opportunity from now.
-// "invalidate_capture": another thread does this when the n-th piece of work
-// from now is captured. "share_memory": the next allocation of n bytes shares
-// memory with one of that size.
+// Plants a mistake, which the machine makes once:
+//   drop_event: the n-th wait for an event from now is left out.
+//   fail_launch: the n-th launch from now fails.
+//   invalidate_capture: when the n-th piece of work from now is captured, the
+//     capture becomes invalid, as if another thread had invalidated it.
+//   share_memory: the next allocation of n bytes gets the memory of an existing
+//     allocation of n bytes.
 void fake_cuda_plant(const char* what, int n) {
   fake::Machine& machine = fake::Machine::Get();
   std::lock_guard<std::recursive_mutex> lock(machine.mutex);

@@ -1,6 +1,7 @@
-// The fake GPU behind the three fake libraries: runs work late, in a random
-// order that streams, events and graphs allow, and checks with vector clocks
-// that every two accesses to a byte are ordered.
+// The fake GPU behind the three fake libraries. It delays work and runs it in a
+// random order that streams, events and graphs allow. With vector clocks, it
+// checks that streams, events and graphs order any two accesses to the same
+// byte of which one is a write.
 #ifndef IOS_TF_TESTS_FAKE_CUDA_MACHINE_H_
 #define IOS_TF_TESTS_FAKE_CUDA_MACHINE_H_
 
@@ -22,8 +23,8 @@
 namespace fake {
 
 struct Cell {
-  uint32_t writer = 0;   // a node's id; 0: nobody
-  uint32_t readers = 0;  // since then: an index of Machine::reader_sets_
+  uint32_t writer = 0;   // the id of the node that wrote it last; 0: none
+  uint32_t readers = 0;  // its readers since then: index in reader_sets_
   bool operator==(const Cell& o) const {
     return writer == o.writer && readers == o.readers;
   }
@@ -32,7 +33,7 @@ struct Cell {
 struct Buffer : IosHostBuffer {
   std::string name;  // "#3 (1024 bytes)"
   bool live = true;
-  int owners = 1;  // more when planted to be shared
+  int owners = 1;  // more than 1 if the mistake "share_memory" was planted
   CUcontext context = nullptr;
   std::unique_ptr<char[]> memory;
   std::vector<Cell> cells;
@@ -43,14 +44,14 @@ class Machine {
  public:
   static Machine& Get();
 
-  // Held in every call into the libraries.
+  // Every call into the libraries holds this mutex.
   std::recursive_mutex mutex;
 
   // --- options, set by FAKE_CUDA_OPTIONS="name=value,…" or fake_cuda_set().
   int64_t Option(const std::string& name, int64_t otherwise = 0) const;
   void SetOption(const std::string& name, int64_t value);
   void ClearOptions() { options_.clear(); }
-  // A mistake to be made once, see fake_cuda_plant.
+  // Makes the machine make a mistake once; see fake_cuda_plant().
   void Plant(const std::string& what, int n) { planted_[what] = n; }
   bool Planted(const std::string& what);
 
@@ -59,7 +60,8 @@ class Machine {
   void Count(const std::string& what, int64_t n = 1) { counts_[what] += n; }
   std::string Report() const;
   void Reset();
-  // Objects that exist, by kind: "stream", "event", …
+  // Made(), Unmade() and Exists() keep track of the objects that exist, by
+  // their kind: "stream", "event", …
   void Made(const char* kind, const void* object) {
     live_[kind].insert(object);
   }
@@ -71,7 +73,8 @@ class Machine {
   bool Free(void* pointer);
   void Read(const void* pointer, size_t bytes) { Touch(pointer, bytes, false); }
   void Write(void* pointer, size_t bytes) { Touch(pointer, bytes, true); }
-  // Whether every byte is of live memory; a violation if not.
+  // Returns whether all bytes belong to allocated memory. Reports a violation
+  // if not.
   bool Accessible(const void* pointer, size_t bytes) {
     return bytes == 0 || FindBuffer(pointer, bytes, false) != nullptr;
   }
@@ -84,15 +87,15 @@ class Machine {
   void RunUntil(const NodePtr& node);
   void RunAll();
   void RunSome();
-  // The host has seen that `node` is done: what is enqueued from now on comes
-  // after.
+  // Records that the host has waited for `node`. All work that is enqueued from
+  // now on is ordered after this node.
   void HostSaw(const NodePtr& node);
-  double EndOf(const NodePtr& node);  // for which the host has waited
+  double EndOf(const NodePtr& node);  // the host must have waited for `node`
   void HostSawEverything();
-  // The host is busy for so many simulated microseconds.
+  // Advances the host's simulated time.
   void Spend(double microseconds) { host_time_ += microseconds; }
-  // The same for calls that prepare work, with the option "host_costs". Threads
-  // that prepare at once spend their times one after the other.
+  // With the option "host_costs", advances the host's simulated time for a call
+  // that prepares work. The times of several threads add up.
   void Prepare(int64_t microseconds) {
     if (!Option("host_costs")) return;
     Spend(microseconds);
@@ -130,14 +133,15 @@ class Machine {
   int64_t allocated_ = 0;
   int allocations_ = 0;
   IosHostTracker tracker_ = {};
-  std::vector<uintptr_t> freed_;  // addresses that are not given out again yet
+  std::vector<uintptr_t> freed_;  // freed addresses that are not yet reused
   const Node* running_ = nullptr;
 
-  std::vector<uint32_t> sequences_;  // of chains
+  std::vector<uint32_t> sequences_;  // number of nodes of each chain
   std::vector<uint32_t> retired_;
   std::vector<Info> infos_;
   std::vector<std::vector<uint32_t>> reader_sets_;
-  // Of the node at hand: sets of readers, and the same with it.
+  // A cache for the running node: maps each set of readers to the set that also
+  // contains this node. The numbers are indices in reader_sets_.
   std::unordered_map<uint32_t, uint32_t> with_reader_;
   std::vector<NodePtr> ready_;
   size_t pending_ = 0;
@@ -148,14 +152,16 @@ class Machine {
   std::mt19937_64 random_;
 };
 
-// Enqueues work on a stream of the driver, or captures it; what cuDNN uses.
+// Enqueues work on a stream of the driver, or adds it to the stream's capture.
+// The fake cuDNN calls this function.
 CUresult EnqueueOn(CUstream stream, Work work);
-// Whether what is enqueued on the stream is captured.
+// Returns whether work that is enqueued on the stream is captured.
 bool IsCaptured(CUstream stream);
-// Whether the calling thread may not do `call` now, as something is captured;
-// notes the violation.
+// Returns true if the calling thread must not make this call now, because a
+// stream is being captured. In that case, reports a violation.
 bool ForbiddenWhileCapturing(const char* call);
-// The calling thread's context; null and a violation if there is none.
+// Returns the calling thread's context. If there is none, reports a violation
+// and returns null.
 CUcontext CurrentContext(const char* call);
 
 }  // namespace fake

@@ -1,5 +1,6 @@
-// The fake NVRTC: compiles kernel text with the host's C++ compiler behind
-// shim.h. Its "CUBIN" names the shared object that the fake driver opens.
+// The fake NVRTC. It compiles the text of kernels, with shim.h before it, by
+// the host's C++ compiler. The resulting "CUBIN" contains the path of the
+// shared object, which the fake driver opens.
 #include <dlfcn.h>
 #include <nvrtc.h>
 #include <sys/stat.h>
@@ -50,18 +51,19 @@ std::string Compiler() {
   return compiler && *compiler ? compiler : "g++";
 }
 
-// The command that makes shared objects in place of the host's compiler, if
-// any: it takes the paths of the text and the object, the architecture and
-// macros.
+// Returns the command that compiles shared objects instead of the host's
+// compiler, or an empty string if no such command is set. Its arguments are the
+// paths of the text and of the shared object, the architecture and macros.
 std::string OtherCompiler() {
   const char* command = std::getenv("FAKE_NVRTC_COMPILER");
   return command ? command : "";
 }
 
-// Lines for every `extern "C" __global__ void name(` that let the driver call
-// it, and tell how many threads a block may have.
+// Returns C++ code for every `extern "C" __global__ void name(`. With this
+// code, the driver can call the kernel, and knows the largest size of its
+// blocks.
 std::string Trampolines(const std::string& preprocessed) {
-  // White space as the preprocessor leaves it.
+  // The pattern has the white space that the preprocessor writes.
   static const std::string kKernel =
       "extern \"C\" __attribute__((ios_kernel)) void ";
   static const std::string kBounds = "__attribute__((ios_bounds(";
@@ -103,8 +105,8 @@ std::vector<int> SupportedArchitectures() {
   return architectures;
 }
 
-// Sets what "sm_90" or "compute_90" says: whether machine code is wanted, and
-// for which architecture. False if that is not supported.
+// Parses an architecture: "sm_90" asks for machine code, and "compute_90" for
+// PTX. Returns false if the architecture is not supported.
 bool ParseArchitecture(const std::string& text, bool* machine_code) {
   int number = 0;
   *machine_code = std::sscanf(text.c_str(), "sm_%d", &number) == 1;
@@ -116,7 +118,7 @@ bool ParseArchitecture(const std::string& text, bool* machine_code) {
          supported.end();
 }
 
-// Compiles a text for the host, behind shim.h.
+// Compiles the text of kernels for the host, with shim.h before it.
 bool CompileForHost(const std::string& base, const std::string& text,
                     const std::string& defines, std::string* log) {
   const std::string source = base + ".cu", all = base + ".cc";
@@ -136,8 +138,8 @@ bool CompileForHost(const std::string& base, const std::string& text,
   return done;
 }
 
-// The path of the text's shared object; empty, with the log, if it does not
-// compile.
+// Compiles a text and returns the path of the shared object. If the text does
+// not compile, returns an empty string and stores the messages in `log`.
 std::string Compile(const std::string& text, const std::string& architecture,
                     const std::string& defines, std::string* log) {
   const std::string other = OtherCompiler();
@@ -148,7 +150,8 @@ std::string Compile(const std::string& text, const std::string& architecture,
                 std::hash<std::string>()(
                     text + '\0' + defines + '\0' + shims +
                     (other.empty() ? "" : other + '\0' + architecture)));
-  // Kept for other builds of the fakes, too: the name says all that matters.
+  // Other builds of the fakes also use these files. Their names are hashes of
+  // everything that determines their content.
   const std::string directory = Directory() + "/../kernels";
   mkdir(directory.c_str(), 0777);
   const std::string library = directory + "/" + name + ".so";

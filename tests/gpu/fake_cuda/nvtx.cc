@@ -1,4 +1,5 @@
-// The fake libnvToolsExt: keeps the names of ranges, indented by their depth.
+// The fake libnvToolsExt. It records the names of ranges, indented by their
+// nesting depth.
 #include <mutex>
 #include <string>
 

@@ -12,7 +12,7 @@ namespace {
 
 using Recording = std::map<std::string, RecordedGraph>;  // by key
 
-// "eng41_k2=3_k13=0"
+// Parses the name of an engine, such as "eng41_k2=3_k13=0".
 bool ParseName(const std::string& name, Engine* engine) {
   std::istringstream in(name);
   const auto skip = [&](const char* text) {
@@ -34,7 +34,7 @@ bool ParseName(const std::string& name, Engine* engine) {
   return engine->Name() == name;
 }
 
-// "0,3", or "-" for none.
+// Parses a list of notes, such as "0,3". "-" is the empty list.
 template <typename Note>
 std::vector<Note> ParseNotes(const std::string& text) {
   std::vector<Note> notes;
@@ -43,7 +43,7 @@ std::vector<Note> ParseNotes(const std::string& text) {
   return notes;
 }
 
-// "NAME NUMERICAL-NOTES BEHAVIOR-NOTES WORKSPACE STATUS"
+// Parses "NAME NUMERICAL-NOTES BEHAVIOR-NOTES WORKSPACE STATUS".
 bool ParseEngine(std::istringstream& in, Engine* engine) {
   std::string name, numerical, behavior;
   int status = 0;
@@ -54,7 +54,8 @@ bool ParseEngine(std::istringstream& in, Engine* engine) {
   return in && ParseName(name, engine);
 }
 
-// record.py's write_engines() says what the lines are.
+// Parses a file that write_engines() in record.py has written. The format of
+// its lines is described there.
 bool Parse(std::ifstream in, Recording* recording) {
   RecordedGraph* graph = nullptr;
   if (!in) return false;
@@ -85,7 +86,8 @@ bool Parse(std::ifstream in, Recording* recording) {
 }  // namespace
 
 const RecordedGraph* FindRecorded(const std::string& key) {
-  // Another file for another test; the files do not change.
+  // Each file is read once, because it does not change. Tests may use different
+  // files.
   static auto* const recordings = new std::map<std::string, Recording>;
   const char* const path = std::getenv("FAKE_CUDNN_RECORDINGS");
   if (!path) return nullptr;

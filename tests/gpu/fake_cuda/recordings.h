@@ -1,5 +1,5 @@
-// The engines that the real cuDNN proposed for graphs, as record.py wrote it
-// into the file that the environment's FAKE_CUDNN_RECORDINGS names.
+// The engines that the real cuDNN proposed for graphs. The environment variable
+// FAKE_CUDNN_RECORDINGS names the file, which record.py has written.
 #ifndef IOS_TF_TESTS_FAKE_CUDA_RECORDINGS_H_
 #define IOS_TF_TESTS_FAKE_CUDA_RECORDINGS_H_
 
@@ -13,12 +13,14 @@
 namespace fake {
 
 struct RecordedGraph {
-  std::vector<Engine> engines;  // with what cuDNN says of them
-  // By mode of the heuristics, in order: indices of `engines`.
+  std::vector<Engine> engines;
+  // Maps each mode of the heuristics to the indices in `engines` of the engines
+  // that this mode proposed, in order.
   std::map<int, std::vector<size_t>> proposed;
 };
 
-// Null if there is no recording, or none of the graph.
+// Returns the recorded answer for the graph with this key. Returns null if
+// FAKE_CUDNN_RECORDINGS is not set, or if its file does not have the graph.
 const RecordedGraph* FindRecorded(const std::string& key);
 
 }  // namespace fake

@@ -1,5 +1,6 @@
-// Makes the engine's CUDA C++ kernels compile as C++ for the host: the fake
-// NVRTC puts this before their text. Like NVRTC it includes no standard header.
+// Lets the engine's CUDA C++ kernels compile as C++ for the host. The fake
+// NVRTC puts this file before their text. Like NVRTC, this file includes no
+// standard header.
 #ifndef IOS_TF_TESTS_FAKE_CUDA_SHIM_H_
 #define IOS_TF_TESTS_FAKE_CUDA_SHIM_H_
 
@@ -16,7 +17,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __restrict__ __restrict
-// Likewise; the attribute has no meaning for the host's compiler.
+// The fake NVRTC also looks for this attribute. The host's compiler ignores it.
 #define __launch_bounds__(...) __attribute__((ios_bounds(__VA_ARGS__)))
 #define __align__(n) alignas(n)
 
@@ -75,7 +76,8 @@ inline unsigned long long IosHostNanoseconds() {
 
 inline void __syncthreads() { ios_host_state.barrier(); }
 
-// Notes a read of `bytes` (2, 4, 8 or 16) and returns the address to read from.
+// Records a read of `bytes` bytes (2, 4, 8 or 16), and returns the address to
+// read from.
 inline const void* IosHostLoad(const void* pointer, size_t bytes) {
   return IosHostTouch(ios_host_state.tracker, pointer, bytes, false)
              ? pointer
@@ -88,7 +90,8 @@ inline void* IosHostStore(void* pointer, size_t bytes) {
              : ios_host_state.tracker->nowhere;
 }
 
-// Calls a kernel with cuLaunchKernel's parameters, and tells their sizes.
+// Calls a kernel with the parameters of cuLaunchKernel, and lists the sizes of
+// these parameters.
 template <typename... Arguments>
 struct IosHostKernel {
   template <int... kIndex>

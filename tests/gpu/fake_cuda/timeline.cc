@@ -8,14 +8,16 @@
 namespace fake {
 namespace {
 
-// All threads of the GPU; 0: no limit.
+// Returns the number of threads that the GPU can run at the same time. 0 means
+// no limit.
 int64_t Room() { return Machine::Get().Option("sms") * kThreads; }
 
 }  // namespace
 
 void Timeline::Add(const NodePtr& node, double host_time,
                    const std::vector<NodePtr>& after) {
-  // Nothing that is enqueued from now on can change what happened before.
+  // Handles all events up to this time, because work that is enqueued from now
+  // on cannot change them.
   while (!events_.empty() && events_.top().time <= host_time) RunEvent();
   node->ready = host_time;
   for (const NodePtr& other : after) {
@@ -64,7 +66,7 @@ void Timeline::Start(const NodePtr& node, double time) {
     node->running_blocks = 1;
     return Push(time + microseconds, node, 1);
   }
-  // Alone, as many blocks as fit run at a time.
+  // If no other work runs, the GPU runs `at_once` blocks at a time.
   node->block_threads = std::min(work.threads, room);
   const int64_t at_once = room / node->block_threads;
   node->waiting_blocks = work.blocks;

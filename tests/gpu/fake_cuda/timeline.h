@@ -1,7 +1,8 @@
-// When the fake GPU's work begins and ends, in simulated microseconds. Work
-// begins after the work that it waits for. Without the option "sms", all work
-// then runs at once. With it, the GPU has this many multiprocessors, each with
-// room for kThreads threads, and blocks of kernels wait for free room.
+// Simulates when the fake GPU's work begins and ends, in microseconds. Work can
+// begin when the work that it waits for has ended. Without the option "sms", it
+// then begins immediately. With this option, the GPU has "sms" multiprocessors
+// that each run up to kThreads threads, and blocks of kernels wait for free
+// threads.
 #ifndef IOS_TF_TESTS_FAKE_CUDA_TIMELINE_H_
 #define IOS_TF_TESTS_FAKE_CUDA_TIMELINE_H_
 
@@ -21,49 +22,49 @@ namespace fake {
 // The number of threads that run on a multiprocessor at the same time.
 constexpr int64_t kThreads = 2048;
 
-// clock[c]: how many nodes of chain c are ordered before. A chain is a sequence
-// of nodes that are ordered among themselves: a stream's, or a graph's captured
-// stream's.
+// A vector clock of a node: clock[c] is the number of nodes of chain c that are
+// ordered before this node. A chain is a sequence of nodes in a fixed order:
+// the nodes of a stream, or those of a captured stream in a graph.
 using Clock = std::vector<uint32_t>;
 
 // A piece of work for a stream.
 struct Work {
   std::string name;
-  std::function<void()> run;    // tells its accesses by Machine::Read and Write
-  double microseconds = 0;      // of simulated time, alone on the GPU
-  bool by_the_clock = true;     // takes longer where the GPU's clocks are low
-  CUcontext context = nullptr;  // its stream's
+  std::function<void()> run;    // reports accesses by Machine::Read and Write
+  double microseconds = 0;      // simulated time if no other work runs
+  bool by_the_clock = true;     // takes longer while the GPU's clocks are low
+  CUcontext context = nullptr;  // the context of the stream
   int64_t blocks = 0;           // 0: needs no multiprocessors
-  int64_t threads = 0;          // of a block
+  int64_t threads = 0;          // the number of threads of a block
   double latency = 0;           // microseconds before the first block can start
 };
 
-// A Work that has been enqueued, and what it waits for.
+// A piece of work that has been enqueued, with its dependencies.
 struct Node {
   Work work;
   uint32_t id = 0;
   uint32_t chain = 0;
   Clock clock;
-  bool done = false;  // it has run on the CPU, at any simulated time
+  bool done = false;  // `work.run` was called; its simulated end may be later
   int waits_for = 0;
   std::vector<std::shared_ptr<Node>> next;
 
   // The timeline changes the members below.
   bool ended = false;
-  double end = 0;    // if it has ended
-  double ready = 0;  // when its latency begins
+  double end = 0;    // the time at which the node ended
+  double ready = 0;  // the time at which `work.latency` begins
   int waits_for_end = 0;
   std::vector<std::shared_ptr<Node>> followers;
-  int64_t block_threads = 0;  // that a block takes; 0: it takes none
+  int64_t block_threads = 0;  // the threads that a block occupies
   int64_t waiting_blocks = 0, running_blocks = 0;
   double block_microseconds = 0;
 };
 using NodePtr = std::shared_ptr<Node>;
 
-// Blocks of the work that became ready first start first. Blocks of other work
-// start after all of these have started, as on NVIDIA's GPUs. A block may use
-// free threads of two multiprocessors, which real blocks cannot. Memory and
-// caches do not slow work down.
+// Work that becomes ready first starts first. Blocks of other work start only
+// when all of its blocks have started, as on NVIDIA's GPUs. Unlike on real
+// GPUs, a block may use free threads of two multiprocessors. Memory and caches
+// do not slow work down.
 class Timeline {
  public:
   // Adds work that the host enqueues at this time. Later calls may not have an
@@ -77,16 +78,16 @@ class Timeline {
  private:
   struct Event {
     double time;
-    uint64_t number;  // in order of their making
+    uint64_t number;  // events are numbered in the order of their creation
     NodePtr node;
-    int64_t blocks;  // that end; 0: the first block can start
+    int64_t blocks;  // the number of blocks that end; 0: the first block starts
     bool operator>(const Event& o) const {
       return time != o.time ? time > o.time : number > o.number;
     }
   };
   // The multiprocessors of one GPU.
   struct Device {
-    int64_t used = 0;  // threads
+    int64_t used = 0;  // the number of threads in use
     std::deque<NodePtr> waiting;
   };
 
@@ -100,7 +101,7 @@ class Timeline {
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events_;
   uint64_t number_ = 0;
   std::map<CUcontext, Device> devices_;
-  double busy_ = 0, idle_from_ = 0;  // of the clocks: see Slowness()
+  double busy_ = 0, idle_from_ = 0;  // state of the clocks; see Slowness()
 };
 
 }  // namespace fake

@@ -1,6 +1,6 @@
-// A TensorFlow device of type GPU on the fake CUDA driver, so that kernels for
-// GPUs run where there is none: its memory is the driver's, its stream a real
-// CUstream, and every copy is ordered on it.
+// A TensorFlow device of type GPU on the fake CUDA driver. With this device,
+// kernels for GPUs run on machines without a GPU. Its memory comes from the
+// fake driver. All of its work and copies are enqueued on one CUstream.
 #include <cuda.h>
 
 #include <atomic>
@@ -39,7 +39,7 @@ CUdeviceptr Address(const void* pointer) {
   return reinterpret_cast<CUdeviceptr>(pointer);
 }
 
-// The device's primary context, current while it lives.
+// Makes the device's primary context current while this object exists.
 class Scope {
  public:
   Scope() {
@@ -130,13 +130,15 @@ class FakeStream : public stream_executor::Stream {
   std::string name_;
 };
 
-// Bytes by which allocations miss their alignment; see
+// The distance in bytes of allocations from an aligned address; see
 // fake_gpu_device_misalign().
 std::atomic<int> misalignment{0};
 
-// As TensorFlow's own: what is given back is free for what is enqueued later,
-// on the same stream, without waiting for what was enqueued before; of what is
-// large enough the smallest is taken, and the first.
+// An allocator that behaves like TensorFlow's own. Freed memory is reused at
+// once, although work that was enqueued earlier may still use it; later work is
+// on the same stream and so runs afterwards. An allocation gets the smallest
+// free piece that is large enough, and among equal pieces the one with the
+// lowest address.
 class FakeAllocator : public Allocator {
  public:
   std::string Name() override { return "fake GPU"; }
@@ -159,7 +161,7 @@ class FakeAllocator : public Allocator {
     used_[memory] = piece;
     return memory;
   }
-  // Bytes that it has of the driver.
+  // Returns the number of bytes that the allocator has taken from the driver.
   int64_t taken() {
     std::lock_guard<std::mutex> lock(mutex_);
     return taken_;
@@ -178,13 +180,13 @@ class FakeAllocator : public Allocator {
   };
 
   std::mutex mutex_;
-  // By misalignment: their bytes, and they.
+  // Maps each misalignment to the free pieces: their sizes and addresses.
   std::map<int, std::set<std::pair<size_t, void*>>> free_;
   std::map<void*, Piece> used_;
   int64_t taken_ = 0;
 };
 
-// One of each for the GPU, whichever devices there are.
+// The stream and the allocator of the GPU. All devices share them.
 FakeStream* TheStream() {
   static auto* const stream = new FakeStream;
   return stream;
@@ -285,14 +287,14 @@ class FakeDeviceFactory : public tensorflow::DeviceFactory {
       const tensorflow::SessionOptions& options, const std::string& prefix,
       std::vector<std::unique_ptr<Device>>* devices) override {
     devices->push_back(std::make_unique<FakeDevice>(options, prefix));
-    // TensorFlow's device 0 is CUDA's.
+    // TensorFlow's device 0 is CUDA's device 0.
     return tensorflow::GpuIdManager::InsertTfPlatformDeviceIdPair(
         tsl::TfDeviceId(0), tsl::PlatformDeviceId(0));
   }
 };
 
 const bool kRegistered = [] {
-  // Above the 210 of TensorFlow's own factory for GPUs.
+  // The priority is above that of TensorFlow's own factory for GPUs, 210.
   tensorflow::DeviceFactory::Register(tensorflow::DEVICE_GPU,
                                       std::make_unique<FakeDeviceFactory>(),
                                       /*priority=*/230,
@@ -302,8 +304,9 @@ const bool kRegistered = [] {
 
 }  // namespace
 
-// Tensors made from now on lie `bytes` behind an aligned address.
+// Places tensors that are allocated from now on `bytes` bytes behind an aligned
+// address.
 extern "C" void fake_gpu_device_misalign(int bytes) { misalignment = bytes; }
 
-// Bytes of device memory that TensorFlow's allocator has taken.
+// Returns the bytes of device memory that TensorFlow's allocator has taken.
 extern "C" int64_t fake_gpu_device_taken() { return TheAllocator()->taken(); }

@@ -1,6 +1,6 @@
-// Counts how the warps of a kernel access memory: the sectors of global memory
-// and the steps of shared memory that a warp needs for each of its
-// instructions.
+// Counts how the warps of a kernel access memory. For each instruction of a
+// warp, these are the sectors of global memory, and the steps of shared memory,
+// that the instruction needs.
 #ifndef IOS_TF_TESTS_PTX_FIGURES_H_
 #define IOS_TF_TESTS_PTX_FIGURES_H_
 
@@ -58,7 +58,7 @@ class Figures {
     accesses_.clear();
   }
 
-  // All counts so far.
+  // Returns all counts so far.
   const char* Json() {
     EndBlock();
     static const char* const kNames[] = {"loads", "stores", "shared"};

@@ -142,7 +142,8 @@ inline T Negate(T x) {
   if constexpr (std::is_floating_point_v<T>) return -x;
   return Subtract<T>(0, x);
 }
-// A number wins against NaN, and 0 is more than -0.
+// Maximum() and Minimum() return the other operand if one operand is NaN, and
+// treat 0 as larger than -0.
 template <class T>
 inline T Maximum(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -160,7 +161,7 @@ inline T Minimum(T a, T b) {
   return b < a ? b : a;
 }
 
-// Calls a function of floats with another rounding.
+// Calls a function of floats with another rounding mode.
 template <class Function>
 inline float Rounded(int mode, Function function) {
   const int before = std::fegetround();
@@ -216,7 +217,7 @@ inline T Not(T a) {
   if constexpr (std::is_same_v<T, bool>) return !a;
   return ~a;
 }
-// Shifts by more than the number of bits are as if by all of them.
+// A shift by more than the number of bits equals a shift by the number of bits.
 template <class T>
 inline T ShiftLeft(T a, uint32_t bits) {
   return bits < 8 * sizeof(T) ? static_cast<T>(a << bits) : 0;
@@ -266,7 +267,7 @@ inline bool Unordered(T a, T b) {
 template <class To, class From>
 inline To ToInteger(From x) {
   if (std::isnan(x)) return 0;
-  // The powers of two beside the type's range are exact.
+  // The powers of two that bound the type's range are exact in floating point.
   const From end = std::ldexp(From{1}, std::numeric_limits<To>::digits);
   if (x >= end) return std::numeric_limits<To>::max();
   if (x < (std::is_signed_v<To> ? -end : 0)) {
@@ -295,7 +296,8 @@ inline uint16_t FloatToHalf(float x) {
   const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
   const float magnitude = std::fabs(x);
   if (magnitude >= 65520) return sign | 0x7c00;
-  // The exponent of the last bit; subnormal numbers have that of 2^-14.
+  // The exponent of the number's last bit. Subnormal numbers have the same one
+  // as 2^-14.
   const int exponent = std::fmax(std::ilogb(magnitude), -14) - 10;
   const int units = std::nearbyint(std::ldexp(magnitude, -exponent));
   // A sum of the fraction and the exponent's field carries correctly.

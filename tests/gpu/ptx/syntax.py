@@ -11,7 +11,7 @@ _TOKEN = re.compile(r'"[^"]*"|[%$.\w]+|-\d+|\S')
 
 
 class PtxError(ValueError):
-    """The text has something that the reader or the translator does not know."""
+    """The PTX text contains something that the reader or translator cannot handle."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Address:
     offset: int
 
 
-# A register or number, several of them in braces, or a place in memory.
+# A register or number, several of them in braces, or a memory operand.
 Operand = str | tuple[str, ...] | Address
 
 

@@ -18,7 +18,7 @@ from ptx.syntax import (
     bits,
 )
 
-# C++ types of PTX's, by their first letters and their length.
+# The C++ types of PTX's types, keyed by the first letter of the PTX type.
 _KINDS = {"b": "uint", "u": "uint", "s": "int"}
 _TYPES = {
     f"{kind}{length}": f"{name}{length}_t"
@@ -27,7 +27,8 @@ _TYPES = {
 } | {"f32": "float", "f64": "double", "pred": "bool"}
 _LENGTHS = {name: int(name[1:]) // 8 for name in _TYPES if name != "pred"}
 
-# Functions of runtime.h, by opcodes without their type. All operands have that type.
+# Functions of runtime.h, keyed by opcodes without the type of the instruction. All
+# operands have this type.
 _FUNCTIONS = {
     "abs": "Absolute",
     "add": "Add",
@@ -56,7 +57,7 @@ _FUNCTIONS = {
     "sub.rn": "Subtract",
     "xor": "Xor",
 }
-# Functions of float only.
+# Functions of runtime.h that exist only for float.
 _FLOAT_FUNCTIONS = {
     "add.rz": "AddTowardsZero",
     "ex2.approx": "Exp2Approximate",
@@ -103,7 +104,8 @@ _SPECIAL = {
 def translate(module: Module, macros: str) -> str:
     """The text of a C++ file with a module's kernels.
 
-    `macros` are those that the module was compiled with. They are in messages only.
+    `macros` are the macros with which the module was compiled. They are only used in
+    messages.
     """
     translations = [_Translation(kernel, module, macros) for kernel in module.kernels]
     sites = max([1, *(t.sites for t in translations)])
@@ -148,12 +150,12 @@ class _Translation:
         self._kernel = kernel
         self._macros = macros
         self._globals = {variable.name for variable in module.variables}
-        self.tables: set[str] = set()  # that the kernel uses
-        self.sites = 0  # instructions that access global or shared memory
-        # Addresses of variables in their state space.
+        self.tables: set[str] = set()  # the module's tables that the kernel uses
+        self.sites = 0  # number of instructions that access global or shared memory
+        # The address of each variable in its state space.
         self._addresses = {kernel.parameter.name: 0}
         self._bytes = {"local": 0, "shared": 0}
-        # Registers of each scope that is open.
+        # The registers of each open scope.
         self._registers: list[dict[str, str]] = [{}]
         body = [line for s in kernel.statements for line in self._statement(s)]
         name, shared = _name(kernel.name), self._bytes["shared"]
@@ -282,7 +284,8 @@ class _Translation:
             case "cvt":
                 return self._convert(instruction)
             case "cvta":
-                # A state space's address is an offset, in both of its forms.
+                # cvta converts an address between a state space and the generic space.
+                # Here, both addresses are the same offset.
                 return self._write(operands[0], self._read(operands[1], type_))
             case "setp" if len(instruction.opcode) == 3:
                 return self._compare(instruction)

@@ -42,7 +42,7 @@ _UNARY = (
     "tf.cast(tf.cast({x}, tf.float64), tf.float32)",
     "{x} * tf.sigmoid({x})",
     "{x} * tf.sigmoid(1.5 * {x})",
-    # Small numbers that an optimizer might wrongly leave out.
+    # An optimizer might wrongly ignore a number that is this small.
     "tf.math.log(tf.nn.relu({x}) + {tiny})",
     "tf.math.log(tf.clip_by_value(tf.sigmoid(9.0 * {x}), {tiny}, 1.0 - {tiny}))",
     "{x} / (tf.abs({x}) + {tiny})",

@@ -1,7 +1,8 @@
-"""The kinds of steps of random graphs by name, and how often each is taken.
+"""The kinds of steps of random graphs by name, and the frequency of each kind.
 
-Each kind appends statements to a builder, and is named after the statements. Kinds
-choose by genes. A statement that TensorFlow refuses during tracing is left out.
+Each kind is a function that appends statements to a builder, and has a name that
+describes the statements. Its choices depend on genes. A statement that TensorFlow
+refuses during tracing is left out.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class BroadcastRows {
     int64_t size, x, y, to;  // strides
   };
   Dimension row_;
-  std::vector<Dimension> outer_;  // from inside to outside
+  std::vector<Dimension> outer_;  // the innermost dimension comes first
 };
 
 // An operand of a row: element i is data[i * step].

@@ -71,7 +71,7 @@ int64_t Depthwise::scratch_floats(const Image& image) const {
          row_floats() + kVectorFloats;
 }
 
-// Computes one call of Run(). Contains the state that only this call needs.
+// Executes one call of Run(), and stores the state that only this call needs.
 class Depthwise::Walk {
  public:
   Walk(const Depthwise& depthwise, const Image& image,
@@ -219,7 +219,7 @@ class Depthwise::Walk {
     if (at_once_ && channels < kVectorFloats) {
       output_.whole = output_.pitch == channels ? pixels - beyond() : 0;
     }
-    int64_t reached = 0;  // offset of the pointers into rows
+    int64_t reached = 0;  // offset by which output_.rows are moved now
     for (int64_t v = 0; v < of_.vectors(); ++v) {
       const int64_t channel = FirstChannel(v * kVectorFloats, channels);
       const int64_t place = image_.make ? channel : v * ring_.vector;
@@ -257,7 +257,7 @@ class Depthwise::Walk {
   const bool at_once_;
   float* row_apart_;
   int64_t first_;                    // first column that windows reach
-  int64_t number_ = -1, ready_ = 0;  // image; its next row to read
+  int64_t number_ = -1, ready_ = 0;  // current image; next row to read from it
   InputRow input_;
   OutputRow output_;
 };

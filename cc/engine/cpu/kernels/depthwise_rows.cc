@@ -297,8 +297,8 @@ constexpr bool kHasAdjacent = true;
 void Compute(const OutputRow& row) {
   constexpr int64_t kWidth = Width<Native::Vector>();
   const int64_t channels = std::min(row.channels, kVectorFloats);
-  // The last channels come first: they write some floats beyond the pixel, into
-  // the first channels of the next pixel, which are written later.
+  // The last channels are computed first. Their vector also overwrites the
+  // first channels of the next pixel, which are written later.
   for (int64_t part = (channels - 1) / kWidth * kWidth; part >= 0;
        part -= kWidth) {
     if constexpr (kHasAdjacent) {

@@ -1,5 +1,5 @@
-// Calls the form of a function for the processor's instruction set (see
-// foreach_target.h).
+// Calls the version ("form") of a function that is compiled for the processor's
+// instruction set (see foreach_target.h).
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_DISPATCH_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_DISPATCH_H_
 
@@ -50,7 +50,7 @@ struct Forms<baseline, avx2, avx512> {
 }  // namespace ios::cpu
 
 // IOS_DISPATCH(Function)(arguments) calls the form of `Function` for
-// BestInstructionSet(). It costs as much as a call by a pointer.
+// BestInstructionSet(). It costs as much as a call through a function pointer.
 #ifdef __x86_64__
 #define IOS_DISPATCH(FUNCTION)                             \
   (::ios::cpu::Forms<&baseline::FUNCTION, &avx2::FUNCTION, \

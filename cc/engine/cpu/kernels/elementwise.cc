@@ -98,10 +98,11 @@ void ForRows(int64_t pixels, int64_t channels, bool dense, Row&& row) {
   }
 }
 
-// Rows with at most this many channels take longer to start than to compute.
+// A row is the channels of one pixel. If a row has at most this many channels,
+// the call of a function for the row takes longer than the computation.
 constexpr int64_t kFewChannels = 64;
-// The number of floats that are computed together if rows are shorter than
-// that.
+// Rows with at most kFewChannels channels are therefore computed in blocks of
+// several pixels. A block has at most this many floats.
 constexpr int64_t kBlockFloats = 1024;
 
 bool HasFewChannels(const Target& to) {

@@ -1,5 +1,7 @@
-// Compiles the kernels of a source once for each instruction set, as Highway's
-// foreach_target.h does. A source with kernels has this form:
+// Compiles the kernels of a source file once for each instruction set. The
+// source file includes this header, and this header includes the source file
+// again for each instruction set. (The header foreach_target.h of the library
+// Highway works in the same way.) A source file with kernels has this form:
 //
 //   #include "all headers that the source needs"
 //
@@ -22,29 +24,30 @@
 //
 //   #endif  // IOS_TARGET
 //
-// This file includes the source again for each instruction set. It then defines
+// Whenever this header includes the source file, it defines these macros:
 //   IOS_TARGET        the namespace: baseline, avx2 or avx512
 //   IOS_VECTOR_BYTES  the size of a register
 // The part inside of `#ifdef IOS_TARGET` may use the instruction set. So two
-// rules apply to it:
+// rules apply to this part:
 // * It does not include a header with an include guard. The linker might choose
 //   the functions that such a header defines for the whole program, and
 //   processors without the instruction set could not run them.
 // * Functions that take or return registers are defined in this part, or in a
 //   header without a guard ("-inl.h") that this part includes.
 //
-// This file does not have an include guard either, because several sources may
-// be compiled as one. (Two sources that include the same "-inl.h" must not be.)
+// This header does not have an include guard, because several source files may
+// be compiled as one. However, two source files that include the same "-inl.h"
+// must be compiled separately.
 
-#ifndef IOS_TARGET  // false where the source is repeated
+#ifndef IOS_TARGET  // true only in the first pass over the source file
 
 #include "cc/engine/cpu/kernels/dispatch.h"
 
 #ifdef __x86_64__
 
-// GCC gets the names of -march. Clang gets the single features of these
-// architectures, because its command line could otherwise switch some of them
-// off.
+// GCC gets the names of architectures. Clang gets a list of their features,
+// because options on Clang's command line could otherwise switch some of the
+// features off.
 #define IOS_TARGET avx512
 #define IOS_VECTOR_BYTES 64
 #ifdef __clang__

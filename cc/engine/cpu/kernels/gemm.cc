@@ -16,7 +16,8 @@
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
-// A panel is a group of this many filters, which are computed together.
+// The number of filters in a panel. A panel is a group of filters that are
+// computed together.
 constexpr int64_t kPanel = Native::kVectors * Width<Native::Vector>();
 
 // The largest number of channels in one step of a tile. A tile with more
@@ -25,9 +26,10 @@ constexpr int64_t kPanel = Native::kVectors * Width<Native::Vector>();
 // this costs less than more steps would.
 constexpr int64_t kDepth = 768;
 
-// The number of pixels that are multiplied with all panels of a unit before the
-// next pixels. With kDepth channels, they fill half of an L2 cache of 512 KiB.
-// 84 is a multiple of the tile heights of AVX2 and AVX-512.
+// A unit is computed in blocks of this many pixels: each block is multiplied
+// with all panels before the next block. With kDepth channels, a block fills
+// half of an L2 cache of 512 KiB. 84 is a multiple of the tile heights of AVX2
+// and AVX-512.
 constexpr int64_t kPixels = 84;
 
 constexpr int64_t kLine = 16;  // floats of a cache line
@@ -39,12 +41,12 @@ struct Tile {
   int64_t input_pitch;
   const float* panel;
   const float* ahead;  // factors of the next panel, to prefetch
-  int64_t interval;    // channels between two prefetches from it
+  int64_t interval;    // channels between two prefetches from `ahead`
   int64_t depth;       // channels
   float* output;
   int64_t output_pitch;
   int64_t filters;
-  bool first, last;  // whether this is the first, last step over channels
+  bool first, last;  // whether this is the first or last step over channels
   const float* bias;
   const float* residual;
   int64_t residual_pitch;

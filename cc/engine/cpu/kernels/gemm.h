@@ -21,7 +21,9 @@ struct GemmPlan {
   int64_t units() const { return strips * parts; }
 
   int64_t pixels, channels, filters;
-  int64_t strips = 0, parts = 0;  // of all pixels, of all filters
+  // The numbers of ranges into which all pixels (strips) and all filters
+  // (parts) are cut.
+  int64_t strips = 0, parts = 0;
 };
 
 // Returns the number of filters in a panel. A panel stores, for each channel,

@@ -95,7 +95,7 @@ void Join(PoolKind kind, const T* x, int64_t n, double* out) {
   }
 }
 
-// Pools all images, in chunks of some channels of one image.
+// Pools all images in chunks. A chunk is a range of channels of one image.
 class ImagePool {
  public:
   ImagePool(const Source& x, PoolKind kind, const Target& to)

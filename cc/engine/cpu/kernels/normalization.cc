@@ -14,8 +14,8 @@
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
-// The number of partial sums of a sum, so that the compiler can vectorise
-// loops.
+// A sum is computed as this many partial sums, so that the compiler can
+// vectorise the loop.
 constexpr int kPartial = 16;
 
 float Total(const float* partial) {

@@ -58,7 +58,7 @@ class ImageNorm {
 
   int64_t channels_ = 0, groups_ = 1;
   int64_t pixels_ = 0;  // of an image
-  int64_t repeat_ = 1;  // pixels of a row
+  int64_t repeat_ = 1;  // number of pixels in a row
   int64_t chunks_ = 0;  // of an image
   ScratchLayout scratch_;
   int64_t sums_ = 0, means_ = 0, factors_ = 0, shifts_ = 0;  // in scratch

@@ -47,9 +47,9 @@ IOS_INLINE void Store(V v, int64_t count, float* to) {
   }
 }
 
-// Does the step of a matrix product for one channel: multiplies the channel's
-// number of each row by the vectors of factors, and adds the products to the
-// sums. The numbers of two rows are `pitch` floats apart.
+// Does the step of a matrix product for one channel: multiplies the value that
+// each row has in this channel by the vectors of factors, and adds the products
+// to the sums. The values of neighbouring rows are `pitch` floats apart.
 template <int kRows, int kVectors, typename V>
 IOS_INLINE void AddOuterProduct(const float* numbers, int64_t pitch,
                                 const V (&factors)[kVectors],

@@ -22,13 +22,13 @@ class ImageResize {
   // dimension.
   struct Cells {
     int64_t lower, upper;
-    float weight;  // of the upper one
+    float weight;  // of the upper cell
   };
 
  private:
-  bool copies_ = false;  // cells are not interpolated
+  bool copies_ = false;  // true if cells are copied without interpolation
   std::vector<Cells> rows_;
-  std::vector<Cells> columns_;  // in floats
+  std::vector<Cells> columns_;  // offsets in floats instead of cells
 };
 
 }  // namespace ios::cpu

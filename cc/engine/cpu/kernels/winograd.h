@@ -43,7 +43,9 @@ struct WinogradPlan {
   int64_t out_height, out_width, filters;
   int64_t top, left;  // padding
   int64_t tiles_high, tiles_wide;
-  int64_t strips = 0, parts = 0;  // of all tiles, of all filters
+  // The numbers of ranges into which all tiles (strips) and all filters (parts)
+  // are cut.
+  int64_t strips = 0, parts = 0;
 };
 
 // Transforms `filter`, which is in TensorFlow's layout [kh,kw,C,filters].

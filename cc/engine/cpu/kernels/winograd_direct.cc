@@ -24,8 +24,8 @@ struct Wide {
   typedef double Vector __attribute__((vector_size(2 * sizeof(V))));
 };
 
-// The factors of one cell of the window. `first` points to those of the first
-// channel and first filter.
+// The factors of one cell of the window. `first` points to the factor of the
+// first channel and first filter.
 struct CellFactors {
   const float* first;
   const float* end;  // of all factors

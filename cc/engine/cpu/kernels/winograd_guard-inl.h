@@ -75,8 +75,9 @@ class QuickGuard {
     const auto is_even = [&](float window) {
       return squares <= kUnevenness * kUnevenness * window * window;
     };
-    // A faster check first: often a single channel shows that all windows are
-    // even.
+    // This check comes first, because it is faster and often sufficient: a
+    // single channel shows that the largest magnitudes of all windows are close
+    // to that of the tile.
     BitsOf<V> all = largest_[0];
     for (int i = 1; i < kHigh * kWide; ++i) {
       all = all < largest_[i] ? all : largest_[i];

@@ -56,7 +56,7 @@ int64_t WinogradPlan::scratch_floats() const {
   if (units() == 0) return 0;
   const int64_t count = CeilDiv(tiles(), strips);
   const int64_t zeros = CeilDiv(channels, kGroup) * kGroup;
-  // The memory for a block of tiles is that of the largest block.
+  // Every block of tiles gets as much memory as the largest block needs.
   const int64_t rows = count + MaxRows();
   return zeros + count +
          planes() * (OddLines(rows * zeros) + OddLines(count * kBlock));

@@ -19,15 +19,15 @@ dnnl::memory::desc PlainFilterDesc(const Operator& op, int64_t groups,
 
 struct ConvolutionWeights {
   CpuParameter* filter = nullptr;
-  CpuParameter* bias = nullptr;  // null without one
+  CpuParameter* bias = nullptr;  // null if the operator has no bias
 };
 
 // Computes a convolution with its bias and residual, if it has them, and
 // applies its activation. Some activations are left to the caller; see rest().
 class Convolution {
  public:
-  // Creates the primitive. Of `op`, it uses the window, filters, groups,
-  // residual and activation, and whether the convolution is transposed.
+  // Creates the primitive. Only these attributes of `op` are used: window,
+  // filters, groups, residual, activation, and whether it is transposed.
   void Create(const dnnl::engine& engine, const Operator& op,
               const Shape& input, const Shape& output,
               const ConvolutionWeights& weights);

@@ -1,11 +1,12 @@
-// oneDNN under names that no other library in the process has.
+// Includes oneDNN, and renames its functions so that no other library in the
+// process has functions with the same names.
 //
 // TensorFlow exports the symbols of its own oneDNN if it is linked into a
 // server, and the dynamic linker would bind the engine's calls to that copy. So
 // the engine calls the functions of libios_dnnl.so, whose names have a prefix
-// (cc/private_library.py). Include this header instead of <dnnl.hpp>. The list
-// has all functions of dnnl.h and dnnl_common.h of oneDNN 3.2; a call of
-// another function fails when the engine is linked.
+// (cc/elf.py). Include this header instead of <dnnl.hpp>. The macros below
+// rename all functions of dnnl.h and dnnl_common.h of oneDNN 3.2. If the engine
+// calls another function of oneDNN, linking the engine fails.
 
 #ifndef IOS_TF_CC_ENGINE_CPU_ONEDNN_ONEDNN_H_
 #define IOS_TF_CC_ENGINE_CPU_ONEDNN_ONEDNN_H_

@@ -19,20 +19,20 @@ dnnl::memory::desc FlatDesc(int64_t n);
 
 // Appends the activation to `ops` if oneDNN computes it as TensorFlow does.
 // Returns the activation that the caller must still apply: kNone or
-// `activation`. The following differ on some processor, so that the caller
-// applies them: oneDNN's relu and clip turn NaN into a number, its exp turns
-// NaN into infinity, its gelu of infinity is NaN, and its softplus of -60 is
-// 4e-6. The caller also applies swish, because oneDNN's takes longer than a
-// separate pass with our own kernel.
+// `activation`. On some processors, oneDNN computes the following activations
+// differently, so the caller applies them: oneDNN's relu and clip turn NaN into
+// a number, its exp turns NaN into infinity, its gelu of infinity is NaN, and
+// its softplus of -60 is 4e-6. The caller also applies swish, because oneDNN's
+// swish takes longer than a separate pass with our own kernel.
 Activation AppendActivation(const Activation& activation, dnnl::post_ops* ops);
 
 // Returns attributes with these post-ops, for a primitive whose scratch memory
 // the caller provides.
 dnnl::primitive_attr AttributesWith(const dnnl::post_ops& ops);
 
-// Returns true if threads wait for each other, in loops or barriers, in the
-// oneDNN implementation with this name. This is so in oneDNN's matrix product
-// (gemm_driver.cpp).
+// Returns true if the threads of the oneDNN implementation with this name wait
+// for each other, in loops or barriers. The threads of oneDNN's matrix product
+// (gemm_driver.cpp) do so.
 bool ThreadsWaitForEachOther(const std::string& implementation);
 
 class Primitive {

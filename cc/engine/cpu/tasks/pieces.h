@@ -1,6 +1,6 @@
-// Pieces: an absorbed concat is not stored, so that an input of an operator
-// consists of pieces of several tensors. This file finds, for each range of
-// output channels, the pieces from which it is computed.
+// Pieces: the output of an absorbed concat is not stored. An operator that
+// reads it reads pieces of several tensors instead. This file finds, for each
+// range of output channels, the pieces from which the range is computed.
 #ifndef IOS_TF_CC_ENGINE_CPU_TASKS_PIECES_H_
 #define IOS_TF_CC_ENGINE_CPU_TASKS_PIECES_H_
 

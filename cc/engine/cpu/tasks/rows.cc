@@ -115,10 +115,10 @@ class RowsTask : public CpuTask {
   const Depthwise depthwise_;
   const int64_t threads_;
   dnnl::memory filter_, bias_;               // in TensorFlow's layout
-  std::optional<PointwiseWeights> product_;  // makes the image
+  std::optional<PointwiseWeights> product_;  // computes the image, if absorbed
   Activation product_activation_;
-  int64_t strips_ = 1;          // of an image
-  int64_t scratch_floats_ = 0;  // of a thread
+  int64_t strips_ = 1;          // per image
+  int64_t scratch_floats_ = 0;  // per thread
 };
 
 }  // namespace

@@ -331,12 +331,12 @@ bool TaskReadsPitched(const Operator& op) {
   switch (op.type) {
     case OperatorType::kConv2D:
       return op.algorithm != Algorithm::kDirect;
-    case OperatorType::kSepConv:  // its activation pass reads any layout
+    case OperatorType::kSepConv:  // the pass for its Relu reads any layout
       return op.pre_activation != Activation::kNone && !op.residual;
     case OperatorType::kConv2DTranspose:
     case OperatorType::kPool:
     case OperatorType::kMatMul:
-      return false;  // oneDNN's primitives want dense tensors
+      return false;  // oneDNN's primitives need dense tensors
     default:
       return true;
   }

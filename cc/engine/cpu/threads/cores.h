@@ -13,12 +13,13 @@ namespace ios::cpu {
 int UsableCores();
 
 // Limits AllowedCores() to `threads`, the number of threads that a program
-// gives TensorFlow for the work of one operator. Programs may give each of
-// their sessions another number: the largest one counts. There is no limit if
-// this process may use only as many cores now.
+// allows TensorFlow to use for one operator. If several calls set different
+// limits (one per TensorFlow session), the largest limit applies. A limit of
+// UsableCores() or more means that there is no limit.
 void AllowThreads(int threads);
 
-// Returns the smaller one of UsableCores() and the limit.
+// Returns UsableCores() or the limit set by AllowThreads(), whichever is
+// smaller.
 int AllowedCores();
 
 // Returns the value of IOS_TF_NUM_THREADS. A value above MachineCores() is
@@ -31,8 +32,8 @@ int WantedThreads();
 int MachineCores();
 
 // Returns the CPU time, in cores, that control groups (version 1 or 2) allow a
-// process. `groups` is its /proc/PID/cgroup; `root` is /sys/fs/cgroup. 0 means
-// no limit.
+// process. 0 means no limit. `groups` is the path of the process's file
+// /proc/PID/cgroup, and `root` is /sys/fs/cgroup.
 double CoresOfQuota(const std::string& groups, const std::string& root);
 
 // Returns the NUMA node of each core, from the files node*/cpulist of `root`,

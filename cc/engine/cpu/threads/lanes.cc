@@ -11,7 +11,7 @@ namespace {
 
 // Nanoseconds between two counts of the cores that the process may use.
 constexpr int64_t kCountEvery = 100'000'000;
-// Nanoseconds. See ExpectedSessions().
+// The length in nanoseconds of a period; see LanePool::period_.
 constexpr int64_t kPeriod = 1'000'000;
 
 Atomic<LanePool*> the_pool{nullptr};
@@ -21,14 +21,14 @@ Atomic<int> cores_of_parent{0};
 
 ThreadState& CurrentThread() { return ThreadLocal<ThreadState>(); }
 
-// A worker thread, its crew, and the team that it was last called to help.
+// A worker thread, its crew, and the team that it was last woken to help.
 struct alignas(kCacheLine) LanePool::Worker {
   Atomic<Crew*> crew{nullptr};
   Atomic<Team*> team{nullptr};
-  Atomic<bool> helps{false};  // of spares: was called
+  Atomic<bool> helps{false};  // for spare threads: is helping a team
   Signal calls;
   Team own;
-  Atomic<int> node{0};  // where the thread was seen last
+  Atomic<int> node{0};  // NUMA node on which the thread was seen last
   int number = 0;       // of the thread
 
   void Call(Team* to_help) {
@@ -124,8 +124,9 @@ void LanePool::WorkerLoop(Worker* worker) {
   }
 }
 
-// The system tends to wake a thread on the core of the thread that wakes it. It
-// takes milliseconds to move one of the two threads to another core.
+// ClaimCore() is needed because the system tends to wake a thread on the core
+// of the thread that wakes it. The system then takes milliseconds to move one
+// of the two threads to another core.
 void LanePool::ClaimCore(const Worker& worker) {
   const Crew* const crew = worker.crew.load();
   if (!crew || Crowded() || sessions() > 1) return;
@@ -266,7 +267,9 @@ LanePool::Session::~Session() {
 
 void Crew::TakeShare() {
   const int cores = pool_->active();
-  int most, least, all;  // of this crew, and the workers of all crews
+  // The largest and smallest share of this crew, and the largest number of
+  // workers in all crews.
+  int most, least, all;
   const auto divide = [&](int sessions) {
     most = std::min((cores - 1) / sessions, most_threads_ - 1);
     least = std::min(std::max(0, cores / sessions - 1), most);
@@ -371,7 +374,8 @@ void LanePool::StartParallel(Job job, int count) {
   }
   Team* const team = thread.own;
   Crew* const crew = lane->crew;
-  // ScopedReadyThreads has counted the threads.
+  // With thread.at_once, the crew must keep the workers that ScopedReadyThreads
+  // has counted.
   if (!crew->in_lanes_ && thread.at_once == 0) crew->TakeShare();
   team->lane = *lane;
   team->called = std::min(count, std::max(1, crew->threads() - lane->first));
@@ -395,7 +399,7 @@ void LanePool::EndParallel() {
 void LanePool::Barrier(Team* team) {
   // Each piece needs its own thread. There are more pieces than threads if the
   // crew has fewer threads than its lane was made for. The first piece that
-  // comes here calls the missing ones.
+  // reaches the barrier wakes spare threads for the missing ones.
   if (team->called < team->pieces() && !team->complete.exchange(true)) {
     for (int i = team->called; i < team->pieces(); ++i) {
       team->lane.crew->pool()->CallSpare(team);

@@ -6,9 +6,9 @@
 // about equally many workers, and together with their leaders no more threads
 // than there are cores. They exchange workers between sections.
 //
-// No thread waits for a thread that has not started (team.h). Where other
-// callers or processes have the cores, a lane works with the threads that are
-// running, at least its leader.
+// No thread waits for work that another thread has not started yet (team.h). If
+// other callers or processes occupy the cores, the threads of a lane that have
+// a core, at least its leader, do all of its work.
 #ifndef IOS_TF_CC_ENGINE_CPU_THREADS_LANES_H_
 #define IOS_TF_CC_ENGINE_CPU_THREADS_LANES_H_
 
@@ -36,12 +36,12 @@ namespace ios::cpu {
 struct ThreadState {
   Lane* lane = nullptr;  // set for leaders
   Team* own = nullptr;   // for sections that this thread leads
-  Team* team = nullptr;  // set inside a piece of a section
+  Team* team = nullptr;  // set while the thread runs a piece of a section
   int index = 0;         // of the piece
-  int nested = 0;        // open sections that this thread runs alone
+  int nested = 0;        // number of open sections that this thread runs alone
   int at_once =
       0;  // limit on a section's threads, or 0: see ScopedReadyThreads
-  // State of GOMP_loop_static_start: the loop as the program wrote it, and the
+  // The state of GOMP_loop_static_start: the loop's parameters, and the
   // iterations that this thread takes next.
   int64_t loop_start = 0, loop_increment = 1, loop_chunk = 0;
   int64_t loop_next = 0, loop_end = 0;
@@ -85,15 +85,15 @@ class LanePool {
   // use now. Must not be called inside a session.
   void CountCores();
 
-  // The number of threads that work now, at most cores().
+  // The number of threads that may work at present, at most cores().
   int active() const { return active_.load(std::memory_order_relaxed); }
 
   // The number of sessions that are open.
   int sessions() const { return sessions_.load(std::memory_order_relaxed); }
 
-  // Makes the calling thread the leader of a lane. Its size is cores(), for
-  // which tasks are compiled, but it works with the threads that its crew has.
-  // There are at most active() sessions; more callers wait in line.
+  // Makes the calling thread the leader of a lane. The lane has cores()
+  // threads, for which tasks are compiled, but only the threads of its crew do
+  // the work. There are at most active() sessions; more callers wait in line.
   class Session {
    public:
     enum Kind { kShared, kAlone };  // kAlone: there is no other session
@@ -134,12 +134,12 @@ class LanePool {
   static void StartParallel(Job job, int count);
   static void EndParallel();
 
-  // Waits until all pieces of the team's section have called it.
+  // Waits until all pieces of the team's section have called Barrier().
   static void Barrier(Team* team);
 
-  // Returns the number of the lane's threads, including its leader, that would
-  // start a section as soon as it is opened. Before that, crews exchange
-  // workers.
+  // First lets crews exchange workers. Then returns the number of the lane's
+  // threads, including its leader, that would start a section as soon as it is
+  // opened.
   static int ReadyThreads(const Lane& lane);
 
  private:
@@ -162,7 +162,7 @@ class LanePool {
   // Moves the calling worker to a core where no other thread of its session was
   // last seen.
   void ClaimCore(const Worker& worker);
-  // Calls a thread that belongs to no crew.
+  // Wakes a spare thread, which does not belong to a crew, to help the team.
   void CallSpare(Team* team);
 
   // Begins and ends a session.
@@ -170,12 +170,13 @@ class LanePool {
   void Leave(Crew* crew);
   void Begin(Crew* crew, Session::Kind kind);  // needs the mutex
   bool MayEnter(Session::Kind kind) const;     // needs the mutex
-  // Remembers that the sessions which are open were open at the same time.
+  // Records how many sessions are open at present, for ExpectedSessions().
   // Needs the mutex.
   void RememberSessions();
-  // The number of sessions to divide the cores by: those that are open or were
-  // open at the same time within the last one to two milliseconds. Callers come
-  // again soon, and a worker that has their core would be in the way.
+  // Returns the number of sessions among which the cores are divided: the
+  // largest number that was open at the same time within the last one to two
+  // milliseconds. A caller that has closed its session will usually open
+  // another one soon, and a worker must not occupy its core then.
   int ExpectedSessions() const;
 
   // Members that rarely change, then those that every session changes.
@@ -183,7 +184,7 @@ class LanePool {
   int (*const usable_)();
   Atomic<int> cores_, active_;
   std::vector<Worker*> workers_;  // reserved for most_; leaked at exit
-  Atomic<int> worker_count_{0};   // the started ones of workers_
+  Atomic<int> worker_count_{0};   // number of started workers in workers_
   // For each core: session << 32 | thread, for the thread last seen there.
   std::array<Atomic<uint64_t>, CPU_SETSIZE> taken_{};
   alignas(kCacheLine) Atomic<int> sessions_{0};  // open now
@@ -201,13 +202,13 @@ class LanePool {
   // this period and in the one before.
   int64_t period_ = 0;
   int most_sessions_ = 0, most_sessions_before_ = 0;
-  std::vector<Crew*> idle_crews_;  // never freed: helpers may come late
+  std::vector<Crew*> idle_crews_;  // never freed, see Team
   int64_t counted_at_ = 0;         // nanoseconds
   std::vector<Worker*> spares_;
 };
 
-// The threads of one session: thread 0 is its caller, and the others are the
-// workers that it has now.
+// The threads of one session. Thread 0 is the caller of the session, and the
+// other threads are the workers that the session has at present.
 class alignas(kCacheLine) Crew {
  public:
   Crew(LanePool* pool, int most) : pool_(pool) { workers_.reserve(most); }
@@ -218,13 +219,13 @@ class alignas(kCacheLine) Crew {
  private:
   friend class LanePool;
 
-  // Takes and returns workers until the crew has its share. The leader calls it
-  // where none of the workers is needed.
+  // Takes or returns workers until the crew has its share of the cores. The
+  // leader calls this function between sections, when no worker is needed.
   void TakeShare();
-  // Takes free workers that are on a NUMA node, or on any node if it is -1. It
-  // looks at worker `first` first, so that crews of different cores do not get
-  // in each other's way. The crew will have up to `most` workers, and all crews
-  // together will have up to `all`.
+  // Takes free workers that are on NUMA node `node`, or on any node if `node`
+  // is -1, until the crew has `most` workers or all crews together have `all`
+  // workers. The search begins with worker `first`, so that crews on different
+  // cores do not compete for the same workers.
   void TakeWorkers(int most, int all, int first, int node);
   void ReturnWorkers(int rest);
   void Call(int thread, Team* team);
@@ -250,7 +251,7 @@ class ExceptionCollector {
       if (!any_.exchange(true)) first_ = std::current_exception();
     }
   }
-  // Call it after the section has ended.
+  // Must be called after the section has ended.
   void Rethrow() {
     if (first_) std::rethrow_exception(std::exchange(first_, nullptr));
   }
@@ -261,8 +262,8 @@ class ExceptionCollector {
 };
 
 // While an object exists, sections that the calling thread opens get only
-// threads that are ready (LanePool::ReadyThreads). Needed for primitives whose
-// threads wait for each other.
+// threads that are ready (LanePool::ReadyThreads). This is necessary for
+// primitives whose threads wait for each other.
 class ScopedReadyThreads {
  public:
   ScopedReadyThreads();

@@ -1,7 +1,7 @@
 // Tests of the thread pool: every piece of every section runs once, before the
-// section ends, no matter which threads have a core and when they lose it. The
-// pool's sources are compiled with delays in them
-// (tests/integration/test_cc.py), with and without ThreadSanitizer.
+// section ends, no matter which threads have a core and when they lose it.
+// tests/integration/test_cc.py compiles the pool with delays (see MayDelay),
+// with and without ThreadSanitizer.
 
 #include "cc/engine/cpu/threads/lanes.h"
 
@@ -250,7 +250,8 @@ LanePool* PoolOf() {
   return new LanePool(kCores, kCores, [] { return kCores; });  // never freed
 }
 
-// The threads that the calling thread's crew has after a section.
+// Runs a section. Returns the number of threads that the calling thread's crew
+// has afterwards.
 int ThreadsNow() {
   RunsOnce(CurrentThread().lane->size);
   return CurrentThread().lane->crew->threads();

@@ -2,10 +2,10 @@
 //
 // oneDNN is built with GNU OpenMP and asks libgomp for threads. Our copy of
 // oneDNN calls these functions under names with a prefix
-// (cc/private_library.py), so it does not need libgomp, and no libgomp in the
-// process can answer. A primitive runs on the lane that calls it, without a
-// second set of threads, nested teams, or threads that spin beside our workers.
-// A thread outside of any lane gets a team of one, which OpenMP allows.
+// (cc/elf.py), so it never uses a libgomp, even if another library has loaded
+// one. A primitive runs on the lane that calls it, without a second set of
+// threads, nested teams, or threads that spin beside our workers. A thread
+// outside of any lane gets a team of one thread, which OpenMP allows.
 
 #include <cstdint>
 

@@ -16,9 +16,10 @@ void Team::Open(Job job, int pieces) {
                  std::memory_order_release);
 }
 
-// Threads that come too late only read the tickets. A loop with
-// compare_exchange would fail, and move the cache line, once for each thread
-// that takes a piece at the same time.
+// Threads that come when no piece is left only read the tickets, which does not
+// take the cache line from other cores. A piece is taken by fetch_add, because
+// a loop with compare_exchange would be repeated for each thread that takes a
+// piece at the same time.
 bool Team::Take(int* piece) {
   const auto take = [piece](uint64_t tickets) {
     *piece = static_cast<int>(tickets & 0xffff);

@@ -11,7 +11,7 @@ namespace ios::cpu {
 class Crew;
 
 // Threads [first, first + size) of a session's crew. One thread leads the lane
-// and calls the others.
+// and wakes the other threads.
 struct Lane {
   Crew* crew = nullptr;
   int first = 0;
@@ -46,15 +46,17 @@ class alignas(kCacheLine) Team {
   // The number of pieces of the section that the calling thread is working on.
   int pieces() const { return pieces_; }
 
-  // Returns when every piece of the section has called it. So each piece needs
-  // its own thread.
+  // Returns when every piece of the section has called Barrier(). So each piece
+  // needs its own thread.
   void Barrier();
 
-  // The team's threads, and the number of them that were called. The leader
-  // sets both before it opens a section.
+  // The lane whose threads work on the section, and how many of these threads
+  // (including the leader) were asked to help. The leader sets both members
+  // before it opens the section.
   Lane lane;
   int called = 0;
-  // Whether the missing threads were called to a barrier.
+  // Whether spare threads were woken for the pieces that have no thread. This
+  // happens only if the section has a barrier.
   Atomic<bool> complete{false};
 
  private:
@@ -71,7 +73,7 @@ class alignas(kCacheLine) Team {
   // The next piece may exceed the number of pieces by the number of threads.
   alignas(kCacheLine) Atomic<uint64_t> tickets_{0};
   alignas(kCacheLine) Atomic<int> left_{0};  // pieces that are not done
-  // Counts sections whose last piece was done by a helper.
+  // Counts the sections whose last piece was finished by a helper.
   alignas(kCacheLine) Signal done_;
   alignas(kCacheLine) Atomic<int> arrived_{0};
   Signal passed_;  // counts barriers

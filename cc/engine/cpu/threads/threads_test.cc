@@ -23,9 +23,10 @@ using testing::MakeBlock;
 using testing::Values;
 
 constexpr int kThreads = 8, kRuns = 100;
-constexpr int64_t kBatches = 10;  // eight stay compiled
+constexpr int64_t kBatches = 10;  // the program keeps eight of them compiled
 
-// Operators 0 and 1 read the input and may merge. 2 reads 0; 3 joins 1 and 2.
+// Operators 0 and 1 read the input and may be merged. Operator 2 reads 0, and
+// operator 3 joins 1 and 2.
 Block ThreeConvolutions() {
   return MakeBlock({Conv(-1, 4, 1), Conv(-1, 8, 3), Conv(0, 4, 3),
                     Join(OperatorType::kConcat, {1, 2})},

@@ -4,11 +4,12 @@ namespace ios::cpu {
 namespace {
 
 // All times are in nanoseconds.
-// The longest time that a thread spins. The pauses between the jobs of a run
-// are shorter.
+// The longest time that a thread spins: normally, and while Crowded() is true.
+// The pauses between the jobs of a run are shorter than kSpin.
 constexpr int64_t kSpin = 200'000;
 constexpr int64_t kSpinCrowded = 5'000;
-// A spinning thread that looks at the clock after a longer time had no core.
+// If a spinning thread reads the clock twice and more time than this has
+// passed, the thread had lost its core. Crowded() is then true for kCrowdedFor.
 constexpr int64_t kLost = 300'000;
 constexpr int64_t kCrowdedFor = 50'000'000;
 
@@ -23,7 +24,7 @@ bool CrowdedAt(int64_t now) {
 bool Crowded() { return CrowdedAt(Now()); }
 
 bool Signal::Spinning::Continues() {
-  if (start_ == 0) {  // the first looks need no clock
+  if (start_ == 0) {  // the first checks do not read the clock
     start_ = -1;
     return true;
   }

@@ -8,8 +8,8 @@
 
 namespace ios::cpu {
 
-// Marks a place where losing the core would be worst. A test defines this
-// function so that it delays threads there.
+// Marks a place where it would be worst if the calling thread lost its core.
+// Tests define this function so that it delays threads at these places.
 #ifdef IOS_TF_TEST_DELAYS
 void MayDelay();
 #else

@@ -228,7 +228,7 @@ StatusOr<bool> Convolution::StepsAreFaster(const Device* device,
     status = tensors->MakeWorkspace(
         std::max(whole.scratch_bytes(), steps.scratch_bytes()));
   }
-  // Uses `whole` if memory is missing to compare both.
+  // Uses `whole` if there is not enough memory to measure both.
   if (status.code() == StatusCode::kResourceExhausted) return false;
   IOS_RETURN_IF_ERROR(status);
   const ConvolutionPointers& pointers = tensors->pointers();

@@ -27,7 +27,7 @@ fe::EngineConfigList Propose(fe::OperationGraph* graph,
 }
 
 // Returns the engines that fuse any graph and that the heuristics propose for
-// the spec. Empty if they propose none.
+// the spec. Empty if the heuristics do not propose such an engine.
 fe::EngineConfigList ProposeFree(const ConvolutionSpec& spec,
                                  cudnnHandle_t handle) {
   try {

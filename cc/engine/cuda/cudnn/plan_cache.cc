@@ -122,8 +122,9 @@ void PlanCache::Insert(const std::string& device,
   if (!warned_ && !directory_.empty()) {
     fprintf(
         stderr,
-        "ios_tf: other work on %s disturbs the timing of cuDNN plans; plans "
-        "that may not be the fastest are used, but not stored\n",
+        "ios_tf: other work on %s disturbs the timing of cuDNN plans, so plans "
+        "that may not be the fastest are used, but not stored. Nothing else "
+        "should use the GPU while plans are timed\n",
         device.c_str());
   }
   warned_ = true;
@@ -170,7 +171,9 @@ void PlanCache::Store(const std::string& device) {
           json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n") &&
       rename(temporary.c_str(), path.c_str()) == 0;
   if (!written) {
-    fprintf(stderr, "ios_tf: cannot write %s: %s; plans are kept in memory\n",
+    fprintf(stderr,
+            "ios_tf: cannot write %s: %s. The names of the fastest cuDNN plans "
+            "are kept in memory, so other processes time the plans again\n",
             path.c_str(), strerror(errno));
     unlink(temporary.c_str());
     directory_.clear();

@@ -25,9 +25,9 @@ class PlanCache {
 
   std::optional<std::string> Find(const std::string& device,
                                   const std::string& convolution);
-  // Adds a plan. Unless `store`, only this process uses it, because another
-  // measurement may find a faster one. The plan is written by Save(), or when
-  // there are kMostUnsaved plans to be written.
+  // Adds a plan. If `store` is false, only this process uses the plan, because
+  // another measurement may find a faster plan. Otherwise the plan is written
+  // to the file by Save(), or as soon as kMostUnsaved plans are to be written.
   void Insert(const std::string& device, const std::string& convolution,
               const std::string& plan, bool store);
 

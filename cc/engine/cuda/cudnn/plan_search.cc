@@ -162,8 +162,8 @@ StatusOr<Comparison> Fastest(const Device* device,
   });
 }
 
-// Builds the plan with this name. Returns nullopt if cuDNN no longer has it, or
-// if it cannot be used.
+// Builds the plan with this name. Returns nullopt if cuDNN no longer proposes
+// this plan, or if the plan cannot be used.
 std::optional<Candidate> Recall(const Device* device,
                                 const ConvolutionSpec& spec,
                                 const std::string& name) {
@@ -238,14 +238,14 @@ StatusOr<Plan> Search(const Device* device, const ConvolutionSpec& spec,
   std::vector<Candidate> candidates = BuildAll(device, *graph, spec);
   if (candidates.empty()) {
     return Unimplemented(
-        "none of " + std::to_string(graph->candidates().size()) +
+        "none of cuDNN's " + std::to_string(graph->candidates().size()) +
         " plans can be built with a workspace of at most " +
         std::to_string(MaxWorkspaceBytes(spec) >> 20) + " MiB");
   }
   const Plan first = candidates[0].plan;
   const Status status = warm(&candidates);
-  // If memory is missing to time the plans, uses cuDNN's first choice, but does
-  // not store it.
+  // If there is not enough memory to time the plans, uses cuDNN's first choice,
+  // but does not store it.
   if (status.code() == StatusCode::kResourceExhausted) return first;
   IOS_RETURN_IF_ERROR(status);
   if (candidates.empty())

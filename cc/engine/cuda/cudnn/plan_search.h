@@ -12,8 +12,8 @@
 
 namespace ios::cuda {
 
-// Returns a name for the device with its versions of the driver and cuDNN, the
-// key in PlanCache.
+// Returns the device's key in PlanCache: its name, its properties, and the
+// versions of CUDA and cuDNN.
 std::string PlanCacheName(const Device* device);
 
 // Returns the fastest plan that computes the spec with one graph. Equal specs

@@ -110,8 +110,8 @@ int CodeCache::OpenDirectory() {
 void CodeCache::GiveUp(const std::string& why) {
   if (directory_.empty()) return;
   fprintf(stderr,
-          "ios_tf: the code cache %s is not used: %s; kernels are compiled "
-          "again\n",
+          "ios_tf: the code cache %s is not used: %s. Each process compiles "
+          "the GPU kernels again\n",
           directory_.c_str(), why.c_str());
   directory_.clear();
 }

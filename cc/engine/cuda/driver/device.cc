@@ -42,7 +42,8 @@ StatusOr<Device*> Device::Get(int ordinal, DeviceAllocator* allocator) {
   IOS_CUDA_RETURN_IF_ERROR(device, cuDeviceGetCount, &count);
   if (ordinal < 0 || ordinal >= count) {
     return NotFound("there is no GPU " + std::to_string(ordinal) +
-                    "; the number of GPUs is " + std::to_string(count));
+                    ". GPUs are numbered from 0, and the number of GPUs is " +
+                    std::to_string(count));
   }
   device->ordinal_ = ordinal;
   CUdevice handle;
@@ -61,7 +62,7 @@ StatusOr<Device*> Device::Get(int ordinal, DeviceAllocator* allocator) {
   if (device->compute_capability_ < kMinComputeCapability) {
     return FailedPrecondition(
         device->name_ + " has compute capability " + std::to_string(major) +
-        "." + std::to_string(minor) + "; IOS-TF needs 7.0 or above");
+        "." + std::to_string(minor) + ", but IOS-TF needs 7.0 or above");
   }
   IOS_CUDA_RETURN_IF_ERROR(device, cuDeviceGetAttribute,
                            &device->multiprocessors_,

@@ -71,7 +71,7 @@ class Device {
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
-    // Returns false if the driver has ended, as at the end of the process.
+    // Returns false if the driver has shut down, as at the end of the process.
     bool entered() const { return entered_; }
 
    private:

@@ -96,8 +96,8 @@ StatusOr<void*> Open(const std::string& what,
     if ((attempt.flags & RTLD_NOLOAD) || !error) continue;
     if (why.empty() || (access(attempt.path.c_str(), F_OK) == 0)) why = error;
   }
-  return FailedPrecondition("cannot load " + what + " (" + why +
-                            "): " + what_to_do);
+  return FailedPrecondition("cannot load " + what + " (" + why + "). " +
+                            what_to_do);
 }
 
 template <typename Function>
@@ -105,8 +105,9 @@ Status Find(void* library, const char* library_name, const char* name,
             Function* function) {
   *function = reinterpret_cast<Function>(dlsym(library, name));
   if (*function) return Status();
-  return FailedPrecondition(std::string(library_name) + " has no function " +
-                            name + ": the library is too old");
+  return FailedPrecondition(
+      std::string(library_name) + " has no function " + name +
+      ": the library is too old. Install a newer version");
 }
 
 // The oldest compute capability (times 10) that NVRTC 13 compiles for.
@@ -170,7 +171,7 @@ StatusOr<Libraries> OpenAll(const std::vector<std::string>& added) {
   Libraries libraries;
   IOS_ASSIGN_OR_RETURN(
       void* const driver,
-      Open("libcuda.so.1", {{"libcuda.so.1"}}, "install the NVIDIA driver"));
+      Open("libcuda.so.1", {{"libcuda.so.1"}}, "Install the NVIDIA driver"));
 #define IOS_FIND(name) \
   IOS_RETURN_IF_ERROR( \
       Find(driver, "libcuda.so.1", IOS_STRING(name), &libraries.driver.name));
@@ -179,7 +180,7 @@ StatusOr<Libraries> OpenAll(const std::vector<std::string>& added) {
   IOS_ASSIGN_OR_RETURN(void* const nvrtc,
                        Open("libnvrtc.so.12 or libnvrtc.so.13",
                             AttemptsFor(NvrtcNames(libraries.driver), added),
-                            "install NVRTC 12 or 13, for instance with "
+                            "Install NVRTC 12 or 13, for instance with "
                             "pip install 'tensorflow[and-cuda]'"));
 #define IOS_FIND(name) \
   IOS_RETURN_IF_ERROR( \
@@ -189,7 +190,7 @@ StatusOr<Libraries> OpenAll(const std::vector<std::string>& added) {
   IOS_ASSIGN_OR_RETURN(
       libraries.cudnn,
       Open("libcudnn.so.9", AttemptsFor({"libcudnn.so.9"}, added),
-           "install cuDNN 9, for instance with "
+           "Install cuDNN 9, for instance with "
            "pip install 'tensorflow[and-cuda]'"));
   for (const char* name : kCudnnFunctions) {
     void* function = nullptr;

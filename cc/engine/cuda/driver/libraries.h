@@ -97,12 +97,15 @@ struct Libraries {
   void* cudnn = nullptr;  // dlopen's handle, for the cuDNN frontend
 
   // Returns the libraries, which are opened by the first call that finds all of
-  // them. The driver is the system's. The other libraries are searched in the
-  // directories that $IOS_TF_CUDA_LIBRARIES lists, separated by colons. If the
-  // variable is empty, a library is taken from the first of these places:
-  // libraries that the process has already loaded, directories that were added
-  // by AddDirectory(), the system's search path. If a library is missing or too
-  // old, returns FailedPrecondition with its name.
+  // them. The driver comes from the system's search path. If the variable
+  // $IOS_TF_CUDA_LIBRARIES is set, the other libraries come only from the
+  // directories that it lists, separated by colons. Otherwise each library
+  // comes from the first of these places that has it:
+  // 1. libraries that the process has already loaded
+  // 2. directories that were added by AddDirectory()
+  // 3. the system's search path.
+  // If a library is missing or too old, returns FailedPrecondition with the
+  // name of the library.
   static StatusOr<const Libraries*> Get();
 
   // Adds a directory to search, after those that were added before.

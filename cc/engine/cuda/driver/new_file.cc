@@ -31,7 +31,9 @@ bool MakeDirectories(const std::string& path, mode_t mode) {
 
 bool WriteNewFile(int directory, const std::string& name, mode_t mode,
                   const std::string& text) {
-  unlinkat(directory, name.c_str(), 0);  // a killed process with our id left it
+  // Removes a file that a killed process with the same process ID may have
+  // left.
+  unlinkat(directory, name.c_str(), 0);
   const int file =
       openat(directory, name.c_str(),
              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);

@@ -37,7 +37,7 @@ Architecture ArchitectureOf(const Device* device) {
   if (count == 0 || nvrtc.nvrtcGetSupportedArchs(known.data())) return {own};
   if (std::find(known.begin(), known.end(), own) != known.end()) return {own};
   const int newest = *std::max_element(known.begin(), known.end());
-  if (newest > own) return {own};  // NVRTC says that it cannot compile for it
+  if (newest > own) return {own};  // the GPU is too old; NVRTC reports that
   return {newest, /*machine_code=*/false};
 }
 

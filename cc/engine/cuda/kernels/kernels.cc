@@ -19,8 +19,8 @@ struct Walk {
   int64_t count() const { return NumElements(views[0].shape) / vector; }
 };
 
-// `flatten` says that results do not depend on the channel of an element, so
-// that dense views can be used as single pixels.
+// If `flatten` is true, results must not depend on the channel of an element.
+// Dense views are then used as single pixels.
 StatusOr<Walk> MakeWalk(DataType dtype, std::vector<TensorView> views,
                         bool flatten) {
   Walk walk;
@@ -210,7 +210,7 @@ StatusOr<CopyKernel> CopyKernel::Create(const Device* device, DataType dtype,
   struct Open {  // a launch that has room for more pieces
     int launch = -1;
     int pieces = 0;
-    int64_t most = 0;  // vectors of its largest piece
+    int64_t most = 0;  // number of vectors in its largest piece
   };
   std::map<int64_t, Open> open;  // by width in bytes
   kernel.indices_.reserve(copies.size());

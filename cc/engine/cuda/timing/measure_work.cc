@@ -35,7 +35,7 @@ constexpr double kClearlyAbove = 3;
 // The samples of work are steady if their median is at most this many times
 // their minimum.
 constexpr double kSteady = 1.05;
-// The smallest number of runs in a sample of CompareCold().
+// CompareCold() measures at least this many runs per sample.
 constexpr int kRunsOfWays = 3;
 // CompareCold() does not sample work whose first runs take this many times as
 // long as the fastest work.
@@ -147,7 +147,7 @@ class Sampler {
     IOS_ASSIGN_OR_RETURN(double once, Elapsed(&prepared, prepared.graph, 1));
     IOS_ASSIGN_OR_RETURN(once, Elapsed(&prepared, prepared.graph, 1));
     if (measurement.give_up > 0 && once > measurement.give_up * *fastest) {
-      // Measures again, because something else may have delayed the run.
+      // Measures again, because other processes may have delayed the run.
       IOS_ASSIGN_OR_RETURN(once, Elapsed(&prepared, prepared.graph, 1));
       prepared.given_up = once > measurement.give_up * *fastest;
       if (prepared.given_up) return prepared;
@@ -266,17 +266,18 @@ class Sampler {
   Launch<SpinParams> spin_;
 };
 
-// The samples of one work, each of `runs` runs, in milliseconds. `elapsed`
-// includes the baseline. It is empty if the work was given up.
+// The samples of one workload in milliseconds. Each sample is the time of
+// `runs` runs. The times in `elapsed` include the baseline. `elapsed` is empty
+// if the workload was too slow to be sampled (see WorkMeasurement::give_up).
 struct Samples {
   int runs = 1;
   std::vector<double> baselines;
   std::vector<double> elapsed;
 };
 
-// Finds the fastest work by the medians of its samples, less the baseline. The
-// result is certain if each work that may be the fastest has steady samples
-// that are clearly above the baseline.
+// Finds the workload with the lowest median of its samples, after the baseline
+// is subtracted. The result is certain if each workload that may be the fastest
+// has steady samples that are clearly above the baseline.
 Comparison Compare(const std::vector<Samples>& samples) {
   Comparison comparison;
   comparison.is_certain = true;
@@ -368,7 +369,8 @@ StatusOr<Comparison> CompareCold(const Device* device,
   WorkMeasurement measurement;
   measurement.least_runs = kRunsOfWays;
   measurement.give_up = kFarSlower;
-  // Writing twice the size of the cache removes all other data from it.
+  // Each run starts by writing memory of twice the size of the L2 cache. This
+  // evicts all other data, such as the workload's weights, from the cache.
   const int64_t bytes = 2 * device->l2_cache_bytes();
   const StatusOr<std::shared_ptr<void>> other = device->Allocate(bytes);
   if (other.ok()) {

@@ -17,40 +17,41 @@ namespace ios::cuda {
 using Enqueuer = std::function<Status(CUstream)>;
 
 struct WorkMeasurement {
-  int samples = 7;     // per work
+  int samples = 7;     // per workload
   int least_runs = 1;  // per sample; more if the sample would be too short
   int warmup = 1;      // runs before the first sample, at least one
   // Work that is enqueued before each run. Its time is not measured. May be
   // empty.
   Enqueuer before;
-  // If a first run of some work (including `before`) takes more than this many
-  // times as long as the fastest work so far, the work is not sampled. 0 means
-  // that all work is sampled.
+  // If the first timed run of a workload (including `before`) takes more than
+  // this many times as long as the fastest workload so far, the workload is not
+  // sampled. 0 means that all workloads are sampled.
   double give_up = 0;
 };
 
-// Takes samples of all works in turn. A sample is the time of one run in
-// milliseconds, without the host's time to enqueue it and without the time to
-// launch a CUDA graph. Work that cannot be captured into a graph is enqueued
-// for each run. The GPU's clocks are raised first. Returns when all of the work
-// is done.
+// Takes samples of all workloads in turn. A sample is the time of one run in
+// milliseconds. It includes neither the host's time to enqueue the run nor the
+// time to launch a CUDA graph. A workload that cannot be captured into a graph
+// is enqueued for each run. The GPU's clocks are raised first. Returns when all
+// of the work is done.
 StatusOr<std::vector<std::vector<double>>> SampleWork(
     const Device* device, const std::vector<Enqueuer>& works,
     const WorkMeasurement& measurement);
 
 // The result of CompareCold().
 struct Comparison {
-  size_t fastest = 0;  // the index of the work
-  // False if the samples vary, so that something else apparently used the GPU,
-  // or if some work could not be told from the time of measuring it. Another
-  // comparison may then have another result.
+  size_t fastest = 0;  // the index of the fastest workload
+  // False if another comparison may have another result. This is so if the
+  // samples vary, probably because other programs used the GPU, or if the time
+  // of a workload is too short compared with the time that measuring takes.
   bool is_certain = false;
 };
 
-// Finds the fastest work. Before each run, the GPU's cache contains only the
-// data that `warm` reads: weights are not in the cache in practice, because a
-// network has more of them than the cache can store. If no work can be told
-// from the time of measuring it, the result is the first work.
+// Finds the fastest of several workloads, with weights that are not in the
+// GPU's cache: before each run, the cache contains only the data that `warm`
+// reads. In practice, weights are not in the cache, because a network has more
+// weights than the cache can store. If all workloads are too short to be
+// measured, the result is the first workload.
 StatusOr<Comparison> CompareCold(const Device* device,
                                  const std::vector<Enqueuer>& works,
                                  const Enqueuer& warm);
