@@ -4,8 +4,8 @@
     python -m benchmarks callers_simulation --record MODEL [MODEL...]
 
 The first form simulates all numbers of cores and callers for the recorded networks.
-The second form measures networks on this machine and writes their sections, from
-which the first form starts.
+The second form measures networks on this machine and writes their sections (durations
+of parallel loops, see simulated_cores/sections.py), from which the first form starts.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from benchmarks import arrays
 from benchmarks.frameworks import interpreter
 from benchmarks.frameworks.runner import Data
 from benchmarks.network import Network
-from benchmarks.network_search import schedule_json
 from benchmarks.operator_samples import sample_blocks
 from benchmarks.results import write_measured
 from benchmarks.standalone import add_engine_device
@@ -148,7 +147,7 @@ def _differences(
 
     data = Data.of({**block, "dtype": dtype}, np.random.default_rng(0))
     program = engine.Program(
-        data.block, schedule_json(schedule), data.flat_weights(), device
+        data.block, schedule.json_object(), data.flat_weights(), device
     )
     found = program.run([arrays.encoded(x, dtype) for x in data.inputs])
     outputs = [arrays.decoded(output, dtype) for output in found]

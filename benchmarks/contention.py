@@ -97,7 +97,7 @@ def bench_contention(
     rows: Sequence[str] | None = None,
     log: Callable[[str], None] = print,
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Measures row -> variant -> "p50" ... (ms) and "images_per_second" -> value.
+    """Returns the results: row -> variant -> "p50" (ms), ..., "images_per_second".
 
     Args:
       name: the model, see the module's description.
@@ -205,7 +205,7 @@ def _measure(
     callers: int,
     batch_size: int,
 ) -> dict[str, dict[str, float]]:
-    """Measures variants in turn, each beside its neighbor, if any."""
+    """Measures variants in turn; a variant's neighbor, if any, runs beside it."""
     import numpy as np
 
     latencies: dict[str, list[float]] = {variant: [] for variant in workers}

@@ -1,4 +1,4 @@
-"""Compares the time that users wait, and the memory it takes, with goals.
+"""Compares the times that users wait, and the memory use, with goals.
 
 The cases are compiling the package, converting, counting schedules, comparing, and
 loading a converted model:
@@ -31,9 +31,9 @@ from ios_tf.tables import table
 
 _NETWORK = "keras:InceptionV3"
 _LOAD = "load"
-# The second network keeps the most transformed filters beside the original ones.
+# For the second network, the engine keeps the most transformed copies of filters.
 _LOADED = (_NETWORK, "keras:ResNet50")
-_ANSWER, _RESIDENT = 1.20, 1.15  # ratios to the original
+_ANSWER, _RESIDENT = 1.20, 1.15  # goals: ratios to the original
 
 
 # Loads and calls a model. Arguments: the model's directory, "plugin" or "stock".

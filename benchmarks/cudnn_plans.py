@@ -83,7 +83,7 @@ def plan_names(directory: Path) -> dict[str, str]:
     names = {}
     for path in directory.glob("*.json"):
         names.update(json.loads(path.read_text(encoding="utf-8"))["plans"])
-    # The cache also has the forms in which some convolutions run; skip these.
+    # Other entries of the cache name the form in which a convolution runs; skip these.
     return {what: n for what, n in names.items() if not what.startswith("form of ")}
 
 
@@ -95,7 +95,10 @@ def expected_engines(timed: str) -> set[str]:
 def compare(
     found: Mapping[str, Sequence[str]], recorded: Mapping[str, Any]
 ) -> dict[str, list[int]]:
-    """Returns, by "NETWORK DTYPE BATCH": [plans of expected engines, all plans]."""
+    """Returns [number of plans of expected engines, number of all plans].
+
+    The keys of the result are "NETWORK DTYPE BATCH".
+    """
     result = {}
     for key, plans in found.items():
         answers = recorded["answers"].get(key)

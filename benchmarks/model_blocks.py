@@ -93,8 +93,8 @@ def blocks_of(
 ) -> Blocks:
     """Returns the blocks that `ios_tf.convert` would search; it has the same arguments.
 
-    `count_only` is for `complexity_table`. It does not cut blocks that are too large to
-    search, and batch norms of `models:NAME` keep their initial statistics.
+    With `count_only` (for `complexity_table`), blocks that are too large to search are
+    not cut, and batch norms of `models:NAME` keep their initial statistics.
 
     Raises:
       UserError: as for `ios_tf.convert`.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -115,7 +114,7 @@ def interleaved_ms(
     latencies = np.zeros((len(candidates), rounds))
     for region in network.regions:
         profiler = engine.Profiler(region.block, device)
-        schedules = [schedule_json(region.schedule(found)) for found in candidates]
+        schedules = [region.schedule(found).json_object() for found in candidates]
         both_orders = [*schedules, *schedules[::-1]]
         measured = measured_ms(profiler, both_orders, _LEAST_MS, rounds // 2)
         there, back = measured[: len(schedules)], measured[len(schedules) :][::-1]
@@ -129,7 +128,9 @@ def measured_ms(
     least_ms: float,
     repeat: int,
 ) -> np.ndarray:
-    """Measures schedules in turn, in samples of about `least_ms` of the first one.
+    """Measures schedules in turn.
+
+    All samples have the number of runs that the first schedule makes in `least_ms`.
 
     Returns:
       Milliseconds, float64 [schedules, repeat].
@@ -151,12 +152,7 @@ def sum_of_stages_ms(
         schedule = region.schedule(schedules)
         profiler = engine.Profiler(schedule.applied_to(region.block), device)
         for stage in schedule.stages:
-            alone = [schedule_json(Schedule((stage,)))]
+            alone = [Schedule((stage,)).json_object()]
             found = measured_ms(profiler, alone, _LEAST_MS / 10, repeat)
             total += float(np.median(found))
     return total
-
-
-def schedule_json(schedule: Schedule) -> dict[str, Any]:
-    """Returns the JSON object that the engine takes."""
-    return json.loads(schedule.to_json())

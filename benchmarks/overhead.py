@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
                 f"no part of {options.model} runs on the engine. Convert the model "
                 "with ios_tf convert"
             )
-        # Each call of the model has run the same regions.
+        # Every call of the model runs the same number of regions. A row per call.
         of_calls = np.reshape(spans, [options.calls + UNMEASURED, -1]).sum(axis=1)
         rounds.append((call(function), np.median(of_calls) / 1e3, call(empty)))
     whole, engine, nothing = np.array(rounds).T

@@ -84,7 +84,7 @@ def _text(content: Any, depth: int = 0) -> str:
 
 
 def _is_record(content: Any) -> bool:
-    """Returns whether no value inside contains several records."""
+    """Returns whether no value is a JSON object, or a list with JSON objects."""
     values = content.values() if isinstance(content, dict) else content
     return not any(
         isinstance(value, dict)

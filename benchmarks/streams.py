@@ -18,7 +18,6 @@ from benchmarks.checks import without_measuring
 from benchmarks.frameworks.runner import Data, Target, data_of
 from benchmarks.gpu_memory import GpuMemory
 from benchmarks.network import Network
-from benchmarks.network_search import schedule_json
 from benchmarks.standalone import add_engine_device
 from ios_tf.errors import UserError
 from ios_tf.native import engine
@@ -49,7 +48,7 @@ def differences(
     ):
         program = engine.Program(
             data.block,
-            schedule_json(region.schedule(schedules)),
+            region.schedule(schedules).json_object(),
             data.flat_weights(),
             target.device,
         )

@@ -79,5 +79,5 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    """The public names, which a shell completes."""
+    """The public names, for completion in interactive shells."""
     return [*__all__, "__version__"]

@@ -158,7 +158,8 @@ def run(options: argparse.Namespace) -> int:
         )
         print(fingerprint)
         keep(what.measure(context))
-    # The file's numbers are rounded. The page of results shows the same tables.
+    # Reads the rounded numbers from the file, so that these tables equal those on the
+    # page of results.
     for each in what.tables(Record.read(f"{stem}.json").results, paper):
         print(f"\n{each.title}\n{table(each.header, each.rows)}")
     print(f"\nwritten: {stem}.json")

@@ -1,4 +1,4 @@
-"""Compares the engine with its peers."""
+"""Compares the engine with its peers, which are other frameworks."""
 
 from __future__ import annotations
 
@@ -141,7 +141,8 @@ def compare(
             "network.json",
         )
         network.write(path)
-        # The blocks have random weights, and a SavedModel has its own.
+        # Whether peers run the SavedModel -> the outputs of the first such peer. Peers
+        # that run blocks have other outputs, because blocks have random weights.
         expected: dict[bool, list[np.ndarray]] = {}
         for key in peers:
             name, row = f"{network.name}, {PEERS[key].name}", rows[key]
@@ -226,7 +227,7 @@ def _rounding(
 def _in_turn(
     workers: Mapping[str, Worker], rounds: int
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """Asks all workers in every round; reverses the order in every other round.
+    """Measures all workers in every round, in reverse order in every other round.
 
     Returns:
       Latencies in ms of workers that always answered, and the other workers' errors.

@@ -29,7 +29,7 @@ from benchmarks.experiments.experiment import (
 )
 from benchmarks.frameworks.ios_runner import IosRunner
 from benchmarks.network import Network
-from benchmarks.network_search import find_schedules, measured_ms, schedule_json
+from benchmarks.network_search import find_schedules, measured_ms
 from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.cost.work import VIEWS, work_of
 from ios_tf.native import engine
@@ -143,7 +143,7 @@ def _alone(problem: Problem, context: Context) -> dict[str, Any]:
     schedule = found.schedules[problem.signature]
     (latencies,) = measured_ms(
         engine.Profiler(problem.block, context.device),
-        [schedule_json(schedule)],
+        [schedule.json_object()],
         _LEAST_MS,
         context.rounds,
     )

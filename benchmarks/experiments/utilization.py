@@ -23,7 +23,6 @@ from benchmarks.experiments.experiment import (
 )
 from benchmarks.frameworks.runner import Target
 from benchmarks.network import Network
-from benchmarks.network_search import schedule_json
 from ios_tf.errors import UserError
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Schedule, Stage
@@ -160,7 +159,7 @@ def _observe(
     quick: bool,
 ) -> dict[str, float]:
     """Returns a stage's latency in ms, device use, and work in operations per ns."""
-    schedule = [schedule_json(Schedule((stage,)))]
+    schedule = [Schedule((stage,)).json_object()]
     once_ms = float(profiler.measure(schedule, 2, 1, 3).min())
     number = max(1, round(probe.observed_ms[quick] / max(once_ms, 1e-4)))
     probe.start()

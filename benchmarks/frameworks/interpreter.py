@@ -84,7 +84,7 @@ def compute(
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One operator and its inputs; shapes are of the first input and the output."""
+    """One operator and its inputs; `input_shape` is that of the first input."""
 
     ops: Any
     operator: Mapping[str, Any]

@@ -8,7 +8,7 @@ from benchmarks import arrays
 from benchmarks.frameworks.runner import Runner, Target, data_of
 from benchmarks.gpu_memory import GpuMemory
 from benchmarks.network import Network
-from benchmarks.network_search import find_schedules, schedule_json
+from benchmarks.network_search import find_schedules
 from ios_tf.native import engine
 
 
@@ -30,7 +30,7 @@ class IosRunner(Runner):
         self._programs = [
             engine.Program(
                 data.block,
-                schedule_json(region.schedule(found.schedules)),
+                region.schedule(found.schedules).json_object(),
                 data.flat_weights(),
                 target.device,
             )

@@ -18,7 +18,7 @@ from ios_tf.native import engine
 # The bias's share of an output's second moment. It is small because each convolution
 # reduces the contribution of earlier operators by this share.
 _BIAS = 0.01
-# The attributes of what an operator computes after its products.
+# The attributes of the steps that follow an operator's products.
 _LATER = ("residual", "activation", "alpha", "beta")
 
 

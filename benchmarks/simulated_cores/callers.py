@@ -21,8 +21,8 @@ _SOURCES = (
 _SYSTEM = '"benchmarks/simulated_cores/virtual_system.h"'
 _SHOWN = 3  # places where threads wait most
 
-# A section: the microseconds before it, the number of its pieces, and the sum and the
-# maximum of their microseconds.
+# A section is a parallel loop, whose pieces run on several threads: the microseconds
+# before it, the number of its pieces, and the sum and maximum of their microseconds.
 Section = Sequence[float]
 
 
@@ -35,11 +35,12 @@ class Load:
       callers: number of callers.
       calls: number of measured calls of all callers together.
       alone: whether only one call runs at a time, on all cores.
-      copies: the most copies of the network's memory.
+      copies: the largest number of copies of the network's memory. A call needs one.
       nodes: number of NUMA nodes that the cores are divided into.
       outside_us: time that a caller's thread works between two calls.
       variation: pieces take up to this share more or less time.
-      far_work: factor for a piece on another node than that of its call.
+      far_work: factor for the time of a piece that runs on another NUMA node than its
+        call.
     """
 
     cores: int

@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks import python_line
 from benchmarks.frameworks.runner import data_of
 from benchmarks.network import Network
-from benchmarks.network_search import find_schedules, schedule_json
+from benchmarks.network_search import find_schedules
 from ios_tf.errors import UserError
 from ios_tf.native import engine
 from ios_tf.scheduler import Schedule
@@ -60,7 +60,7 @@ def record(network: Network, threads: Sequence[int]) -> dict[str, Any]:
         network_file = os.path.join(directory, "network.json")
         schedules_file = Path(directory, "schedules.json")
         network.write(network_file)
-        schedules = {name: schedule_json(found[name]) for name in found}
+        schedules = {name: found[name].json_object() for name in found}
         schedules_file.write_text(json.dumps(schedules))
         return {
             str(count): _record(library, network_file, schedules_file, count)
@@ -108,7 +108,7 @@ def record_in_child(library: str, network: str, schedules: str, threads: str) ->
     calls = []
     for region, data in zip(loaded.regions, data_of(loaded, "float32"), strict=True):
         program = engine.Program(
-            data.block, schedule_json(region.schedule(found)), data.flat_weights()
+            data.block, region.schedule(found).json_object(), data.flat_weights()
         )
         inputs = [np.ascontiguousarray(x, np.float32) for x in data.inputs]
         shapes = program.output_shapes([x.shape for x in inputs])

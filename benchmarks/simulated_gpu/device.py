@@ -3,7 +3,7 @@
 Rates, bandwidths, multiprocessors and registers come from NVIDIA's data sheets.
 Four numbers were fitted to the paper's latencies on a V100 at batch 1. Of these,
 `launch_ms` and `stage_ms` are specific to the paper's engine, and all devices share
-`_STEP_MS` and `_CONTENTION`.
+`_STEP_MS` and `_CONTENTION`. A CTA is a thread block of CUDA.
 """
 
 from __future__ import annotations

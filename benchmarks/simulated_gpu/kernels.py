@@ -1,8 +1,9 @@
 """Kernels of operators on a simulated device: their times, and the resources they use.
 
 A convolution is an implicit product of matrices. Its result has one row per output
-pixel and one column per filter; the common dimension is window * channels. CTAs compute
-the product by tiles, in steps along the common dimension. The first step only loads.
+pixel and one column per filter; the common dimension is window * channels. CTAs (thread
+blocks) compute the product by tiles, in steps along the common dimension. The first
+step only loads.
 The time of a step is the longest of three: a multiprocessor computes the tiles of all
 its CTAs, it reads their operands from the L2 cache, or one CTA waits for its loads and
 computes. CTAs run in waves. The model takes the fastest of the device's tiles, as

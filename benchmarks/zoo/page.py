@@ -30,7 +30,7 @@ that runs as one unit on IOS-TF's engine.
   on the engine.
 """
 # Older rows have the number of cores that other processes kept busy. A timing is
-# unreliable if this number is larger.
+# unreliable if the number exceeds this limit.
 _BUSY = 0.1
 # If another image changes the outputs by less than this, equal outputs prove little.
 _WEAK = 0.01

@@ -95,7 +95,7 @@ TEST(ConcatInputsLieInTheirSlices) {
 
 TEST(ConcatsAreLeftInPieces) {
   // The sum reads both inputs of the absorbed concat after operator 3 has
-  // written its output, so that this output must not overwrite them.
+  // written its output, so this output must not overwrite them.
   const Block block = MakeBlock(
       {Conv(-1, 8, 1), Conv(-1, 8, 3), Join(OperatorType::kConcat, {0, 1}),
        Conv(-1, 16, 3), Join(OperatorType::kAdd, {2, 3}), Conv(4, 16, 1)},

@@ -65,7 +65,7 @@ std::vector<bool> AbsorbedOperators(const Block& block,
   return absorbed;
 }
 
-// Finds the tensors that can lie inside other tensors, their hosts.
+// Finds the tensors that can lie inside another tensor, the host.
 class HostPlacer {
  public:
   HostPlacer(const Block& block, const std::vector<Shape>& shapes,

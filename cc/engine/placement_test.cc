@@ -108,7 +108,7 @@ TEST(SlicesAreViews) {
 
 TEST(SourcesOfAllTheirSlicesLieInTheJoin) {
   // The concat reads the parts of a merged convolution (0) in their order in
-  // that convolution, so that the whole convolution lies in the concat.
+  // that convolution, so the whole convolution lies in the concat.
   const auto cut = [](int64_t first, int64_t second) {
     return MakeBlock(
         {Conv(-1, 32, 1), Slice(0, first, 16), Slice(0, second, 16),

@@ -212,6 +212,7 @@ def _check_open_batch(signature: str, function: Any) -> None:
     if closed := without_open_batch(function):
         tensor, shape = closed
         raise UserError(
-            f"--batching needs an open batch size, but {tensor} of signature "
-            f"{signature!r} has the shape {shape}. Run the command without --batching"
+            f"--batching needs a variable batch size (None), but {tensor} of "
+            f"signature {signature!r} has the shape {shape}. Run the command without "
+            "--batching"
         )

@@ -82,7 +82,7 @@ class Session(abc.ABC):
 
 
 class SeparateSession(Session):
-    """A session in which each caller has its own objects, which are made once."""
+    """A session that makes separate objects of the framework for each caller, once."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)

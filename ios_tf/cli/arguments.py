@@ -81,7 +81,7 @@ def add_quiet(parser: Parser) -> None:
 
 
 def messages(options: argparse.Namespace, aside: bool = False) -> dict[str, Any]:
-    """The keyword arguments `progress` and `log` for the flag of `add_quiet`.
+    """The keyword arguments `progress` and `log` of a function, from the flag --quiet.
 
     With `aside`, messages go to standard error.
     """
@@ -158,7 +158,7 @@ def _on_or_off(text: str) -> bool:
 
 
 def add_json(parser: Parser, what: str = "print one JSON document") -> None:
-    """Adds the flag of `print_result`."""
+    """Adds the flag --json, which `print_result` reads."""
     parser.add_argument("--json", action="store_true", help=f"{what} instead of text")
 
 

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-# The exception of a signal is raised again after this time, in case it was lost.
-# Usually it has ended the block by then.
+# If a signal's exception has not ended the block after this time, it was probably lost
+# and is raised again.
 _AGAIN_SECONDS = 0.3
 
 

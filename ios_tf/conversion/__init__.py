@@ -1,1 +1,1 @@
-"""Converts models into faster equal ones, and compares, times and shows both."""
+"""Converts models into faster equivalents, and compares, times and shows both."""

@@ -53,7 +53,7 @@ class Guess(NamedTuple):
       image_size: replaces unknown dimensions, except the leading one. A sound (floats
         of at most two dimensions) gets 64 samples per pixel. A volume or video gets one
         slice or frame per 4 rows.
-      limit: exclusive upper bound of whole numbers.
+      limit: exclusive upper bound of random whole numbers.
       channels: replaces an unknown number of channels of images.
       seed: another seed gives other values of the same shapes.
     """
@@ -79,8 +79,8 @@ VALUES = (
 _SAMPLES = 64  # samples of a sound per pixel of the image size
 _FRAMES = 4  # rows of the image size per slice or frame
 _COARSE = 5  # height and width of the random grid that smooth images interpolate
-# The relative change of the inputs that has about the effect of rounding in every
-# layer.
+# A relative change of the inputs by this much changes the outputs about as much as the
+# rounding in all layers does.
 _ROUNDING = 2e-6
 
 

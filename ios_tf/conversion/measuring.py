@@ -31,7 +31,7 @@ _one_at_a_time = threading.RLock()
 
 
 def _reset_after_fork() -> None:
-    """Makes a new lock in a forked child, which lacks the old lock's thread."""
+    """Replaces the lock in a forked child, which lacks the thread that may hold it."""
     global _one_at_a_time
     _one_at_a_time = threading.RLock()
 

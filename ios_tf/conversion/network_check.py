@@ -1,7 +1,8 @@
 """The network check: times a network with its schedules and with sequential ones.
 
 The search measured each block by itself. In the network, the block's inputs may have
-another layout, and the caches other content, so the block's best schedule may be slow.
+another layout, and the processor's caches may hold other data, so the block's best
+schedule may be slow.
 This check ensures that a converted model is not slower than with sequential schedules.
 """
 

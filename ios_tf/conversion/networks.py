@@ -1,8 +1,8 @@
 """Describes converted networks for the report: blocks, stages, operators, latencies.
 
-A block of the report is a part that one dynamic program schedules. If a stage contains
-operators of several parts, these parts are one block. An example is a stage that splits
-the batch of the whole network.
+Usually, a block of the report is a part of the network that one dynamic program
+schedules. But if a stage contains operators of several parts, these parts are one
+block. For example, one stage may split the batch of the whole network.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from ios_tf.tuning.searcher import NetworkSearcher
 _SECONDS = 20.0
 # (Device, type) -> the roofline, which is measured once in a process.
 _ROOFLINES: dict[tuple[str, str], Roofline] = {}
-# Algorithms without minimal filtering. None is the algorithm of an operator that has no
-# choice of algorithms.
+# Algorithms that compute every product of a convolution, unlike Winograd's. None is the
+# algorithm of an operator that has no choice of algorithms.
 _EVERY_PRODUCT = (None, "direct", "gemm")
 # Members of an operator's JSON object that are not attributes.
 _NOT_ATTRIBUTES = ("name", "type", "inputs", "algorithm")
@@ -67,7 +67,7 @@ def with_networks(
 
 
 def _rates(network: Mapping[str, Any], dtype: str) -> Iterator[float]:
-    """The GFLOP/s of each operator that itself computes all of its products."""
+    """The GFLOP/s of each operator that computes exactly its own products."""
     operators = network["operators"]
     # An operator with the algorithm ROWS may compute the operator that it reads, too.
     computed = {
@@ -229,7 +229,7 @@ def _blocks(
 
 
 def _joined(masks: Sequence[int], stages: Sequence[Stage]) -> list[int]:
-    """The parts, as bitmasks; those that share a stage become one."""
+    """Joins the parts (bitmasks of operators) that share a stage."""
     joined = list(masks)
     for stage in stages:
         together = [mask for mask in joined if mask & stage.operators]

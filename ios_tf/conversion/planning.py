@@ -44,7 +44,8 @@ class Function:
 
     Attributes:
       frozen: the function as a frozen graph.
-      collected: the blocks, by batch size or load. Empty if nothing is converted.
+      collected: the blocks, by batch size or `Load` (batch size and number of callers).
+        Empty if nothing is converted.
       reference: the original, for comparisons.
       other_networks: batch sizes at which the function has other blocks. Nothing is
         scheduled for these sizes.

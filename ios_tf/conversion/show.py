@@ -87,7 +87,8 @@ def _region(
     skip = len(scope)
     if scope:
         yield f"  names are relative to {scope[:-1]}"
-    # A schedule that is the same for several loads is shown once.
+    # A schedule that is the same for several loads (batch size and number of callers)
+    # is shown once.
     loads: dict[str, list[int]] = {}
     for entry in schedules:
         load = Load(entry["batch_size"], entry["callers"])

@@ -87,7 +87,7 @@ def latencies(turns: Sequence[Turn], callers: int = 1) -> list[float]:
 
     Each function returns a nested structure of tensors. A call ends when all tensors
     are computed. With several callers, that many threads call the function at the same
-    time, and a latency is the time until all of them have their results. For the
+    time, again and again, and a sample is the mean latency of their calls. For the
     result's intervals, see `ratios`.
     """
     samples: list[list[Sample]] = [[] for _ in turns]
@@ -100,8 +100,8 @@ def latencies(turns: Sequence[Turn], callers: int = 1) -> list[float]:
         if i == 1:  # the calls of the first round have started all threads
             meter = engine.Meter()
         in_order = list(enumerate(turns))
-        # The order of the functions alternates, because the content of the caches after
-        # one function affects the next.
+        # The order of the functions alternates, because the data that a function leaves
+        # in the processor's caches affects the next function.
         found = {
             number: _samples_of(turn, meter, on_cpu, callers, is_first=i == 0)
             for number, turn in (in_order if i % 2 == 0 else reversed(in_order))
@@ -176,7 +176,7 @@ def _called(call: Callable[[], Any], callers: int) -> tuple[int, float]:
 
 
 def _call_repeatedly(call: Callable[[], Any], seconds: float) -> tuple[int, float]:
-    """Calls a function until a time has passed, at least once; see `_called`."""
+    """Calls a function for some seconds, at least once; returns as `_called` does."""
     begin = time.perf_counter()
     calls = 0
     while True:

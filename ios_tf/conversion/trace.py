@@ -57,7 +57,9 @@ def trace_model(
     assert recording.trace is not None
     if not recording.trace.calls:
         raise UserError(
-            f"signature {signature!r} of {model} runs nothing on the engine on the "
-            "CPU. Give a model that ios_tf convert has made faster on the CPU"
+            f"no part of signature {signature!r} of {model} runs on IOS-TF's engine on "
+            "the CPU, so there is nothing to trace. Convert the model with `ios_tf "
+            "convert --device=cpu` and trace the result. Add --keep_slower if no part "
+            "of the model becomes faster"
         )
     return recording.trace

@@ -77,7 +77,7 @@ class CachedCostModel:
         return self if self._remote else None
 
     def spare(self, problem: Problem) -> int:
-        """The number of likely stages of a block that devices have time for.
+        """The number of stages of a block that devices have time to measure in advance.
 
         The other cost model must be a RemoteCostModel.
         """
@@ -114,7 +114,7 @@ class CachedCostModel:
     def expect_stages(
         self, problem: Problem, stages: Iterable[Stage], likely: bool = False
     ) -> None:
-        """Announces calls of `stage_latency`; with `likely`, calls that may not follow.
+        """Announces calls of `stage_latency`; if `likely`, the calls may never be made.
 
         The other cost model must be a RemoteCostModel.
         """
@@ -175,9 +175,10 @@ class CachedCostModel:
     def _pieces(
         self, device: LaneCostModel, stage: Stage
     ) -> list[tuple[tuple[int, ...], int]]:
-        """The groups on whose latencies a stage's bound depends, and their lanes.
+        """The groups whose latencies give a stage's bound: (group, number of lanes).
 
-        If the number of lanes is 0, the group is a stage that uses the whole device.
+        Each group is measured alone, on one of this many lanes. If the number is 0, the
+        group is measured as a stage, which uses the whole device.
         """
         if stage.strategy is Strategy.MERGE:
             return [((op,), 0) for op in stage.groups[0]]

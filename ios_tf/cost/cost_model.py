@@ -182,10 +182,10 @@ class Arrivals:
 
     Attributes:
       latencies: new latencies.
-      confirmed: latencies, of this or earlier arrivals, whose device was steady.
-      withdrawn: latencies of earlier arrivals whose device was not steady.
-      estimated: also latencies of earlier arrivals whose device was not steady, but
-        which no other device can measure.
+      confirmed: keys of latencies, of this or earlier arrivals, whose device passed its
+        next check.
+      withdrawn: keys of latencies of earlier arrivals whose device failed the check.
+      estimated: like `withdrawn`, but no other device can measure these latencies.
     """
 
     latencies: dict[str, Latency] = dataclasses.field(default_factory=dict)

@@ -183,7 +183,9 @@ class LatencyDatabase:
                 raise OSError(
                     errno.EWOULDBLOCK,
                     "another process has kept the file locked for "
-                    f"{_PATIENCE_SECONDS:.0f} seconds and has not written a latency",
+                    f"{_PATIENCE_SECONDS:.0f} seconds and has not written a latency. "
+                    "If that process hangs, end it (`fuser FILE` lists the processes "
+                    "that have the file open)",
                 )
             time.sleep(_LOOK_AGAIN_SECONDS)
 

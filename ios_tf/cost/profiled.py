@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 
@@ -68,7 +67,7 @@ class ProfiledCostModel(SampledCostModel):
                 problem.block, self._device
             )
         (latencies,), (disturbed,) = self._profilers[problem.signature].sample(
-            [json.loads(Schedule(tuple(stages)).to_json())],
+            [Schedule(tuple(stages)).json_object()],
             warmup=measurement.warmup_runs,
             number=measurement.runs,
             repeat=measurement.sample_count,

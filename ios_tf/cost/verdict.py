@@ -115,7 +115,7 @@ def interval_of_median(
     """
     count = len(values)
     outside, rank = 0.0, 0
-    # `outside`: the probability that at most `rank` values are on one given side.
+    # `outside`: the probability that at most `rank` values are below the median.
     while rank < count // 2:
         outside += math.comb(count, rank) / 2**count
         if 2 * outside > 1 - confidence:

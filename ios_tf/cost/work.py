@@ -12,7 +12,7 @@ from ios_tf.native import engine
 # Operators that mostly multiply and add. The operations of all other operators are not
 # counted, because reading and writing their tensors takes longer.
 ARITHMETIC = ("conv2d", "conv2d_transpose", "sepconv", "matmul")
-# These operators move no bytes if their tensors are made in place.
+# Operators that move no bytes if their inputs and outputs share memory.
 VIEWS = ("concat", "slice")
 
 

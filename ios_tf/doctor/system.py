@@ -15,7 +15,7 @@ from ios_tf.packages import version_of
 
 # Converting a large network, such as NASNet-A large, needs about this much.
 _ENOUGH_MEMORY = 4 << 30
-# Packages that bring a TensorFlow of their own under the same import name.
+# Packages that install another TensorFlow under the import name `tensorflow`.
 _OTHER_TENSORFLOWS = ("tensorflow-cpu", "tf-nightly", "intel-tensorflow", "zentf")
 
 

@@ -30,8 +30,8 @@ from ios_tf.scheduler.schedule import Strategy
 
 _logger = logging.getLogger("ios_tf")
 # Unanswered requests per device: with fewer than _FEW_REQUESTS, the driver requests
-# likely latencies until there are _ENOUGH_REQUESTS. Devices then have something to do
-# while the driver decides what to request next.
+# latencies that it may need later, until there are _ENOUGH_REQUESTS. Devices then have
+# something to do while the driver decides what to request next.
 _FEW_REQUESTS = 2
 _ENOUGH_REQUESTS = 8
 
@@ -227,7 +227,7 @@ class FleetCostModel:
         return float(self._measured(task)["latency"]["median_ms"])
 
     def _measured(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The answer to a task that no other driver submits."""
+        """Submits a task under a key that no other task has; returns its answer."""
         key = f"once {uuid.uuid4().hex}"
         with self._changed:
             self._connection.submit([{**task, "key": key}], "")
@@ -278,7 +278,7 @@ class FleetCostModel:
                 self._failure = UserError(text)
 
     def _own(self, keys: Sequence[str]) -> list[str]:
-        """The keys that `request` has sent, without those of `_measured`."""
+        """Those of the keys that `request` has sent; not the keys of `_measured`."""
         return [key for key in keys if key in self._requested]
 
     def _take_answer(self, key: str, answer: Mapping[str, Any]) -> None:

@@ -18,7 +18,6 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
-import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -32,8 +31,8 @@ from ios_tf.native import engine
 from ios_tf.packages import version_of
 from ios_tf.scheduler import Problem, Schedule, Stage
 
-# The memory of a device is freed after this many blocks. A driver searches this many
-# blocks at the same time, and a device gets tasks of all of them.
+# The largest number of blocks for which a device keeps memory. With fewer, it would
+# free memory that it needs again, because a driver searches this many blocks at once.
 _MAX_BLOCKS = 16
 # Stages by which devices are compared: a convolution, which is limited by arithmetic,
 # and a sum, which is limited by the bandwidth of the memory.
@@ -166,7 +165,7 @@ def block_json(problem: Problem) -> dict[str, Any]:
 
 def stage_json(*stages: Stage) -> Any:
     """The JSON object of a schedule with these stages, as it is in tasks."""
-    return json.loads(Schedule(stages).to_json())
+    return Schedule(stages).json_object()
 
 
 def _stages(schedule: Any) -> tuple[Stage, ...]:

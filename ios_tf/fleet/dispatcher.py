@@ -224,7 +224,7 @@ class Dispatcher:
             self._changed.notify_all()
 
     async def _admit(self, device: Device) -> None:
-        """Measures the references until they agree with the norm."""
+        """Repeats the references until they agree with `_norm` (expected latencies)."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
             found = await device.references()
@@ -328,7 +328,7 @@ class Dispatcher:
             return self._answer(job, better)
 
     async def _next(self, device: str, seconds: float | None = None) -> _Job | None:
-        """Waits for a task for a device; returns None after some seconds."""
+        """Waits for a task for a device; returns None if none comes in `seconds`."""
         async with self._changed:
             try:
                 job = await asyncio.wait_for(
@@ -340,12 +340,15 @@ class Dispatcher:
             return job
 
     def _task_for(self, device: str) -> _Job | None:
-        """The first task that waits for a device and suits this one."""
+        """The first waiting task that this device may measure."""
         waiting = itertools.chain.from_iterable(self._waiting)
         return next((job for job in waiting if self._suits(device, job)), None)
 
     def _suits(self, device: str, job: _Job) -> bool:
-        """Whether a device may measure a task: new devices come before repetitions."""
+        """Whether a device may measure a task.
+
+        It may repeat a measurement only if all admitted devices have tried the task.
+        """
         return device not in job.tried or not self._admitted - job.tried
 
     async def _judge(
@@ -457,7 +460,7 @@ class Dispatcher:
         return abs(self._deviation(references)) <= TOLERANCE
 
     def _deviation(self, references: Sequence[float]) -> float:
-        """The largest relative difference from the norm; above 0 if slower."""
+        """The largest relative difference from `_norm`; above 0 if slower."""
         if self._norm is None or len(references) != len(self._norm):
             return math.inf
         ratios = [
@@ -488,7 +491,7 @@ def _is_latency(ms: Any) -> bool:
 
 
 def _norm(references: Sequence[Sequence[float]]) -> list[float]:
-    """The median of each reference. Of two values, it is the lower one."""
+    """Each reference's median over devices; the lower of the two middle values."""
     return [statistics.median_low(values) for values in zip(*references, strict=True)]
 
 

@@ -257,7 +257,7 @@ def keep_biases_apart(graph_def: graph_pb2.GraphDef) -> None:
     Without oneDNN, TensorFlow has no kernel for a grouped convolution that is fused
     with a BiasAdd. (Keras lets XLA compile grouped convolutions.)
     """
-    convolutions = set()  # the names of these convolutions
+    convolutions = set()  # names of convolutions that XLA would compile
     for node in graph_def.node:
         if node.attr.pop(_COMPILED_BEFORE, None):
             convolutions.add(node.name)
@@ -372,7 +372,7 @@ def uses(
         by_name = {node.name: node for node in nodes}
 
         def resource(name: str) -> str | None:
-            """Returns the resource that an input is, or None for another tensor."""
+            """Returns the name of an input's resource; None if it is not a resource."""
             name = name.partition(":")[0]
             while name in by_name and by_name[name].op in _PASSES:
                 name = by_name[name].input[0].partition(":")[0]

@@ -57,7 +57,7 @@ class Call:
     Attributes:
       region: the name of the region's node.
       callers: the number of callers that its schedule is made for.
-      caller: the least number that no other call had at the same time.
+      caller: the lowest number that no other running call had when the call began.
       waited_us: how long the call waited for cores before `begin_us`.
       thread: the system's number of the caller's thread.
     """

@@ -22,11 +22,13 @@ UNKNOWN_SHAPE = Reason(
     2,
     "unknown-shape",
     "The shape of a tensor is not known well enough",
-    "The engine plans memory before it runs, so it needs the rank, the channels and, "
-    "for some operators, the relation between the sizes of the tensors. TensorFlow's "
-    "inference of shapes does not give them for a tensor that the node reads or "
-    "writes. Such a tensor is also refused if its rank is not 2 or 4, if it has no "
-    "elements, or if an input and the result differ in type.",
+    "The engine plans memory before it runs. It therefore needs the rank and the "
+    "number of channels of each tensor. Some operators also need a proof that two "
+    "tensors always have the same height and width, for example both inputs of an "
+    "AddN. TensorFlow's shape inference did not find one of these facts for a tensor "
+    "that the node reads or writes. The engine gives the same reason if the rank of "
+    "such a tensor is not 2 or 4, if the tensor has no elements, or if an input and "
+    "the result differ in type.",
     "Export the model with an input signature that gives the rank and the channels, "
     "for example [None, None, None, 3]. Avoid sizes that are computed from values of "
     "tensors.",
@@ -139,9 +141,11 @@ TRAINING = Reason(
     "training",
     "The batch norm runs in training mode",
     "In training mode, a batch norm computes mean and variance from the batch, so it "
-    "cannot be folded. A batch norm of something other than images also has this "
-    "reason.",
-    "Export the model for inference: call it with training=False.",
+    "cannot be folded. The engine gives the same reason for a batch norm whose input "
+    "is not a tensor of images with known channels, height and width.",
+    "Export the model for inference: call it with training=False. If it is already "
+    "exported for inference, check the shape of the batch norm's input. You need not "
+    "do anything if this input is not a tensor of images: TensorFlow runs the node.",
 )
 EQUATION = Reason(
     15,

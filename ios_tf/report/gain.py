@@ -171,7 +171,7 @@ def load_of(network: Mapping[str, Any]) -> str:
 
 
 def _parts(network: Mapping[str, Any], total: float) -> list[Gain]:
-    """The parts of a gain of `total` ms; they add up to it."""
+    """Divides a gain of `total` ms into parts by their causes."""
     operators = network["operators"]
     kept = all(region["kept"] for region in network["regions"])
     by_stages, counts = _gains_of_stages(network)
@@ -214,7 +214,7 @@ def _parts(network: Mapping[str, Any], total: float) -> list[Gain]:
     found = {"algorithms": algorithms if special else 0.0}
     found |= {kind: weight * scale for kind, weight in weights.items()}
     used = sum(found.values())
-    if used > total:  # a call takes longer than its regions alone
+    if used > total:  # the regions may save more than the whole call
         found = {kind: ms * total / used for kind, ms in found.items()}
         used = total
     parts = [Gain(kind, ms, ms / total, texts[kind]) for kind, ms in found.items()]

@@ -52,7 +52,7 @@ def node_data(report: Document, original: str) -> dict[str, dict[str, Any]]:
 def _values(
     report: Document, network: Mapping[str, Any]
 ) -> dict[str, dict[str, float | str]]:
-    """Kind of data -> name of a node -> its value."""
+    """Maps each kind of data to the values of nodes, by the nodes' names."""
     names = [operator["name"] for operator in network["operators"]]
     stages, lanes = {}, {}
     for region in network["regions"]:
@@ -126,7 +126,7 @@ def _identifiers(model: str) -> dict[str, dict[str, list[str]]]:
     for graph in _graphs(model):
         names = found.setdefault(graph["id"], {})
         for node in graph["nodes"]:
-            # The innermost namespace of a node is its own name.
+            # A node's namespace ends with the node's own name.
             names.setdefault(node.get("namespace", ""), []).append(node["id"])
     return found
 

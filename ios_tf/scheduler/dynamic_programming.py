@@ -28,6 +28,8 @@ _NONE = -1  # the empty state has no ending
 class DynamicProgram:
     """The cheapest ways to all states, while the latencies of stages change.
 
+    A way to a state is a sequence of stages that runs exactly the state's operators.
+
     Attributes:
       stage_ms: float64[stages], the present latency of every distinct stage.
     """

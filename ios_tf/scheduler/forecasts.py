@@ -2,7 +2,8 @@
 
 A search asks for a few latencies, waits for them, and then decides what to ask for
 next. A single device is always busy with this, but many devices are not. So a forecast
-predicts what the search will ask for.
+predicts what the search will ask for. Predicted stages are called likely, because the
+search may not ask for all of them.
 """
 
 from __future__ import annotations

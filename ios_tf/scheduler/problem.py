@@ -59,7 +59,7 @@ class Load(int):
 
     @classmethod
     def of(cls, batch_size: int) -> Load:
-        """The load itself, or that of one caller for a plain batch size."""
+        """Returns a load as it is; turns a plain batch size into one caller's load."""
         return batch_size if isinstance(batch_size, Load) else cls(batch_size)
 
     def __eq__(self, other: object) -> bool:

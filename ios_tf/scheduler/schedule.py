@@ -124,7 +124,8 @@ class Schedule:
         ]
         return {**block, "operators": operators}
 
-    def to_json(self) -> str:
+    def json_object(self) -> dict[str, Any]:
+        """The JSON object."""
         data: dict[str, Any] = {
             "version": document.VERSION,
             "signature": self.signature,
@@ -135,7 +136,11 @@ class Schedule:
                 name: sorted(op for op, a in self.algorithms.items() if a == name)
                 for name in sorted(set(self.algorithms.values()))
             }
-        return json.dumps({**self.metadata, **data})
+        return {**self.metadata, **data}
+
+    def to_json(self) -> str:
+        """The text of the JSON object."""
+        return json.dumps(self.json_object())
 
     @classmethod
     def from_json(cls, data: str | bytes | Mapping[str, Any]) -> Schedule:

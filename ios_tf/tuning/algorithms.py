@@ -102,7 +102,8 @@ def _by_rows(
     return chosen, True
 
 
-# An operator, its present form as a small problem, and its other forms by algorithm.
+# An operator, a small problem that computes it as before, and the small problems that
+# compute it by other algorithms.
 _Variants = tuple[int, Problem, dict[str, Problem]]
 
 

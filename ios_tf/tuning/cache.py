@@ -145,7 +145,7 @@ class ScheduleCache:
     def put(self, schedule: Schedule, settings: SearchSettings) -> None:
         """Stores a schedule. If the cache cannot be written, one warning is logged."""
         path = self.path(schedule.signature, settings.strategy)
-        data = {**json.loads(schedule.to_json()), **settings.to_json()}
+        data = {**schedule.json_object(), **settings.to_json()}
         try:
             cache_files.write(self._root, path, json.dumps(data) + "\n")
             self._own.add(path)

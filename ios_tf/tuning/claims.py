@@ -116,7 +116,7 @@ class Claims:
         return True
 
     def _overwrite(self, path: str) -> bool:
-        """Makes or replaces a claim. Of several processes, the last one owns it."""
+        """Makes or replaces a claim. The process that writes last owns the claim."""
         return not self._write(path) or self._is_own(path)
 
     def _take_over(self, path: str, abandoned: bytes) -> bool:
@@ -143,7 +143,7 @@ class Claims:
             self._write(path)
 
     def _unique(self, path: str) -> str:
-        """A path beside a claim that no other process uses."""
+        """A path in the directory of a claim, which only this process uses."""
         token = self._name.rpartition(" ")[2]
         return f"{path.removesuffix(_SUFFIX)}.{token}{_SUFFIX}"
 

@@ -31,9 +31,9 @@ class Patterns:
     """Regular expressions for names of operators, which replace the default rules.
 
     Attributes:
-      units: operators that match the same pattern, with equal texts in its groups, are
-        scheduled as one operator. If an operator matches no pattern and is a sum with
-        only one reader, it is scheduled together with this reader.
+      units: operators that match the same pattern, with equal texts in the pattern's
+        parentheses, are scheduled as one operator. If an operator matches no pattern
+        and is a sum with only one reader, it is scheduled together with this reader.
       borders: a part ends with an operator that matches. Default: parts end where far
         fewer tensors are live than before and after.
     """

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -134,9 +133,7 @@ class Tuned:
         """The result as a JSON object."""
         return {
             "device": self.device,
-            "schedules": [
-                json.loads(schedule.to_json()) for _, schedule in self.schedules
-            ],
+            "schedules": [schedule.json_object() for _, schedule in self.schedules],
             "ignored": list(self.ignored),
             "kept": self.kept,
         }
@@ -314,8 +311,8 @@ def read_problem(cache_dir: str, path: str) -> Problem:
     name = os.path.basename(path).removesuffix(".json")
     if problem.signature != name:
         raise ValueError(
-            "the file's name is not the signature of its block, which begins with "
-            f"{problem.signature[:12]}"
+            f"the file is named {name}.json, but the signature of its block is "
+            f"{problem.signature}, and the two must be equal. Remove the file"
         )
     return problem
 

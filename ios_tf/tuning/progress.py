@@ -20,8 +20,8 @@ from ios_tf.native import malloc
 from ios_tf.printable import printable
 
 _logger = logging.getLogger("ios_tf")
-# The bar is drawn at most once in this time, and in phases without measurements at
-# least once in _BEAT_SECONDS.
+# The bar is redrawn at most once per _INTERVAL_SECONDS. In phases without measurements,
+# it is redrawn at least once per _BEAT_SECONDS.
 _INTERVAL_SECONDS = 0.2
 _BEAT_SECONDS = 1.0
 # The time left is estimated only after this fraction of the work and this time.
@@ -118,7 +118,7 @@ class Progress:
             self._draw()
 
     def best(self, ratio: float, of: str) -> None:
-        """Shows from now on that the best form is `ratio` times as fast as `of`."""
+        """Shows from now on that the best result is `ratio` times as fast as `of`."""
         self._state.best = f"{ratio:.2f}x", f" of {of}"
 
     def _set(self, done: float) -> None:

@@ -1,8 +1,9 @@
 """The machine's roofline: the engine's peak rate and its bandwidth, by measuring.
 
-No operator is faster than its floor: the longer of the times that its operations need
-at the peak rate, and its bytes at the bandwidth. Only convolutions by minimal filtering
-and operators whose tensors stay in the caches can be faster.
+Most operators are not faster than their floor: the longer of the times that the
+operations need at the peak rate and that the bytes need at the bandwidth. There are two
+exceptions: convolutions by Winograd's minimal filtering, which compute fewer products,
+and operators whose tensors stay in the processor's caches.
 """
 
 from __future__ import annotations
@@ -70,12 +71,12 @@ class Roofline:
         return cls(max(rates), work.bytes / _ms(cost_model, total) / 1e6)
 
     def raised(self, rates: Iterable[float]) -> Roofline:
-        """The roofline if the engine has also reached these GFLOP/s."""
+        """Returns a roofline whose peak is at least each of these rates in GFLOP/s."""
         highest = max([self.gflop_per_s, *rates])
         return dataclasses.replace(self, gflop_per_s=highest)
 
     def floor_ms(self, kind: str, work: Work) -> float:
-        """The least time of an operator of type `kind`; 0 if it may copy nothing."""
+        """The floor of an operator of type `kind`; 0 if it may need no copy."""
         if kind in VIEWS:
             return 0.0
         return max(work.flop / self.gflop_per_s / 1e6, work.bytes / self.gb_per_s / 1e6)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ios_tf.scheduler import Problem, Schedule
 from ios_tf.tuning.progress import Progress
 
-# The share of the choice of algorithms in the time of a search.
+# The share of a search's time that the choice of algorithms takes.
 _OF_ALGORITHMS = 0.4
 
 

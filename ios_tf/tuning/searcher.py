@@ -229,9 +229,9 @@ class Searcher(Generic[_Model]):
 
         - The `found` schedules without one of the algorithms, and with none of them.
         - The `found` schedules with matrix products (`gemm`) wherever possible. A
-          convolution that is measured alone has its filters in the caches, but in the
-          network it does not. Matrix products suffer less from this, because they
-          prefetch filters.
+          convolution that is measured alone has its filters in the processor's caches,
+          but in the network it does not. Matrix products suffer less from this, because
+          they prefetch filters.
         - Sequential schedules, with the `found` algorithms and with none of them.
         - Schedules that split all blocks in the same way. The results of one block then
           stay in the core's caches for the next block, and lanes do not wait for each

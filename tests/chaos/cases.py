@@ -42,8 +42,8 @@ class Outcome:
     """The outcome of one kind of cases.
 
     Attributes:
-      leftovers: the most files or directories that one case has left in one place:
-        beside the output, in the temporary directory, or in the cache.
+      leftovers: the largest number of files or directories that a case left in one
+        place: beside the output, in the temporary directory, or in the cache.
       lost: measurements that were known before a case but not after it.
       growth: memory in MiB. For loads: growth in the second half, beyond TensorFlow's
         own growth. For calls: growth after a tenth of the calls.
@@ -123,8 +123,8 @@ class Chaos:
         return outcome
 
     def kill_server(self, kills: int, seconds: float) -> Outcome:
-        """Kills processes that serve with `ios_tf.enable`, and that search missed
-        blocks or write them to the cache."""
+        """Kills servers with `ios_tf.enable`. They search blocks without a schedule, or
+        store these blocks in the cache."""
         outcome = Outcome("serve, killed", kills)
         for kill in range(kills):
             if kill % 4 == 0:

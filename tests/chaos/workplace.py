@@ -21,7 +21,7 @@ class Workplace:
 
     Attributes:
       model: the directory of a SavedModel.
-      directory: contains everything that is written; `cache` comes and goes.
+      directory: contains everything that is written; `cache` does not always exist.
     """
 
     model: str
@@ -57,7 +57,7 @@ class Workplace:
         return self._start(["-m", "ios_tf", *words, self._cache_flag], before)
 
     def tune(self) -> subprocess.Popen:
-        """Starts a search of the blocks that servers have met."""
+        """Starts a search of the pending blocks that servers have stored."""
         words = ["tune", self._cache_flag, *_MEASUREMENT]
         return self._start(["-m", "ios_tf", *words])
 

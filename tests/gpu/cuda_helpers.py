@@ -133,7 +133,7 @@ class FakeCuda:
             self.library.fake_cuda_set(name.encode(), value)
 
     def plant(self, what: str, n: int = 0) -> None:
-        """Plants a mistake of the GPU; see fake_cuda_plant() in machine.cc."""
+        """Makes the fake GPU make a mistake; see fake_cuda_plant() in machine.cc."""
         self.library.fake_cuda_plant(what.encode(), n)
 
 

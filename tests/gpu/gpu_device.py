@@ -49,7 +49,7 @@ def _build(fakes: Path) -> Path:
 
 
 class GpuDevice:
-    """The device, and the fake driver beneath it."""
+    """The TensorFlow device, and the fake driver that it uses."""
 
     def __init__(self) -> None:
         self.cuda = cuda_helpers.fake_cuda()

@@ -250,7 +250,7 @@ def test_all_memory_is_tensorflow_s():
 
 
 def test_memory_that_work_still_uses_is_not_written():
-    """The weights of a new region get the memory of freed results, which work may use.
+    """Weights may get the memory of freed results that pending work still uses.
 
     The results have 200 and 2000 bytes, as many as the weights of the matrix product
     and of the convolutions.
@@ -379,7 +379,7 @@ def test_conversion_for_the_gpu(tmp_path, tf32, monkeypatch):
     monkeypatch.setattr(frozen_graphs, "freeze", unplaced(frozen_graphs.freeze))
     # Measuring TensorFlow's latency would run its own kernels on the GPU.
     monkeypatch.setattr(timing, "latencies", lambda turns, callers: [2.0, 1.0, 2.0])
-    # So would comparing tensors inside of the network.
+    # Comparing tensors inside of the network would also run its own kernels there.
     monkeypatch.setattr(inner_tensors, "compare", lambda *arguments: [])
     # The fake GPU computes on one core, so operators of the usual size take a minute.
     monkeypatch.setattr(roofline, "_CONVOLUTIONS", ((3, 5, 16), (1, 5, 32)))

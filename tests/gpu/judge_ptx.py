@@ -32,7 +32,7 @@ KINDS = ("loads", "stores", "shared")
 def run_tests(
     arguments: list[str], figures: str = "", **options: Any
 ) -> subprocess.CompletedProcess:
-    """Runs pytest under this judge, in one process; counts go to the file `figures`."""
+    """Runs pytest with NVRTC's kernels in one process; writes counts to `figures`."""
     environment = {**os.environ, "PTX_FIGURES": figures}
     environment["FAKE_NVRTC_COMPILER"] = compile_ptx.command(bool(figures))
     # A worker of pytest-xdist may call this function.
@@ -63,8 +63,8 @@ def add_up(lines: list[str]) -> list[dict]:
 
 
 def ratio(total: collections.Counter, kind: str) -> float | None:
-    """The used part of the bytes in accessed sectors; for shared memory, the steps of
-    an access. None if there are no accesses."""
+    """For global memory, the share of the bytes in the accessed sectors that is used.
+    For shared memory, the mean number of steps of an access. None without accesses."""
     steps = total[kind, "steps"]
     if steps == 0:
         return None

@@ -114,7 +114,7 @@ def unrolling(macros: dict[str, int]) -> dict[str, int]:
 
 @functools.cache
 def texts() -> dict[str, str]:
-    """The texts as the engine composes them, keyed by the name of their last part."""
+    """The sources as the engine composes them, by the names of their last parts."""
     header = (CUDA / "kernel_params.h").read_text()
     begin = header.index("#define IOS_CUDA_KERNEL_PARAMS  ")
     lines = header[begin : header.index("\nnamespace", begin)].splitlines()[1:]

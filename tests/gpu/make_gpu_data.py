@@ -25,7 +25,6 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))  # has the benchmarks
 from benchmarks import gpu_data
 from benchmarks.checks import without_measuring
 from benchmarks.network import Network
-from benchmarks.network_search import schedule_json
 
 _HERE = Path(__file__).resolve().parent
 _DEVICES = {"tf32": "gpu", "exact": "gpu,tf32=off", "half": "gpu"}
@@ -37,8 +36,8 @@ _ZOO = (
     *("deeplab_v3_plus", "wavenet", "googlenet_lrn", "se_net", "text_cnn"),
     *("keras:EfficientNetB0", "keras:MobileNetV3Small", "keras:ResNet50"),
 )
-_OF_A_KIND = 1  # number of convolutions of each kind from the zoo
-_IN_CONCATS = 6  # number of convolutions that write a part of a larger tensor
+_OF_A_KIND = 1  # number of recorded convolutions of each kind from the zoo
+_IN_CONCATS = 6  # number of recorded convolutions that write a part of a larger tensor
 
 _SPEC = re.compile(
     r"\w+(?: \(TF32\))?(?P<transposed> transposed)? convolution of (?P<input>[^,]+) to "
@@ -108,7 +107,7 @@ def of_network(network: Network, kind: str) -> set[str]:
             for signature, problem in network.problems.items()
         }
         programs += [
-            (region.block, schedule_json(region.schedule(schedules)))
+            (region.block, region.schedule(schedules).json_object())
             for region in network.regions
         ]
     return set().union(*specs(programs, kind))

@@ -155,7 +155,7 @@ def test_plans_that_are_far_slower_are_not_sampled(gpu):
 
 @pytest.mark.parametrize("pitched", [True, False])
 def test_all_that_takes_a_pitch_is_timed_where_there_is_one(gpu, pitched):
-    """Engines that cuDNN compiles support a pitch, and copy nothing.
+    """Engines that cuDNN compiles write into a concat (with a pitch) without a copy.
 
     They take long to compile, so they are not timed for dense tensors.
     """
@@ -190,7 +190,7 @@ def test_all_that_is_ready_is_timed(gpu):
     program = engine.Program(block, schedule_of(1), weights_of(op), "gpu")
     timed, used, _ = engines_of(gpu, program, "float16")
     assert timed == {0, 1, 2, 3, *range(5, 41)}
-    assert min(used) > 20  # one of the fastest engines, whose times hardly differ
+    assert min(used) > 20  # the engines above 20 are the fastest
 
 
 def test_equal_convolutions_share_a_plan(gpu):
@@ -217,8 +217,8 @@ def test_equal_convolutions_share_a_plan(gpu):
 
 
 def test_plans_may_copy_all_of_large_tensors(gpu):
-    """Plans with tensor cores copy tensors without a multiple of 16 bytes of
-    channels."""
+    """If channels are not a multiple of 16 bytes, plans with tensor cores copy
+    tensors."""
     gpu.fake.set(inert=1)  # the tensors of 80 MB are not allocated
     op = {"type": "conv2d", "kernel": [1, 1], "filters": 154, "inputs": [-1]}
     block = {

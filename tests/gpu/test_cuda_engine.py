@@ -148,7 +148,7 @@ def test_threads_share_a_program(gpu, seed):
 
 
 def test_threads_enqueue_without_waiting(gpu):
-    """A call may use an instance of the program whose last run has not ended yet."""
+    """A call may enqueue a run on an instance whose previous run has not ended yet."""
     case = Case(5, 8)
     inputs = case.inputs()
     expected = case.expected(inputs)
@@ -192,13 +192,13 @@ def test_threads_that_share_a_stream_share_an_instance(gpu):
         assert gpu.fake.report()["live"][kind] == before[kind]
     for run in runs:
         case.assert_right(run.results(), expected)
-    for run in reversed(runs):  # the first has the stream
+    for run in reversed(runs):  # the first run owns the stream
         run.close()
 
 
 def test_each_instance_has_a_handle_of_cudnn(gpu):
-    """Instances return their handles, so there are only as many as were used at
-    once."""
+    """Instances return their handles to a pool, which has only as many handles as were
+    used at the same time."""
     case = Case(5, 8)
     inputs = case.inputs()
     run = cuda_engine.DeviceRun(gpu, case.program, inputs, "float32")
@@ -368,7 +368,7 @@ def test_each_removed_event_is_found(gpu, seed):
     before = _waits(gpu)
     run()
     waits = _waits(gpu) - before
-    assert waits == 1 + 2 * 3  # the last run, and a fork and a join of three lanes
+    assert waits == 1 + 2 * 3  # the last run; forks and joins of three lanes
     found = []
     for n in range(waits):
         gpu.fake.plant("drop_event", n)
@@ -390,7 +390,7 @@ def test_each_event_removed_from_a_graph_is_found(gpu):
     counting()
     waits = _waits(gpu) - before
     counting.close()
-    for n in range(1, waits):  # wait 0 is before the graph
+    for n in range(1, waits):  # wait 0 is not inside the graph
         run = _branches_run(gpu)
         run()
         gpu.fake.plant("drop_event", n)
@@ -497,7 +497,7 @@ def test_addresses_that_rotate_share_a_graph(gpu, count):
     runs[-1].enqueue()
     counts = gpu.fake.report()["counts"]
     assert counts["cuGraphLaunch"] == 1 and "cuMemcpyDtoDAsync" not in counts
-    for run in reversed(runs):  # the first has the stream
+    for run in reversed(runs):  # the first run owns the stream
         run.close()
 
 
@@ -520,7 +520,11 @@ def test_no_memory_to_rotate_addresses_in(gpu):
 
 @pytest.mark.parametrize("capturing", [False, True])
 def test_a_launch_that_fails_leaves_nothing_unordered(gpu, capturing):
-    """Launches fail in the middle of a stage. Later runs give correct results."""
+    """A launch fails in the middle of a stage.
+
+    Kernels that were launched before on other streams must still be ordered before what
+    the caller does next, and later runs must give correct results.
+    """
     for n in range(5):
         gpu.fake.set(fail_begin_capture=int(not capturing))
         run = _branches_run(gpu)
@@ -531,7 +535,9 @@ def test_a_launch_that_fails_leaves_nothing_unordered(gpu, capturing):
                 run.enqueue()
             except engine.EngineError as error:
                 assert "\n" not in str(error)
-            # After the error, the caller may use its memory for another purpose.
+            # After the error, the caller may overwrite the input tensors. The fake GPU
+            # records a violation if a kernel that was launched before the error could
+            # still read them.
             run.set_inputs(BRANCHES_INPUTS)
         assert gpu.fake.report()["counts"]["planted fail_launch"] == 2
         assert gpu.fake.take_violations() == []

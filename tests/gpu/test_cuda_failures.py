@@ -150,7 +150,7 @@ def test_nvrtc_compiles_for_the_gpu(tmp_path, capability, version):
     assert opened == f"libnvrtc.so.{version}"
 
 
-# Makes calls that fail, and repeats them when the library has been installed.
+# Makes calls that fail because a library is missing, and repeats them with the library.
 _LATER = """
 import os, sys
 from ios_tf.native import engine

@@ -136,9 +136,9 @@ def test_events_order_streams(gpu, seed):
     one, other = gpu.stream(), gpu.stream()
     x, y, z = gpu.memory(3), gpu.memory(), gpu.memory()
     for _ in range(3):
-        gpu.launch(gpu.add, one, x, x, y)  # 6
+        gpu.launch(gpu.add, one, x, x, y)  # y = 6
         gpu.order(one, other)
-        gpu.launch(gpu.add, other, x, y, z)  # 9
+        gpu.launch(gpu.add, other, x, y, z)  # z = 9
         gpu.order(other, one)
     gpu.launch(gpu.subtract, one, z, x, y)
     np.testing.assert_array_equal(gpu.download(y, COUNT, one), 6)

@@ -51,7 +51,7 @@ def medians(block: dict, *schedules: dict, **options: int) -> np.ndarray:
 
 
 def test_short_stages_are_as_long_as_their_kernels(gpu):
-    """Two stages in a row take twice as long as one, because launches do not count."""
+    """Two stages take twice as long as one, because launch times are excluded."""
     gpu.fake.set(time_scale=1)  # kernels take less time than their launches
     block = block_of(*({**RELU, "inputs": [i - 1]} for i in range(2)))
     one, two = medians(block, stages([[0]]), stages([[0]], [[1]]))

@@ -244,7 +244,7 @@ def test_events_removed_from_a_network_are_found(gpu):
     )
     assert waits > 20
     found = 0
-    for n in range(1, waits + 1):  # wait 0 is for the last run, on the same stream
+    for n in range(1, waits + 1):  # wait 0, for the last run, is not needed
         gpu.fake.plant("drop_event", n)
         run.set_inputs(inputs)
         results = run()

@@ -301,7 +301,7 @@ def test_small_numbers_are_not_forgotten(name):
 
     graph = gh.freeze(function, (None, 6, 7, 5))
     image = gh.random_array(2, 6, 7, 5) * 10
-    image[:, :3] = 0  # the convolution's output is also 0
+    image[:, :3] = 0  # so the convolution's output is 0 there
     image[:, 4] *= 1e-3
     lowered = gh.lower(gh.rewrite(graph))
     assert lowered.ops()["IosRegion"] >= 1

@@ -10,7 +10,6 @@ from activation_cases import CASES, IDS, numbers
 from tensorflow_ops import TensorFlowOps
 
 from benchmarks.frameworks import interpreter
-from benchmarks.network_search import schedule_json
 from ios_tf.native import engine
 from ios_tf.scheduler import Schedule, Stage, Strategy
 
@@ -78,7 +77,7 @@ def run(block: dict, device: str = "cpu") -> list[np.ndarray]:
     stages = (
         Stage(Strategy.CONCURRENT, ((i,),)) for i in range(len(block["operators"]))
     )
-    schedule = schedule_json(Schedule(tuple(stages)))
+    schedule = Schedule(tuple(stages)).json_object()
     flat = list(itertools.chain.from_iterable(weights))
     return engine.Program(block, schedule, flat, device).run(inputs)
 

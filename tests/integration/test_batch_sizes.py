@@ -344,7 +344,7 @@ def test_a_signature_of_a_fixed_batch_size_beside_another(tmp_path):
 
 
 def test_images_that_are_cut_into_two(tmp_path):
-    # Convolutions process twice the batch.
+    # Each image is cut into two, so convolutions process twice as many images.
     def function(x):
         return branches(tf.reshape(x, [-1, 9, 9, 4]))
 
@@ -368,7 +368,7 @@ def test_images_that_are_put_together_to_one(tmp_path):
 
 
 def test_positions_are_added_to_images_of_every_batch(tmp_path):
-    # The positions have as many cells as one image, at every batch size.
+    # The constant has the shape of one image, and is added at every batch size.
     positions = gh.random_array(1, 9, 9, 4, seed=1)
 
     def function(x):

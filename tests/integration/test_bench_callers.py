@@ -200,7 +200,7 @@ def test_batching_of_a_fixed_batch(capfd, tmp_path, shape, function, message):
     code, _, err = run(capfd, "bench", model, *flags.split())
     assert code == 1
     (line,) = err.splitlines()
-    assert "--batching needs an open batch size, but " + message in line
+    assert "--batching needs a variable batch size (None), but " + message in line
 
 
 def test_a_framework_that_cannot_load_the_model(tmp_path):

@@ -34,12 +34,14 @@ def _run(capfd, *arguments: str) -> tuple[int, list[str], str]:
 
 
 def test_complexity_counts_by_hand(capfd, network):
-    # 0 -> 2 <- 1. States: 0, 1, 01, 012. Endings: 1, 1, 3, and 2, 02, 12, 012.
+    # The edges are 0 -> 2 <- 1. The states 0, 1 and 01 have 1, 1 and 3 endings. The
+    # state 012 has the endings 2, 02, 12 and 012.
     code, lines, _ = _run(capfd, "complexity", network)
     assert code == 0
     header = ["n", "d", "states", "bound", "transitions", "schedules"]
     assert lines[0].split()[1:] == header
-    # Schedules: state 01 has 1 + 1 + (2 + 1), and all operators have 3 + 1 + 1 + 1.
+    # State 01 has 3 schedules. State 012 has 3 + 1 + 1 + 1 schedules: as many as the
+    # states that its endings leave.
     assert lines[1].split()[-6:] == ["3", "2", "4", "19", "9", "6"]
     assert lines[-1].startswith("largest: ")
     _, lines, _ = _run(capfd, "complexity", network, "--single_source")
@@ -52,7 +54,7 @@ def test_table_1_has_the_largest_block_of_each_network(capfd, network):
     code, lines, _ = _run(capfd, "table1", network, "models:squeezenet")
     assert code == 0
     assert lines[1].split()[1:] == ["3", "2", "4", "19", "8", "5"]
-    # The paper's counts, exact and as printed.
+    # The last two numbers are the paper's, which prints 131 as 1.3e2.
     assert lines[2].split()[-4:] == ["51", "131", "51", "1.3e2"]
 
 

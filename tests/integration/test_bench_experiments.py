@@ -261,13 +261,13 @@ def test_work_of_operators():
     operators[2] |= {"inputs": [1], "activation": "relu"}
     block = {"version": 1, "inputs": [[2, 6, 6, 4]], "outputs": [2]}
     block |= {"operators": operators, "dtype": "float16"}
-    # By hand, for images of 3 * 3 cells: the depthwise and the pointwise part; weights,
-    # input and output.
+    # The output has 3 * 3 cells. The operations are those of the depthwise and of the
+    # pointwise part. The bytes are those of the weights, the input and the output.
     of_sepconv = work.Work(
         2 * 2 * 9 * 8 * 9 + 2 * 2 * 9 * 8 * 5,
         2 * (9 * 8 + 8 * 5 + 5 + 2 * 36 * 4 + 2 * 9 * 5),
     )
-    of_square = work.Work(0, 2 * (90 + 90))  # read once
+    of_square = work.Work(0, 2 * (90 + 90))  # the input counts once
     # With VALID padding one cell remains.
     of_groups = work.Work(2 * 2 * 10 * 9, 2 * (90 + 9 * 10 + 20))
     assert work.work_of(block) == [of_sepconv, of_square, of_groups]

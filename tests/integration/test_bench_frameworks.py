@@ -17,7 +17,6 @@ from benchmarks.frameworks.ops import Sampling, Window, resized
 from benchmarks.frameworks.peers import PEERS
 from benchmarks.frameworks.runner import Runner, Target
 from benchmarks.frameworks.weights import random_weights
-from benchmarks.network_search import schedule_json
 from benchmarks.operator_samples import sample_blocks
 from ios_tf.errors import UserError
 from ios_tf.native import engine
@@ -45,7 +44,7 @@ def test_every_operator_computes_what_the_engine_computes(compute):
         ]
         program = engine.Program(
             block,
-            schedule_json(Schedule((Stage(Strategy.CONCURRENT, ((0,),)),))),
+            Schedule((Stage(Strategy.CONCURRENT, ((0,),)),)).json_object(),
             [w for of_operator in weights for w in of_operator],
         )
         found = compute(block, weights, inputs)
@@ -98,7 +97,7 @@ def test_deep_networks_tell_right_from_wrong():
     image = np.random.default_rng(1).uniform(-1, 1, (1, 7, 7, 8)).astype(np.float32)
     count = len(block["operators"])
     stages = (Stage(Strategy.CONCURRENT, ((i,),)) for i in range(count))
-    schedule = schedule_json(Schedule(tuple(stages)))
+    schedule = Schedule(tuple(stages)).json_object()
 
     def run() -> list[np.ndarray]:
         flat = [w for of_operator in weights for w in of_operator]
@@ -128,7 +127,7 @@ def test_weights_keep_the_magnitude():
             assert found.dtype == np.float32
             np.testing.assert_array_equal(found, expected)
         image = random.uniform(-1, 1, (4, 5, 5, 64)).astype(np.float32)
-        schedule = schedule_json(Schedule((Stage(Strategy.CONCURRENT, ((0,),)),)))
+        schedule = Schedule((Stage(Strategy.CONCURRENT, ((0,),)),)).json_object()
         (output,) = engine.Program(block, schedule, weights[0]).run([image])
         assert 0.8 < np.square(output).mean() < 1.25, operator
 
@@ -154,7 +153,7 @@ def test_operators_of_one_framework_only():
     block["operators"] = [{"type": "channel_shuffle", "groups": 3, "inputs": [-1]}]
     image = np.random.default_rng(0).normal(size=(1, 2, 2, 6)).astype(np.float32)
     (found,) = interpreter.compute(_ShufflingOps(), block, [[]], [image])
-    schedule = schedule_json(Schedule((Stage(Strategy.CONCURRENT, ((0,),)),)))
+    schedule = Schedule((Stage(Strategy.CONCURRENT, ((0,),)),)).json_object()
     (expected,) = engine.Program(block, schedule, []).run([image])
     np.testing.assert_array_equal(found, expected)
     for kind in ("channel_shuffle", "normalize"):

@@ -104,7 +104,7 @@ def test_every_call_runs_by_the_schedule_for_the_callers_in_progress(saved, tmp_
         return {one.callers for one in recording.trace.calls}
 
     assert recorded(1) == {1}
-    # Threads may happen to call one after the other.
+    # Repeats the calls, because threads may happen to call one after the other.
     for _ in range(100):
         seen |= recorded(8)
         if 4 in seen:

@@ -115,7 +115,7 @@ class Classifier(tf.Module):
         logits = tf.cond(
             temperature > 0,
             lambda: logits / temperature,
-            # A convolution that cannot be scheduled.
+            # A convolution in a branch, which cannot be scheduled.
             lambda: logits + tf.reduce_mean(tf.nn.conv2d(self.a, self.d, 1, "SAME")),
         )
         for _ in tf.range(tf.shape(image)[0]):

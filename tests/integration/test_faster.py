@@ -374,8 +374,8 @@ def test_regions_are_timed_and_left_one_by_one(monkeypatch):
 def test_functions_that_are_timed_write_no_values(monkeypatch):
     """A timed function does not format tensors as text.
 
-    A call of TensorFlow's own function does so for an error that it catches itself,
-    which takes milliseconds.
+    TensorFlow's own functions format tensors for the message of an error that they
+    catch themselves. This takes milliseconds.
     """
     frozen = three_regions()
     names = [name for name, _ in frozen.outputs.values()]

@@ -133,7 +133,8 @@ def test_what_is_no_program_is_an_error(rewritten, text):
 
 
 def test_mutated_watches(original, rewritten, tmp_path, monkeypatch):
-    """The files that a region's schedules come from, while a thread reads them."""
+    """Manipulates the list of files from which a region gets its schedules, while a
+    thread reads these files."""
     monkeypatch.setenv("IOS_TF_REFRESH_SECONDS", "0.01")
     images = gh.random_array(2, *SHAPE[1:])
     expected = gh.run(original, images)

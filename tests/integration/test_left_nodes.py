@@ -36,7 +36,8 @@ def batch_norm(training: bool) -> Callable[..., tf.Tensor]:
     return function
 
 
-# The function, the type of the node that is left, and why.
+# Each entry has a function, the type of the node that is left to TensorFlow, and the
+# reason.
 CASES: dict[str, tuple[Callable[..., tf.Tensor], str, Reason]] = {
     "type": (lambda x: tf.cumsum(conv(x), 1), "Cumsum", nodes.TYPE),
     "rank": (
@@ -113,7 +114,7 @@ def test_why_a_node_is_left(name):
         assert one["node"] and one["text"]
 
 
-# As above, for images of any size.
+# Entries as in `CASES`, for images of any size.
 OPEN_SIZES: dict[str, tuple[Callable[..., tf.Tensor], str, Reason]] = {
     "rows as channels": (
         lambda x: tf.nn.relu(tf.transpose(conv(x), [0, 1, 3, 2])),

@@ -72,7 +72,7 @@ def test_tf2onnx_takes_converted_models(tmp_path):
     ios_tf.convert(
         tmp_path / "model", tmp_path / "converted", strategy="greedy", time_limit=5
     )
-    # Calls tf2onnx as its users do, in a process without ios_tf.
+    # Calls tf2onnx in a process that does not import ios_tf.
     path, output = str(tmp_path / "converted"), str(tmp_path / "converted.onnx")
     words = ["--saved-model", path, "--output", output]
     run = subprocess.run(

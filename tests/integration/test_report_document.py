@@ -232,7 +232,7 @@ def test_the_command(tmp_path, capsys):
     assert run(capsys, "report", target, file) == (0, written, "")
     first = Path(file).read_text()
     assert first.startswith("<!DOCTYPE html>")
-    # A JSON file on its own is enough.
+    # The command also accepts the JSON document as a file, without a model.
     json_file = tmp_path / "report.json"
     json_file.write_text(out)
     assert run(capsys, "report", str(json_file), file) == (0, written, "")

@@ -112,7 +112,7 @@ def test_a_block_that_is_missed_stays_and_waits_for_tune(cache, network, monkeyp
     waiting = files(cache)
     assert len(waiting) >= 1
     assert all(name.startswith(f"pending/{device}/") for name in waiting)
-    # The function is optimized in two rounds, but looked up once.
+    # TensorFlow optimizes the function twice, but its blocks are looked up only once.
     assert change(before) == {"passed_graphs": 1, "blocks_missed": len(waiting)}
     # TensorFlow runs its own nodes until there is a schedule.
     found = gh.executed_ops(gh.as_function(network), tf.constant(IMAGES))

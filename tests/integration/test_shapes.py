@@ -345,7 +345,7 @@ def test_a_default_is_no_constant():
 
 
 def test_an_operator_that_does_not_fit_does_not_drop_its_region():
-    """A reshape of the batch is a border; convolutions before and after it are not."""
+    """A reshape of the batch is left to TensorFlow; convolutions around it are not."""
 
     def function(x):
         x = second(first(x))

@@ -117,7 +117,7 @@ def test_conversion(network, saved, tmp_path):
 
 
 class Latencies:
-    """Gives schedules of one split stage their given latency, and others 1 ms."""
+    """A cost model: schedules of one split stage have given latencies, others 1 ms."""
 
     lanes = 2
     measurements = 0

@@ -16,7 +16,7 @@ from ios_tf.report import summaries
 
 
 def read(directory) -> dict[str, tuple[str, np.ndarray]]:
-    """Tag -> (plugin, value)."""
+    """Maps each tag to the name of its plugin and its value."""
     events = EventAccumulator(str(directory))
     events.Reload()
     found = {}

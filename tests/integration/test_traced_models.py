@@ -100,7 +100,7 @@ def test_an_unconverted_model_is_an_error(tmp_path, capfd):
     path = tmp_path / "trace.json"
     code, _, error = run(capfd, "trace", shared.cells(), str(path))
     assert code == 1 and len(error.splitlines()) == 1
-    assert "runs nothing on the engine" in error
+    assert "so there is nothing to trace" in error
     assert not path.exists()
 
 

@@ -150,7 +150,7 @@ def test_one_process_takes_an_abandoned_block_over(cache, monkeypatch):
         file.write("a process that was killed")
     everybody = [Claims(cache) for _ in range(8)]
     monkeypatch.setattr(claims, "_LEASE_SECONDS", -1.0)
-    for one in everybody:  # sees the claim for the first time
+    for one in everybody:  # each sees the claim for the first time
         with one.claimed(path) as is_mine:
             assert not is_mine
     monkeypatch.setattr(claims, "_LEASE_SECONDS", 60.0)

@@ -80,7 +80,7 @@ def test_verdicts_beside_busy_processes(
     if verdict == "undecided":
         again = f"ios_tf convert {source} {output} --again"
         assert again in sentences[UNDECIDED.code]
-    # The form with the better estimate is kept.
+    # The result is the faster model by the estimate: converted or original.
     if speedup > 1:
         (signature,) = report["signatures"]
         (latency,) = signature["latencies"].values()

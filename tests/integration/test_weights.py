@@ -250,7 +250,7 @@ def test_merged_and_scaled_filters(use_bias, data_format):
     # With a bias, the products stay in the graph, and the filters are scaled when the
     # weights are packed.
     products = sum(node.op == "Mul" for node in frozen.graph_def.node)
-    turned = data_format == "channels_first"  # transposed after the depthwise layer
+    turned = data_format == "channels_first"  # a Transpose follows the depthwise layer
     assert products == (4 if use_bias else int(turned))
     problems = graph_optimizer.collect(frozen, 1).problems
     schedules = {s: merge_everything(p) for s, p in problems.items()}

@@ -1,10 +1,14 @@
 """Checks that a converted function computes the same as the original function.
 
-A function is run as it is, by TensorFlow's kernels, unoptimized. The same feeds are
-then given to what `convert` writes, without the plugin ("plain") and with it
-("plugin"), and to its frozen graph as `enable` schedules it ("optimize") or prepares it
-for later schedules ("wait"). The schedules are random; nothing is measured.
-Settings.end_to_end checks the graph saved, converted and loaded.
+TensorFlow runs the original function without optimizers. These variants run with the
+same inputs:
+
+* "plain" and "plugin": the result of `convert`, without and with the plugin
+* "optimize": the frozen graph with schedules from `enable`
+* "wait": the frozen graph, which `enable` has prepared for later schedules
+* with Settings.end_to_end, also the function saved, converted and loaded again
+
+The schedules are random; nothing is measured.
 """
 
 from __future__ import annotations

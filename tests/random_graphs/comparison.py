@@ -91,8 +91,8 @@ class Comparison:
             return True
         if kind != "values":
             return False
-        # The comparison is inconclusive if a tiny change of the data changes the
-        # result, or if other data of the same kind shows no difference.
+        # The comparison is inconclusive if a tiny change of the inputs changes the
+        # original's result, or if other inputs of the same kind show no difference.
         random = np.random.default_rng(self._settings.seed + 1)
         near = {
             name: array

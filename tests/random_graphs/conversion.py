@@ -75,7 +75,8 @@ def random_schedule(problem: Problem, random: np.random.Generator) -> Schedule:
         for op, of_op in enumerate(problem.algorithms)
         if of_op and random.random() < 0.5
     }
-    # A product that its reader computes by the algorithm "rows" has no algorithm.
+    # An operator with the algorithm "rows" also computes the 1x1 convolution before it,
+    # which then needs no algorithm.
     for op in [op for op, name in algorithms.items() if name == "rows"]:
         for product in operators_of(product_before(problem, op)):
             algorithms.pop(product, None)

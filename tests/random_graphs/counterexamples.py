@@ -52,10 +52,10 @@ class Totals:
       graphs: number of checked graphs.
       with_regions: number of graphs of which the engine runs a part.
       regions: number of regions in all graphs.
-      roads: number of graphs that were saved, converted and loaded (end to end).
+      roads: number of graphs that were checked end to end (see end_to_end.py).
       comparisons, skipped, operators, operations: see differences.Result.
-      known: graphs with known differences.
-      steps: number of the program's statements -> graphs.
+      known: number of graphs with known differences.
+      steps: maps a program's number of statements to the number of such graphs.
     """
 
     graphs: int = 0

@@ -17,7 +17,8 @@ BATCH_SIZES = (0, 1, 2, 3, 5)
 _MIXED_BATCHES = ((3, 1), (1, 3), (2, 3))
 ON = rewriter_config_pb2.RewriterConfig.ON
 OFF = rewriter_config_pb2.RewriterConfig.OFF
-# Seeds that differ by a multiple of this number give inputs of the same kind.
+# Seeds that differ by a multiple of this number give inputs of the same kind: with or
+# without black parts.
 KINDS_OF_FEEDS = 3
 
 Feed = Mapping[str, np.ndarray]  # by the argument's name

@@ -69,9 +69,10 @@ def stages(frozen: frozen_graphs.FrozenSignature) -> dict[int, list[str]]:
 
 
 class Stopwatch:
-    """A cost model that returns the given latencies of each batch size, in order.
+    """A cost model that returns given latencies.
 
-    They are the latency of the sequential schedule, and those of the other schedules.
+    `latencies` maps each batch size to the latency of the sequential schedule, followed
+    by those of the other schedules.
     """
 
     device = CPU

@@ -36,7 +36,8 @@ class Result:
     Attributes:
       differing: number of runs whose outputs differ from the single-threaded call.
       loaded: memory after the model is loaded and every batch size was called once.
-      settled: peak memory in the first tenth of the runs, which fills caches and pools.
+      settled: peak memory in the first tenth of the runs, in which caches and memory
+        pools grow.
       peak: peak memory of all runs.
     """
 

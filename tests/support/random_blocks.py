@@ -13,13 +13,13 @@ class RandomBlock:
         self._rng = rng
         self.weights: list[np.ndarray] = []
         self._inputs = [int(rng.integers(3, 20)) for _ in range(2)]
-        self._channels: list[int] = []  # of operators
+        self._channels: list[int] = []  # of each operator's output
         self._operators: list[dict] = []
         for _ in range(operators):
             self._append()
         read = {ref for op in self._operators for ref in op["inputs"]}
         sinks = [i for i in range(operators) if i not in read]
-        extra = int(rng.integers(operators))  # an output that an operator may also read
+        extra = int(rng.integers(operators))  # an output that may also be read
         self.outputs = sorted({*sinks, extra})
 
     @property

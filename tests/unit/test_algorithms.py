@@ -138,7 +138,7 @@ def test_a_searched_schedule_has_them(winograd):
     assert schedule.algorithms == ({0: "winograd_2x2"} if winograd else {})
     (measured,) = model.compared
     assert (measured.signature == problem.signature) != winograd
-    # An alternative for the whole network omits the algorithms.
+    # With Winograd, there is one alternative schedule, which has no algorithms.
     others = searcher.alternatives([problem], found)
     assert [o[problem.signature].algorithms for o in others] == [{}] * winograd
 

@@ -84,7 +84,7 @@ def test_too_high_a_rate_leaves_calls_unanswered():
     time = VirtualTime()
     arrivals = [number / 8 for number in range(1, 65)]  # the last one is at 8
     found = loops.open_loop([time.function(1.0)], arrivals, time.clock, time.sleep)
-    # Calls begin at 1/8, 9/8, … up to 16.
+    # Calls begin at 1/8 s, 9/8 s and so on; none begins after 16 s.
     assert len(found.latencies_ms) == 16
     assert found.unanswered == 48
     assert found.latencies_ms == sorted(found.latencies_ms)

@@ -18,7 +18,7 @@ def space_of(seed):
 
 
 def least(space, stage_ms):
-    """The lowest cost, and the fewest stages of a schedule that has it."""
+    """The lowest cost, and the fewest stages of a schedule with this cost."""
 
     @functools.cache
     def of_state(state):

@@ -34,7 +34,7 @@ def test_random_block_under_random_schedules(seed):
         for batch in (1, 3):
             inputs = block.random_inputs(batch)
             expected = block.expected(inputs)
-            for _ in range(4):  # lanes interleave differently each time
+            for _ in range(4):  # lanes interleave differently in each run
                 for got, want in zip(program.run(inputs), expected, strict=True):
                     assert_close(got, want)
 
@@ -75,7 +75,7 @@ def test_threads_share_a_program():
 @pytest.mark.parametrize(
     ("slices", "concat"),
     [
-        ([(1, 3)], [0, 1]),  # the concat has a slice and the slice's source
+        ([(1, 3)], [0, 1]),  # the concat reads a slice and the slice's source
         ([(0, 4), (4, 6)], [1, 2]),  # the slices cover all channels of the operator
         ([(0, 4), (4, 6)], [2, 1]),
         ([(0, 4), (4, 6)], [-1, 1, 2]),

@@ -148,7 +148,7 @@ def test_remembers_latencies_of_each_device(tmp_path):
     first = LatencyDatabase(path, "first")
     first.put("stage", Latency(1.5, 0.25, 4))
     first.put("once", Latency(2.5, math.inf, 1))
-    first.put("stage", Latency(1.25, 0.125, 8))  # more samples replace fewer
+    first.put("stage", Latency(1.25, 0.125, 8))  # has more samples, so replaces 1.5
     second = LatencyDatabase(path, "second")
     assert second.get("stage") is None
     again = LatencyDatabase(path, "first")

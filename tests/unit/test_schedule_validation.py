@@ -78,7 +78,7 @@ def mutated(stages, rng):
         stage[2] = rng.randrange(4)
     elif change == 7:
         del group[-1:]
-    elif len(stages) > 1:  # joined with the next stage
+    elif len(stages) > 1:  # joins the stage with the next one
         stage[1] += stages.pop((at + 1) % len(stages))[1]
     return [Stage(s, tuple(tuple(g) for g in gs), m) for s, gs, m in stages]
 

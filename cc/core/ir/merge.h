@@ -27,8 +27,9 @@ struct MergePlan {
 // Returns the plan for merging two or more operators, or an error that says why
 // they may not merge. All operators must be Conv2D with groups = 1 and no
 // residual, read the same tensor, and share strides, dilations and activation.
-// Kernel sizes may differ only with stride 1 and SAME padding (or VALID for
-// 1x1), where the results stay equal for every height and width.
+// Kernel sizes may differ only with stride 1 and SAME padding (a 1x1 kernel may
+// also have VALID), because merging then changes no result, whatever the height
+// and width.
 StatusOr<MergePlan> PlanMerge(const Block& block, const std::vector<int>& ops);
 
 // Returns groups of operators for the Python scheduler. Any two operators of a

@@ -19,8 +19,8 @@ constexpr Strategy kStrategies[] = {Strategy::kConcurrent, Strategy::kMerge,
                                     Strategy::kSplit};
 
 // The group and position of each operator in the stage that is being checked.
-// A new table for each stage would take quadratic time, because a block may
-// have as many stages as operators. So all stages share this one.
+// All stages share one object: a new table for each stage would take quadratic
+// time, because a block may have as many stages as operators.
 class StageMarks {
  public:
   explicit StageMarks(size_t operators)

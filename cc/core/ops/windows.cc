@@ -83,7 +83,7 @@ StatusOr<Shape> WindowedShape(const Operator& op, const Shape& x,
                               int64_t channels) {
   for (int i = 0; i < 2; ++i) {
     // Kernel cells that never overlap the image cost time and do not change the
-    // result, so that the kernel's size is limited.
+    // result, so the kernel's size is limited.
     if (op.kernel[i] > std::max(kMaxKernel, 2 * x[1 + i])) {
       return InvalidArgument(
           "kernel of " + std::to_string(op.kernel[i]) +

@@ -168,7 +168,7 @@ ChannelRanges ChannelPadder::BetweenCuts(int i) const {
 }
 
 // Adjusts a slice to its padded input. Returns true if the slice takes a whole
-// range with its added channels, so that its output is padded. Otherwise, the
+// range with its added channels; its output is then padded. Otherwise, the
 // slice takes only original channels.
 bool ChannelPadder::PadSlice(int i, Operator* op) {
   const ChannelRanges& source = Ranges(op->inputs[0]);

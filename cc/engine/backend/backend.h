@@ -152,7 +152,8 @@ class Execution {
 };
 
 // One of the callers that a measurement simulates. Each caller has its own
-// tasks and memory for all candidates. tensors[i] is the address of tensor i.
+// tasks and memory. candidates[i] has the stages of candidate i, and tensors[i]
+// is the address of tensor i.
 struct MeasuredCaller {
   std::vector<const std::vector<BoundStage>*> candidates;
   const std::vector<void*>* tensors = nullptr;

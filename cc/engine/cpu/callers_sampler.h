@@ -59,7 +59,7 @@ class CallersSampler {
   // The expected time of a run of each workload, or 0 if it is not known.
   std::vector<double> expected_ms_;
   std::vector<std::thread> threads_;
-  std::optional<ResourceMeter> meter_;  // covers the threads started before
+  std::optional<ResourceMeter> meter_;  // created last, so it covers threads_
 
   std::mutex mutex_;  // for the members below
   std::condition_variable changed_;

@@ -26,8 +26,8 @@ class FreeList {
   FreeList(const FreeList&) = delete;
   FreeList& operator=(const FreeList&) = delete;
 
-  // Returns an object, or null if none is free. Prefers the object that
-  // this core used last, because its memory is in the cache.
+  // Returns an object, or null if none is free. Prefers the object that this
+  // core used last, because its memory is in the core's cache.
   std::unique_ptr<T> Take() {
     const size_t first = FirstSlot();
     for (size_t i = 0; i < slots_.size(); ++i) {

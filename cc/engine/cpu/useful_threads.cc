@@ -13,7 +13,8 @@ namespace {
 // and to learn that it is done. This is least for n = sqrt(w / s). Here, s is
 // the work of about 0.4 microseconds (docs/benchmarks/callers_simulation.md).
 constexpr double kWorkOfCall = 54'000;
-// Operations that take as long as reading or writing one element.
+// The number of floating-point operations that take as long as reading or
+// writing one element of a tensor.
 constexpr int64_t kWorkOfElement = 8;
 // Every task may have this many threads.
 constexpr int kLeast = 2;

@@ -27,13 +27,13 @@ class WorkSampler {
   class History {
    public:
     // Returns true if the next sample should be taken in pieces only. This is
-    // so for most samples while other processes disturb all of them, because
-    // whole runs would then take several times as long and be useless.
+    // so for most samples after several disturbed samples in a row: whole runs
+    // would probably be disturbed again, and be useless.
     bool ExpectsDisturbance();
     void Add(bool disturbed) { in_a_row_ = disturbed ? in_a_row_ + 1 : 0; }
 
    private:
-    int in_a_row_ = 0;  // disturbed samples of whole runs
+    int in_a_row_ = 0;  // disturbed samples since the last undisturbed one
     int expected_ = 0;
   };
 

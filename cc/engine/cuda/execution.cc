@@ -57,9 +57,9 @@ using Pointers = std::vector<const void*>;  // inputs, then outputs
 
 std::atomic<int64_t> failed_captures{0};
 
-// Decides when to try to capture a graph. A failure may be temporary, so that
-// the next attempt comes some runs later. Each further failure doubles the
-// number of these runs.
+// Decides when to try to capture a graph. A failure may be temporary, so the
+// next attempt comes some runs later. Each further failure doubles the number
+// of these runs.
 class CapturePolicy {
  public:
   bool IsDue() {
@@ -168,7 +168,8 @@ class Instance {
 
   // Runs the schedule. For new pointers, the kernels are enqueued one by one,
   // because a graph is worth its time only for pointers that recur. If too many
-  // pointers recur, or if they are always new, one graph with copies is used.
+  // pointers recur, or if they are always new, one graph with copies (see
+  // Staging) is used.
   Status Launch(const std::vector<const void*>& inputs,
                 const std::vector<void*>& outputs, CUstream stream) {
     ++runs_;

@@ -29,7 +29,7 @@ std::shared_mutex& ForkMutex() {
 ForkGuard::ForkGuard() : lock_(ForkMutex()) {}
 
 int ForkGeneration() {
-  ForkMutex();  // its first call begins to count forks
+  ForkMutex();  // the first call of ForkMutex() begins to count forks
   return generation.load();
 }
 

@@ -176,7 +176,8 @@ std::string ToJson(const Trace& trace) {
     }
     calls += "]}";
   }
-  // Names of operators need not be UTF-8.
+  // Names of operators need not be valid UTF-8, and dump() would throw for an
+  // invalid name. With `replace`, it writes U+FFFD instead of invalid bytes.
   return "{\"duration\":" + std::to_string(trace.end - trace.begin) +
          ",\"dropped_calls\":" + std::to_string(trace.dropped_calls) +
          ",\"dropped_tasks\":" + std::to_string(trace.dropped_tasks) +

@@ -134,7 +134,7 @@ void Run(Program* program) {
              .ok());
 }
 
-// Slices of one lane, in the order of their begins, do not overlap.
+// Checks that the slices of each lane do not overlap.
 void ExpectNoOverlap(const Trace& trace) {
   std::map<std::pair<int, int>, std::map<int64_t, int64_t>> lanes;
   for (const TraceCall& call : trace.calls) {

@@ -95,7 +95,7 @@ class MergeWriter {
   }
 
   // Returns true if the number of images depends on the batch size of the
-  // graph's inputs, so that it may be 0. Compares the shape samples 1 and 2,
+  // graph's inputs, and may thus be 0. Compares the shape samples 1 and 2,
   // whose batch sizes are 3 and 5.
   bool BatchIsOpen() const {
     if (shapes_.samples() < 3) return false;

@@ -16,8 +16,8 @@ namespace ios::tf {
 // A merge stage: operators of a block that become one convolution.
 struct Merge {
   MergePlan plan;
-  const PartitionBlock* made = nullptr;
-  std::vector<StagePlace> places;  // of the convolution, in schedules
+  const PartitionBlock* made = nullptr;  // the block of these operators
+  std::vector<StagePlace> places;        // of the merged convolution
 };
 
 // Replaces the operators of each merge by one convolution and a split.

@@ -1,4 +1,5 @@
-// Adds nodes that have the same device, data type and places in schedules.
+// Adds nodes that all have the same device, data type and places in schedules
+// (see StagePlace).
 #ifndef IOS_TF_CC_TENSORFLOW_CONVERT_NODE_WRITER_H_
 #define IOS_TF_CC_TENSORFLOW_CONVERT_NODE_WRITER_H_
 

@@ -19,8 +19,8 @@
 
 namespace ios::tf {
 
-// Stores the graph, and its partition for each load and device that was
-// requested. Not thread-safe.
+// Stores the graph, and its partition for each load (batch size and number of
+// callers) and device that was requested. Not thread-safe.
 class OpenGraph {
  public:
   // Opens the graph of `meta_graph`, whose signatures name the inputs and

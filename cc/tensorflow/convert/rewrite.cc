@@ -28,11 +28,13 @@ StatusOr<Schedule> ReadSchedule(
   return schedule;
 }
 
-// A block of the graph. Its shapes differ between the loads of the request.
+// A block of the graph. Its shapes differ between the loads (batch sizes and
+// numbers of callers) of the request.
 struct LoadedBlock {
-  PartitionBlock made;        // for the first load
-  std::vector<Block> blocks;  // for each load
-  std::vector<Load> loads;    // of the region, for each load
+  PartitionBlock made;        // for the first load of the request
+  std::vector<Block> blocks;  // one per load of the request
+  // One per load of the request. The batch size is that of the block's region.
+  std::vector<Load> loads;
 };
 
 // Returns the blocks of `partition`, in the order in which they run, except
@@ -159,7 +161,8 @@ class Rewriter {
   struct Scheduled {
     const LoadedBlock* loaded = nullptr;
     std::vector<Schedule> schedules;
-    // The groups that all schedules merge, with their indices in merges_.
+    // Maps each group of operators that all schedules merge to its index in
+    // merges_.
     std::map<std::vector<int>, int> merges;
   };
 
@@ -201,7 +204,7 @@ class Rewriter {
       std::sort(group.begin(), group.end());
       const auto merge = block->merges.find(group);
       if (merge != block->merges.end()) {
-        place.merge = false;  // the merge is one convolution by then
+        place.merge = false;  // the graph then has one convolution
         const StatusOr<MergePlan> plan = PlanMerge(computed, group);
         if (plan.ok()) place.algorithm = plan->merged.algorithm;
         AddPlace(place, &merges_[merge->second].places);

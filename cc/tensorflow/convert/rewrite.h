@@ -17,12 +17,12 @@ namespace ios::tf {
 
 struct RewriteOptions {
   // Schedules as JSON, keyed by the signatures of their blocks. A block that is
-  // a chain of operators needs no schedule. Another block stays unchanged if it
-  // has no valid schedule for some load; a single warning lists these
-  // blocks.
+  // a chain of operators needs no schedule. Any other block stays unchanged if
+  // it lacks a valid schedule for one of the loads. A single warning lists
+  // these blocks.
   std::map<std::string, std::string> schedules;
-  // The regions that stay in TensorFlow, by their number "region" in
-  // Collect()'s blocks.
+  // The numbers of the regions that stay in TensorFlow: values of "region" in
+  // the JSON of Collect().
   std::set<int64_t> left;
   // If true, a merge that all schedules contain becomes one convolution of the
   // graph. If false, the graph keeps the separate convolutions, and the engine

@@ -28,14 +28,15 @@ bool IsElementwise(const OperatorGraph& ops, int i);
 void ReplaceComposition(OperatorGraph& ops, const Composition& composition,
                         Operator by, std::vector<Weight> weights);
 
-// The surroundings of a composition that grows towards the graph's inputs.
-// `read` has the tensors that it reads, and `next` the operator to add next:
-// the last of the operators that compute these tensors, or -1 if none can be
-// added.
+// The operators before a composition, which is extended towards the graph's
+// inputs. `read` has the tensors that the composition reads. `next` is the
+// operator to add next: the last of the operators that compute these tensors,
+// or -1 if none of them can be added.
 struct Frontier {
   int next;
   std::vector<TensorRef> read;
 };
+// joins(k) says whether operator k may be part of the composition.
 template <typename Joins>
 Frontier FrontierOf(OperatorGraph& ops, const std::vector<int>& members,
                     Joins joins) {

@@ -46,8 +46,7 @@ TEST(LastOfTheTransposesInARowDecides) {
   EXPECT(imported.Apply(AbsorbLayout) == 1);
   EXPECT(imported.Apply(AbsorbLayout) == 1);
   EXPECT(imported.Types() == Types{OperatorType::kConv2D});
-  // The second Transpose is fetched, so that both Transposes stay TensorFlow
-  // nodes.
+  // The second Transpose is fetched, so both Transposes stay TensorFlow nodes.
   const int conv = imported.graph().Find("conv");
   EXPECT(imported.At(0).nodes == std::vector<int>{conv});
 }

@@ -13,8 +13,8 @@
 
 namespace ios::tf {
 
-// The graph. Operators keep their numbers when others are removed; a removed
-// operator is not `alive`.
+// Removing an operator does not change the numbers of other operators.
+// IsAlive() is false for a removed operator.
 class OperatorGraph {
  public:
   // Takes operators in a topological order.

@@ -45,9 +45,9 @@ bool KeepMaps(OperatorGraph& ops, int i) {
   const Shape *x = ops.shapes().shape(from),
               *rows = ops.shapes().shape(ops[i].output);
   if (!x || !rows || x->size() != 4) return false;
-  // The last dimension of the reshaped tensor may differ from C, so that its
-  // rows are not pixels. Then only operators that compute each number
-  // independently are allowed.
+  // The last dimension of the reshaped tensor may differ from C. Its rows are
+  // then not pixels, and only operators that compute each number independently
+  // are allowed.
   const bool has_cells = x->back() == rows->back();
   std::vector<int> chain;
   int back = ops.OnlyUser(i);

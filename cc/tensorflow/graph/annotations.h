@@ -13,9 +13,11 @@
 
 namespace ios::tf {
 
-// The place of a node's operator in the schedule for one load.
+// The place of a node's operator in the schedule for one load (batch size and
+// number of callers).
 struct StagePlace {
-  Load load;  // of the schedule, with the batch size as the operator sees it
+  // The load of the schedule. Its batch size is that of the operator's region.
+  Load load;
   int64_t stage = 0;          // counted over the whole graph
   int64_t stream = 0;         // the group in the stage
   bool merge = false;         // whether the stage merges its operators
@@ -40,8 +42,8 @@ std::vector<StagePlace> Annotations(const tensorflow::NodeDef& node);
 bool IsAnnotated(const tensorflow::NodeDef& node);
 bool IsAnnotated(const tensorflow::GraphDef& graph);
 
-// Returns true if the node has a valid attribute kShapeOfWeight, so that it
-// gives a weight.
+// Returns true if the node's output is a weight: if the node has a valid
+// attribute kShapeOfWeight.
 bool IsWeight(const tensorflow::NodeDef& node);
 
 }  // namespace ios::tf

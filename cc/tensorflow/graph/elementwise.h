@@ -1,6 +1,6 @@
 // Lists TensorFlow's elementwise operations that the engine computes. The
-// search for layouts uses the lists, because these operations keep the layout,
-// and so do the import handlers.
+// search for layouts (layout_map.h) uses the lists, because these operations
+// keep the layout. The import handlers use them, too.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_ELEMENTWISE_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_ELEMENTWISE_H_
 

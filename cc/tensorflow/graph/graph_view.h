@@ -42,8 +42,8 @@ class GraphView {
   int Find(const std::string& name) const;
   // Returns "name" or "name:port", as in NodeDef::input.
   std::string Name(TensorRef tensor) const;
-  // Return the data inputs of node `i`, without looking through other nodes,
-  // and its control inputs.
+  // inputs() returns the data inputs of node `i` as the graph has them, and
+  // controls() its control inputs.
   const std::vector<TensorRef>& inputs(int i) const { return nodes_[i].inputs; }
   const std::vector<int>& controls(int i) const { return nodes_[i].controls; }
   // Input() returns data input k of node `i`; if nodes only pass a tensor on,

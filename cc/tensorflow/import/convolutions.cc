@@ -265,7 +265,7 @@ Result ReadTransposedSize(ImportContext& in, int i,
       return ReadReference(in, sizes, imported);
     }
     cut[2 * k] = 0;
-    int64_t most = 0;  // largest padding of a convolution of the output
+    int64_t most = 0;  // the forward convolution's largest padding
     if (given.type == PaddingType::kSame) {
       cut[2 * k] = std::max<int64_t>(total, 0) / 2;
       most = window - 1;

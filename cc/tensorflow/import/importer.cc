@@ -47,8 +47,7 @@ bool AcceptsInvalidSizes(AnalyzedGraph* analyzed, int i,
       return true;
     }
     // The same applies to rows and columns. For a reshape, TensorFlow only
-    // checks the number of cells, so that both rows and columns must be
-    // constant.
+    // checks the number of cells, so both rows and columns must be constant.
     for (const TensorRef& t : op.inputs) {
       const Shape* x = shapes.shape(t);
       if (!x || x->size() != 4) continue;

@@ -110,7 +110,7 @@ Result Reduce(ImportContext& in, int i) {
   const Shape* x = in.InputShape(i, 0, {2, 4});
   if (!x || !axes) return RefuseShape();
   for (int64_t& axis : *axes) axis = LogicalAxis(axis, *x, in.layout());
-  // A sequence is an image of height 1, so that a reduction over its width may
+  // A sequence is an image of height 1, so a reduction over its width may also
   // include its height.
   if (in.layout() == Layout::kSequence && *axes == std::vector<int64_t>{2}) {
     axes->push_back(1);

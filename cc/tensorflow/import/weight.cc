@@ -24,8 +24,8 @@ void Weight::Scale(const std::vector<float>& factors) {
 }
 
 bool Weight::StaysFinite(const std::vector<float>& factors) const {
-  // Factors of at most 1 in magnitude keep all values finite, so that the
-  // values need not be read. Folding a bias, for example, has factors of 1.
+  // Factors of at most 1 in magnitude keep all values finite, so the values
+  // need not be read. Folding a bias, for example, has factors of 1.
   if (std::all_of(factors.begin(), factors.end(),
                   [](float f) { return std::abs(f) <= 1; })) {
     return true;

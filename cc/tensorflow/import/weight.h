@@ -23,8 +23,7 @@ struct Weight {
   void Swap(const std::array<int64_t, 4>& dimensions);
   void Scale(const std::vector<float>& factors);
   // Returns true if Scale() with these factors keeps all finite values finite.
-  // The values of a variable are unknown, so that the result is true for a
-  // variable.
+  // For a variable, whose values are unknown, the result is true.
   bool StaysFinite(const std::vector<float>& factors) const;
 
   std::vector<float> values;     // of a constant

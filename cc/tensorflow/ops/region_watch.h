@@ -1,5 +1,6 @@
 // RegionWatch: the files of a schedule cache that a region's schedule comes
-// from. The attribute `watch` of the IosRegion op has it as JSON:
+// from. The attribute `watch` of the IosRegion op contains a RegionWatch as
+// JSON:
 // {"key": str, "cache_dir": str, "device": str, "waits": bool,
 //  "blocks": [{"block": …, "schedule": … or absent, "is_cached": bool,
 //              "modified_ns": int, "bytes": int}, …]}.
@@ -17,12 +18,12 @@
 
 namespace ios::tf {
 
-// A block of a region, with the schedule that it runs by.
+// A block of a region, and the schedule that it runs with.
 struct WatchedBlock {
   Block block;
   std::optional<Schedule> schedule;  // nullopt: the block has no schedule yet
-  // False if a search cannot find another schedule, so that the cache never has
-  // a file for the block.
+  // False if a search cannot find another schedule, so the cache never has a
+  // file for the block.
   bool is_searched = true;
   // The version of the cache's file when it was last read. It belongs to
   // `schedule` if `is_cached`; otherwise, the schedule does not come from the

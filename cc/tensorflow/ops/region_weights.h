@@ -28,14 +28,15 @@ class RegionWeights {
                            std::vector<std::vector<float>>* made) const;
 
  private:
+  // One weight of an operator. Slots are in the order of the operators.
   struct Slot {
     std::string name;  // of the operator
     Shape shape;
-    int parameter = -1;
+    int parameter = -1;  // index into parameters_, or -1 for a constant
   };
 
   std::vector<Slot> slots_;
-  std::vector<size_t> operators_;  // each operator's first slot
+  std::vector<size_t> operators_;  // index of each operator's first slot
   std::vector<WeightParameter> parameters_;
   std::vector<tensorflow::Tensor> tensors_;  // one per slot
 };

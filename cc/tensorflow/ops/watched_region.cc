@@ -29,8 +29,8 @@ constexpr std::chrono::seconds kLongestExit(20);
 
 std::atomic<int64_t> picked_up{0}, blocks_filled{0};
 
-// All watched regions by their keys. Several regions have the same key if
-// TensorFlow creates several kernels from one node.
+// All watched regions by their keys. Several WatchedRegions have the same key
+// if TensorFlow creates several kernels from one node.
 struct Registry {
   std::mutex mutex;
   std::multimap<std::string, std::weak_ptr<WatchedRegion>> regions;
@@ -120,7 +120,8 @@ class RefreshThread {
     return static_cast<double>(tensorflow::random::New64() >> 11) / (1ll << 53);
   }
 
-  static inline std::atomic<int> started{-1};  // ForkGeneration() of the latest
+  // ForkGeneration() of the process that started the latest thread.
+  static inline std::atomic<int> started{-1};
   static inline std::atomic<RefreshThread*> running{nullptr};
 
   const double period_ = std::max(RefreshSeconds(), kLeastSeconds);
@@ -342,8 +343,8 @@ void WatchedRegion::Adopt(std::vector<WatchedBlock> blocks) {
 StatusOr<std::shared_ptr<Program>> WatchedRegion::Build(
     const Schedule& schedule) const {
   IOS_ASSIGN_OR_RETURN(std::shared_ptr<Program> program, build_(schedule));
-  // Compiles for all shapes in use, so that no call has to wait for it. Shapes
-  // that do not fit the block are ignored.
+  // Compiles for all shapes in use, so that no call has to wait for a
+  // compilation. Shapes that do not fit the block are ignored.
   std::vector<std::vector<Shape>> shapes = UsedShapes();
   for (auto it = shapes.rbegin(); it != shapes.rend(); ++it) {
     (void)program->Prepare(*it);

@@ -38,7 +38,7 @@ RefreshCounts RefreshedSchedules();
 // child starts its own thread when it runs a region.
 class WatchedRegion {
  public:
-  // Makes a program that runs the region by a schedule.
+  // Creates a program that runs the region with the given schedule.
   using Builder =
       std::function<StatusOr<std::shared_ptr<Program>>(const Schedule&)>;
 

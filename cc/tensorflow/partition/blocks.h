@@ -21,12 +21,12 @@ struct PartitionBlock {
   std::vector<int> operators;
 };
 
-// Returns the operators of one region in the order in which they are cut into
-// blocks: "as late as possible", by the longest path from the operator to the
-// end of the region. Operators with paths of equal length are ordered by their
+// Returns the operators of one region in the order for CutIntoBlocks(): "as
+// late as possible" (ALAP). Operators with a longer path to the end of the
+// region come first. Operators with equally long paths are ordered by their
 // attributes, then by their inputs, then by their readers. The order of the
-// graph's nodes must not matter, because it differs between `ios_tf convert`
-// and a server, but the blocks must have the same signatures.
+// graph's nodes must not matter: it differs between `ios_tf convert` and a
+// server, but the blocks must have the same signatures in both.
 std::vector<int> OrderByAlap(const Partition& partition,
                              std::vector<int> operators);
 

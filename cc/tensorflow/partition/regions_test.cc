@@ -62,7 +62,7 @@ TEST(ARegionHasAConvolution) {
 
 TEST(WhatLeavesARegionDoesNotComeBack) {
   // The sum reads a node that TensorFlow computes from the first convolution,
-  // so that the sum cannot be in the convolution's region.
+  // so the sum cannot be in the convolution's region.
   TestGraph graph({1, 8, 8, 4});
   graph.Convolution("first", "image", 3, 4, 4);
   graph.Op("tensorflow", "Floor", {"first"});
@@ -98,8 +98,8 @@ TEST(WhatIsWaitedForIsAWayOutToo) {
                   .Attr("strides", TestGraph::Sizes{1, 1, 1, 1})
                   .Attr("padding", "SAME"));
     graph.Fetch("second");
-    // A node without an effect (`prints` is false) is not waited for, so that
-    // both operators have level 0.
+    // A node without an effect (`prints` is false) is not waited for, so both
+    // operators have level 0.
     const Partition partition = PartitionOf(graph);
     EXPECT(FindLevels(partition) == (std::vector<int>{0, prints}));
     EXPECT(partition.regions.size() == (prints ? 2 : 1));
@@ -151,13 +151,13 @@ TEST(AShortcutKeepsABlockTogether) {
   graph.Convolution("a", "image", 3, 4, 4);
   graph.Convolution("b", "a", 3, 4, 4);
   graph.Convolution("c", "b", 3, 4, 4);
-  // The last concat reads `a`, so that two tensors are needed there and the
-  // region is not cut.
+  // The last concat reads `a`, so two tensors are needed there and the region
+  // is not cut.
   graph.Fetch(graph.Concat("end", {"a", "c"}));
   const Partition partition = PartitionOf(graph);
   const std::vector<std::vector<int>>& blocks = partition.regions[0].blocks;
-  // Each operator reads the one before it, so that the region is a chain and
-  // stays one block.
+  // Each operator reads the one before it, so the region is a chain and stays
+  // one block.
   EXPECT(blocks.size() == 1);
   EXPECT(CutIntoBlocks(partition, partition.regions[0].operators).size() == 2);
 }

@@ -27,7 +27,8 @@ Places ByLoad(const NodeDef& node) {
 }
 
 // Returns the places of an operator's output node. If a pass of TensorFlow has
-// replaced this node, returns the latest places of the operator's other nodes.
+// replaced this node, returns, for each load, the place with the latest stage
+// among the operator's other nodes.
 Places AnnotatedPlaces(const Partition& partition, const ImportedOperator& op) {
   const GraphView& graph = partition.graph();
   Places places = ByLoad(graph.node(op.output.node));
@@ -74,8 +75,8 @@ std::vector<Moment> Moments(const Block& block, const OptionalPlaces& places) {
   return when;
 }
 
-// Returns the stage for operators that run at the same time. Those without a
-// place come last in their groups.
+// Returns the stage for operators that run at the same time. Operators without
+// a place come last in their groups.
 Stage AnnotatedStage(const Block& block, const OptionalPlaces& places,
                      const std::vector<int>& operators) {
   const bool merges =

@@ -253,7 +253,8 @@ class WaitingRegion {
       NodeDef copy = original;
       copy.set_name(name);
       copy.clear_input();
-      // The node's group for placement may consist of removed nodes.
+      // `_class` names nodes that must be on the same device. Lowering may
+      // remove those nodes.
       copy.mutable_attr()->erase("_class");
       for (const TensorRef& input : graph_.inputs(tensor.node)) {
         copy.add_input(Copy(graph_.Resolve(input)));
@@ -291,10 +292,10 @@ bool IsUsable(const std::string& device, const DevicePlacement& placement) {
   return false;
 }
 
-// Returns whether the region may get other schedules while the process runs.
-// Weights from variables are packed in a caller's thread, so they are excluded.
-// A tensor whose shape in TensorFlow differs from its shape in the engine
-// cannot come from both.
+// Returns whether the region may get other schedules while the process runs. A
+// region with weights from variables may not, because such weights are packed
+// in a caller's thread. If a region waits for schedules, its outputs come from
+// TensorFlow or from the engine, so their shapes must be the same in both.
 bool CanBeWatched(const Partition& partition, const LoweredRegion& region) {
   for (int k : region.made.operators) {
     for (const Weight& weight : partition.operators[k].weights) {

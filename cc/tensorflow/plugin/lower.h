@@ -33,7 +33,7 @@ using RegionScheduler = std::function<RegionSchedules(
 //
 // A region that waits for schedules (RegionWatch::waits) is not replaced. It
 // gets an IosRegion node in addition to its own nodes, and an IosRegionReady
-// node chooses between them in each call. It does not count.
+// node chooses between them in each call. The result does not count it.
 absl::StatusOr<int> Lower(const Partition& partition,
                           const RegionScheduler& scheduler,
                           tensorflow::GraphDef* graph);

@@ -116,7 +116,8 @@ class BlockScheduler {
       watch.cache_dir = options_.cache_dir;
       watch.engine_device = EngineDevice(device);
       watch.waits = !joined.has_value();
-      // The region does not run by this schedule while it waits.
+      // The engine needs some schedule for the IosRegion node, but does not run
+      // the region while it waits.
       if (watch.waits) joined = SequentialSchedule(whole);
       result.watch = std::move(watch);
     }

@@ -28,7 +28,7 @@ struct RuntimeOptions {
   std::string cache_dir;
   OnMiss on_miss = OnMiss::kSkip;
   int64_t batch_size = 1;  // replaces unknown leading dimensions
-  int64_t callers = 1;     // the number of callers of the schedules
+  int64_t callers = 1;     // schedules are looked up for this number
 };
 
 // The plugin's options for all graphs of the process. Without options, the

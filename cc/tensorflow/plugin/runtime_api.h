@@ -13,11 +13,11 @@ extern "C" {
 // Frees a string that one of these functions has returned.
 void ios_tf_free_string(char* text);
 
-// Makes the plugin give frozen graphs schedules from the cache, from now on,
-// when TensorFlow optimises them. `on_miss` is "skip", "greedy" or "search".
-// `batch_size` replaces unknown batch sizes. The schedules are those for
-// `callers` callers. Returns null, or an error message
-// about the arguments.
+// From now on, when TensorFlow optimises a frozen graph, the plugin gives it
+// schedules from the cache. `on_miss` is "skip", "greedy" or "search".
+// `batch_size` replaces unknown batch sizes. `callers` is the number of callers
+// that schedules are looked up for. Returns null, or an error message about the
+// arguments.
 char* ios_tf_enable(const char* cache_dir, const char* on_miss,
                     int64_t batch_size, int64_t callers);
 void ios_tf_disable(void);

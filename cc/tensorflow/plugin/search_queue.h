@@ -1,8 +1,9 @@
 // SearchQueue: passes problems from the optimizer to a Python thread, which
-// searches for a schedule. The threads that run the optimizer never run Python
-// code, because TensorFlow may hold locks in them for which the thread with
-// Python's global lock (GIL) waits. A thread that runs the optimizer may itself
-// hold the GIL.
+// searches for a schedule. Threads that run the optimizer must not run Python
+// code themselves, because they would wait for Python's global lock (GIL). They
+// may hold locks of TensorFlow, and the thread that has the GIL may wait for
+// one of these locks: a deadlock. A thread that runs the optimizer may also
+// hold the GIL itself; Search() then releases it.
 #ifndef IOS_TF_CC_TENSORFLOW_PLUGIN_SEARCH_QUEUE_H_
 #define IOS_TF_CC_TENSORFLOW_PLUGIN_SEARCH_QUEUE_H_
 

@@ -146,7 +146,7 @@ std::optional<int64_t> Extrapolate(
 }
 
 // Returns the quotients (values of `period`, see Distances) at which the node
-// changes, so that samples are needed on both sides.
+// changes. Samples are needed on both sides of each quotient.
 std::vector<int> Periods(const BoundKey& key) {
   return key.repeats ? std::vector<int>{1, 2} : std::vector<int>{0};
 }

@@ -9,7 +9,7 @@
 
 namespace ios::tf {
 
-// By node and port.
+// Indexed by node and output port.
 using OutputProperties =
     std::vector<std::vector<tensorflow::OpInfo::TensorProperties>>;
 

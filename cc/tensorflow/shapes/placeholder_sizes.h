@@ -9,9 +9,9 @@
 
 namespace ios::tf {
 
-// The sizes for one shape sample. In samples other than the example, each
-// tensor gets other sizes, so that two tensors do not seem to have always the
-// same size.
+// The sizes for one shape sample. In required samples other than the example
+// (see ShapeSample), each tensor gets different sizes. Otherwise, two tensors
+// would seem to always have the same size.
 struct PlaceholderSizes {
   bool example = true;
   int64_t batch = 1;

@@ -16,7 +16,7 @@ using ::tensorflow::Tensor;
 using MaybeSize = std::optional<SizeExpression>;
 
 // The largest number of nodes on a path that is followed. Graphs compute shapes
-// in few steps, so that longer computations do not compute shapes.
+// in few steps, so a longer computation is not a computation of shapes.
 constexpr int kMaxDepth = 16;
 
 MaybeSize ConstantSize(int64_t value) {

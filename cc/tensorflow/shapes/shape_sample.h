@@ -1,6 +1,7 @@
 // ShapeSample: values for the unknown sizes of a graph's inputs, for which the
 // shapes of all tensors are then inferred. Comparing several samples shows
-// which dimensions are fixed.
+// which dimensions are fixed. The first sample, the example, has the requested
+// sizes, unless the graph does not accept them.
 #ifndef IOS_TF_CC_TENSORFLOW_SHAPES_SHAPE_SAMPLE_H_
 #define IOS_TF_CC_TENSORFLOW_SHAPES_SHAPE_SAMPLE_H_
 

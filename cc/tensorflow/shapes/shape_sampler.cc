@@ -22,8 +22,8 @@ constexpr int64_t kPlaceholderStep = 64;
 // always has in larger batches.
 constexpr int64_t kZeroBatch = 2;
 
-// Returns the names of nodes whose values differ between calls, so that shape
-// inference must not use the values in `item`.
+// Returns the names of nodes whose values differ between calls. Shape inference
+// must not use the values that these nodes have in `item`.
 std::set<std::string> UnknownNumbers(const GraphView& view,
                                      const GrapplerItem& item,
                                      bool inputs_vary) {

@@ -18,10 +18,10 @@ namespace ios::tf {
 
 class ShapeSampler {
  public:
-  // `batch_size` is used in the example for batch sizes that depend on values.
-  // `inputs_vary` says whether the batch or image size of some input is
-  // unknown. `view` and `item` describe the same graph and must outlive the
-  // sampler.
+  // In the example (the first sample), batch sizes that depend on values are
+  // `batch_size`. `inputs_vary` says whether the batch or image size of some
+  // input is unknown. `view` and `item` describe the same graph and must
+  // outlive the sampler.
   ShapeSampler(const GraphView& view,
                const tensorflow::grappler::GrapplerItem& item,
                int64_t batch_size, bool inputs_vary);

@@ -1,5 +1,5 @@
-// Infers the shapes of a graph for inputs without images and for inputs without
-// pixels.
+// Infers the shapes of a graph's tensors for a batch of 0 images, and for
+// images whose height and width are 0.
 #ifndef IOS_TF_CC_TENSORFLOW_SHAPES_ZERO_BATCH_SHAPES_H_
 #define IOS_TF_CC_TENSORFLOW_SHAPES_ZERO_BATCH_SHAPES_H_
 
@@ -12,9 +12,10 @@
 
 namespace ios::tf {
 
-// Returns the shapes for `example` without images and for `example` without
-// pixels, except those that TensorFlow rejects. `types` has the types of the
-// sample `example`.
+// Changes the sample `example` in two ways, and infers the shapes for each: in
+// the first, the batch size is 0; in the second, height and width are 0. If
+// TensorFlow rejects one of these samples, the result lacks its shapes. `types`
+// are the tensors' types in `example`.
 std::vector<OutputShapes> InferZeroBatchShapes(
     const GraphView& view, const tensorflow::grappler::GrapplerItem& item,
     const ShapeSample& example, OutputTypes types);

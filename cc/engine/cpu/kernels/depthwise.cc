@@ -219,7 +219,7 @@ class Depthwise::Walk {
     if (at_once_ && channels < kVectorFloats) {
       output_.whole = output_.pitch == channels ? pixels - beyond() : 0;
     }
-    int64_t reached = 0;  // offset by which output_.rows are moved now
+    int64_t reached = 0;  // the offset that output_.rows include
     for (int64_t v = 0; v < of_.vectors(); ++v) {
       const int64_t channel = FirstChannel(v * kVectorFloats, channels);
       const int64_t place = image_.make ? channel : v * ring_.vector;

@@ -84,8 +84,8 @@ void ForRows(int64_t pixels, int64_t channels, bool dense, Row&& row) {
   if (dense) {
     ParallelFor(pixels * channels, kGrainFloats,
                 [&](int64_t begin, int64_t end) {
-                  // A part is so short that its sums stay in the cache from one
-                  // term to the next.
+                  // A part is so short that its sums stay in a core's cache
+                  // from one term to the next.
                   for (int64_t i = begin; i < end; i += kGrainFloats) {
                     row(0, i, std::min(kGrainFloats, end - i));
                   }
@@ -125,9 +125,9 @@ const float* Gather(const Source& from, int64_t pixel, int64_t pixels,
   return scratch;
 }
 
-// Calls block(first pixel, pixels, out) for blocks of at most kBlockFloats
-// floats, and copies what the function writes to `out` into `to`, which has few
-// channels.
+// Computes `to`, which has few channels, in blocks of at most kBlockFloats
+// floats. For each block, block(first pixel, number of pixels, out) must write
+// the result to `out`, which is then copied into `to`.
 template <typename Block>
 void ForBlocks(const Target& to, Block&& block) {
   const int64_t channels = to.view.channels();

@@ -13,7 +13,7 @@
 // 4), instead of 9.
 //
 // The work is cut into units. Each unit has a strip of tiles and a range of
-// filters. Its planes stay in a core's cache.
+// filters. Its planes stay in a core's L2 cache.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_H_
 

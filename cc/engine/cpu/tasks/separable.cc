@@ -142,8 +142,8 @@ class PrimitiveSepConvTask : public SepConvTask {
 
 // Computes sum, Relu and depthwise convolution in one pass of our own kernel,
 // and the 1x1 convolution with oneDNN. If InStrips(), each thread computes both
-// convolutions for a strip of rows, so that the values between them stay in its
-// cache. Otherwise the threads share each convolution.
+// convolutions for a strip of rows, so that the values between the convolutions
+// stay in a core's cache. Otherwise the threads share each convolution.
 class KernelSepConvTask : public SepConvTask {
  public:
   KernelSepConvTask(const TaskSpec& spec, const dnnl::engine& engine)

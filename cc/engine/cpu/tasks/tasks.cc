@@ -193,7 +193,7 @@ class PrimitiveTask : public CpuTask {
 };
 
 // A convolution of images without cells. Its windows contain only zeros of the
-// padding, so that only bias, residual and activation are computed.
+// padding, so only bias, residual and activation are computed.
 class EmptyInputConvolution : public CpuTask {
  public:
   EmptyInputConvolution(const TaskSpec& spec, const dnnl::engine& engine)

@@ -1,4 +1,5 @@
-// The task of a convolution by Winograd's minimal filtering.
+// Makes tasks (compiled operators) that compute a convolution with Winograd's
+// minimal filtering, an algorithm with fewer multiplications.
 #ifndef IOS_TF_CC_ENGINE_CPU_TASKS_WINOGRAD_TASK_H_
 #define IOS_TF_CC_ENGINE_CPU_TASKS_WINOGRAD_TASK_H_
 

@@ -312,7 +312,8 @@ void Crew::TakeWorkers(int most, int all, int first, int node) {
       continue;
     }
     workers_.push_back(worker);
-    // Wake the worker while the first operator is being started.
+    // Wakes the worker early, so that it is awake when the leader opens a
+    // section.
     if (wakes && worker->calls.anyone_sleeps()) worker->Call(nullptr);
   }
 }

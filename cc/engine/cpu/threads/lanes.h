@@ -2,9 +2,13 @@
 // of all cores or as several lanes of fewer cores each. oneDNN's own loops run
 // on the threads of the lane that calls oneDNN (openmp.cc).
 //
-// Callers share the threads. Each caller leads a crew of workers. Crews have
-// about equally many workers, and together with their leaders no more threads
-// than there are cores. They exchange workers between sections.
+// Several callers share the threads, by these terms:
+// - A session is the time in which a caller may use threads. The caller's own
+//   thread is the leader of the session's lane.
+// - A crew is the leader and the workers of a session. Crews have about equally
+//   many workers, and no more threads together than there are cores.
+// - A section is a parallel loop, cut into pieces that run on the lane's
+//   threads (see team.h). Crews exchange workers between sections.
 //
 // No thread waits for work that another thread has not started yet (team.h). If
 // other callers or processes occupy the cores, the threads of a lane that have
@@ -117,7 +121,7 @@ class LanePool {
   };
 
   // Calls function(lane) for lanes 0 … lanes - 1, each on the leader of a lane
-  // of `threads` threads. The calls run at the same time where threads are
+  // of `threads` threads. The calls run at the same time if enough threads are
   // free. Must be called inside a session; lanes * threads <= cores().
   template <typename F>
   static void RunLanes(int lanes, int threads, F&& function) {
@@ -168,10 +172,11 @@ class LanePool {
   // Begins and ends a session.
   Crew* Enter(Session::Kind kind);
   void Leave(Crew* crew);
-  void Begin(Crew* crew, Session::Kind kind);  // needs the mutex
-  bool MayEnter(Session::Kind kind) const;     // needs the mutex
-  // Records how many sessions are open at present, for ExpectedSessions().
-  // Needs the mutex.
+  // The caller of the next two functions must hold the mutex.
+  void Begin(Crew* crew, Session::Kind kind);
+  bool MayEnter(Session::Kind kind) const;
+  // Records how many sessions are open at present, for ExpectedSessions(). The
+  // caller must hold the mutex.
   void RememberSessions();
   // Returns the number of sessions among which the cores are divided: the
   // largest number that was open at the same time within the last one to two
@@ -179,7 +184,8 @@ class LanePool {
   // another one soon, and a worker must not occupy its core then.
   int ExpectedSessions() const;
 
-  // Members that rarely change, then those that every session changes.
+  // Members that rarely change come first. They share no cache line with those
+  // that every session changes.
   const int most_;
   int (*const usable_)();
   Atomic<int> cores_, active_;
@@ -189,8 +195,8 @@ class LanePool {
   std::array<Atomic<uint64_t>, CPU_SETSIZE> taken_{};
   alignas(kCacheLine) Atomic<int> sessions_{0};  // open now
   Atomic<int> busy_{0};                          // workers that belong to crews
-  // The most sessions that were open at once lately, until a time in
-  // nanoseconds.
+  // For ExpectedSessions(): the largest number of sessions that were open at
+  // once lately, and the time in nanoseconds until which this number is used.
   Atomic<int> expected_{0};
   Atomic<int64_t> expected_until_{0};
 
@@ -198,8 +204,8 @@ class LanePool {
   std::list<Waiter*> waiting_;
   bool alone_ = false;    // the open session is kAlone
   uint32_t entered_ = 0;  // sessions so far
-  // The number of a period, and the most sessions that were open at once in
-  // this period and in the one before.
+  // The number of the current period, and the largest numbers of sessions that
+  // were open at once in this period and in the one before.
   int64_t period_ = 0;
   int most_sessions_ = 0, most_sessions_before_ = 0;
   std::vector<Crew*> idle_crews_;  // never freed, see Team

@@ -137,7 +137,8 @@ TEST(BarriersWaitForAllPieces) {
 
 TEST(TheLeaderRunsWhatNobodyBegins) {
   leads = true;
-  // The workers of a new pool stop before they take their first piece.
+  // Now every worker waits in MayDelay() before it takes its first piece, as if
+  // it had no core. The leader must therefore run all pieces itself.
   workers_have_cores = false;
   LanePool* pool = new LanePool(4);
   {
@@ -219,7 +220,7 @@ std::atomic<int> usable_cores{1};
 TEST(ThePoolFollowsWhatTheProcessMayUse) {
   leads = true;
   LanePool* pool = new LanePool(1, 4, [] { return usable_cores.load(); });
-  // Pieces that wait for each other each need their own thread.
+  // If pieces wait for each other, each piece needs its own thread.
   const auto threads = [&] {
     const LanePool::Session mine(LanePool::Session::kShared, pool);
     std::vector<std::thread::id> ids(pool->cores());
@@ -285,7 +286,7 @@ TEST(CallersAtTheSameTimeRunEveryPieceOnce) {
   }
 }
 
-// Holds a session in a thread of its own. `at` counts the steps that the holder
+// Holds a session in a separate thread. `at` counts the steps that the holder
 // has done; Step() lets it do the next one.
 class Holder {
  public:
@@ -373,7 +374,8 @@ TEST(CallersWaitInLineForASessionAlone) {
   Holder first(pool);
   first.Wait();
   Holder alone(pool, LanePool::Session::kAlone);
-  // The line is in order of arrival, so wait until `alone` is in it.
+  // Waiting callers are served in the order of arrival, so wait until `alone`
+  // is one of them.
   for (int i = 0; i < 1000; ++i) std::this_thread::yield();
   EXPECT(!alone.is_open());
   first.End();

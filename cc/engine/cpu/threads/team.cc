@@ -16,7 +16,7 @@ void Team::Open(Job job, int pieces) {
                  std::memory_order_release);
 }
 
-// Threads that come when no piece is left only read the tickets, which does not
+// If no piece is left, a thread only reads the tickets, because writing would
 // take the cache line from other cores. A piece is taken by fetch_add, because
 // a loop with compare_exchange would be repeated for each thread that takes a
 // piece at the same time.
@@ -51,7 +51,7 @@ void Team::Close() {
   int mine = 1;
   for (int piece; Take(&piece); ++mine) Run(piece);
   if (left_.fetch_sub(mine) == mine) return;
-  // Waits for a word that only the last helper changes.
+  // done_ changes when a helper finishes the last piece.
   done_.Wait([this] { return done_.value() != sections_done_; });
 }
 

@@ -30,8 +30,8 @@ struct Job {
 
 // Runs one section after another. Threads take pieces when they are free, so a
 // thread that lost its core delays only the piece that it has started. The
-// leader runs any piece that no thread has started. A helper may come after the
-// section has ended, because a team is never freed.
+// leader runs any piece that no thread has started. Other threads (helpers) may
+// arrive after the section has ended, because a team is never freed.
 class alignas(kCacheLine) Team {
  public:
   // Opens a section. Called by the leader, which must then run piece 0 and call

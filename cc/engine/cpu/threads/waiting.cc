@@ -4,8 +4,10 @@ namespace ios::cpu {
 namespace {
 
 // All times are in nanoseconds.
+
 // The longest time that a thread spins: normally, and while Crowded() is true.
-// The pauses between the jobs of a run are shorter than kSpin.
+// The pauses between the sections of a run (see lanes.h) are shorter than
+// kSpin.
 constexpr int64_t kSpin = 200'000;
 constexpr int64_t kSpinCrowded = 5'000;
 // If a spinning thread reads the clock twice and more time than this has

@@ -37,7 +37,7 @@ class Signal {
 
   // Waits until done() is true; an Advance() must follow the change that makes
   // it true. Returns true if the thread slept. The thread spins as long as
-  // may_spin() is true, but no longer than pays off.
+  // may_spin() is true, but for at most kSpin (waiting.cc).
   template <typename Done, typename MaySpin>
   bool Wait(Done done, MaySpin may_spin) {
     for (Spinning spinning; may_spin() && spinning.Continues();) {

@@ -22,8 +22,8 @@ namespace ios::cuda {
 // the rest (bias, residual, activation) with our own kernel.
 class Convolution {
  public:
-  // Creates the convolution. If no form works, returns Unimplemented, with the
-  // spec and cuDNN's reason.
+  // Creates the convolution. If no Form (see below) works, returns
+  // Unimplemented, with the spec and cuDNN's reason.
   static StatusOr<std::unique_ptr<Convolution>> Create(
       const Device* device, const ConvolutionSpec& spec);
 

@@ -23,8 +23,8 @@ class ConvolutionTensors {
                                              const ConvolutionSpec& spec);
 
   Status MakeWorkspace(int64_t bytes);
-  // Reads the input and the residual, so that they are in the GPU's cache, as
-  // they are after preceding operators have written them.
+  // Reads the input and the residual, so that they are in the GPU's L2 cache,
+  // as they are after preceding operators have written them.
   Status ReadActivations(CUstream stream) const;
   const ConvolutionPointers& pointers() const { return pointers_; }
 

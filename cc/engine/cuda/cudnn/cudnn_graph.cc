@@ -44,8 +44,8 @@ bool HasAny(cudnnBackendDescriptor_t config) {
 }
 
 // Returns whether an engine computes less precisely than requested, is not
-// deterministic, or uses FFT or Winograd's algorithm. These transforms share
-// rounding errors between outputs, so that a bright pixel affects outputs whose
+// deterministic, or uses FFT or Winograd's algorithm. With these transforms,
+// outputs share rounding errors: a bright pixel also affects outputs whose
 // windows do not contain it.
 bool Unwanted(const ConvolutionSpec& spec,
               const fe::ManagedOpaqueDescriptor& config) {

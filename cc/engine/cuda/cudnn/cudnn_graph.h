@@ -42,7 +42,7 @@ class CudnnPlan {
   virtual Status Enqueue(const ConvolutionPointers& pointers, CUstream stream,
                          CudnnHandle* handle) const = 0;
   // Returns the plan as text, from which LoadCudnnPlan() can make the same plan
-  // again. The text contains the code of compiled kernels, so that text from an
+  // again. The text contains the code of compiled kernels, so text from an
   // untrusted source must not be loaded.
   virtual StatusOr<std::string> Json() const = 0;
 };

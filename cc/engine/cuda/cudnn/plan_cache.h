@@ -13,7 +13,7 @@ namespace ios::cuda {
 // Maps the descriptions of a device and a convolution to the name of the
 // fastest plan. Each device has one file, <directory>/<device>.json, which is
 // written under a temporary name and then renamed. A name only selects one of
-// the plans that cuDNN proposes, so that an outdated or damaged file can make a
+// the plans that cuDNN proposes, so an outdated or damaged file can make a
 // convolution slower, but not wrong.
 class PlanCache {
  public:

@@ -21,8 +21,8 @@
 namespace ios::cuda {
 namespace {
 
-// If fewer than kEnoughPlans plans are ready, kCompiledPlans more are compiled,
-// which takes a third of a second each.
+// If fewer than kEnoughPlans plans are ready (precompiled), kCompiledPlans more
+// are compiled, which takes a third of a second each.
 constexpr size_t kCompiledPlans = 3;
 constexpr size_t kEnoughPlans = 8;
 // A plan's workspace may have kSmallWorkspaceBytes, or kWorkspaceTensors times

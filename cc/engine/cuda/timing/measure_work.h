@@ -48,9 +48,9 @@ struct Comparison {
 };
 
 // Finds the fastest of several workloads, with weights that are not in the
-// GPU's cache: before each run, the cache contains only the data that `warm`
-// reads. In practice, weights are not in the cache, because a network has more
-// weights than the cache can store. If all workloads are too short to be
+// GPU's L2 cache: before each run, this cache contains only the data that
+// `warm` reads. In practice, weights are not in the L2 cache, because a network
+// has more weights than fit there. If all workloads are too short to be
 // measured, the result is the first workload.
 StatusOr<Comparison> CompareCold(const Device* device,
                                  const std::vector<Enqueuer>& works,
