@@ -143,6 +143,7 @@ inline bool CoresOfProcess(cpu_set_t* cores) {
 }
 
 inline bool CoresOfThread(cpu_set_t* cores) { return CoresOfProcess(cores); }
+inline bool IsMainThread() { return false; }
 
 inline void SetCoresOfThread(const cpu_set_t& cores) {
   simulated::Machine::Get()->MoveTo(cores);

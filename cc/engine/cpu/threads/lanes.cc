@@ -17,6 +17,30 @@ constexpr int64_t kPeriod = 1'000'000;
 Atomic<LanePool*> the_pool{nullptr};
 Atomic<int> cores_of_parent{0};
 
+// Moves the calling thread to one of the cores `allowed`, which are those that
+// it may use.
+void MoveThread(int core, const cpu_set_t& allowed) {
+  cpu_set_t only;
+  CPU_ZERO(&only);
+  CPU_SET(core, &only);
+  SetCoresOfThread(only);  // moves the thread; the next call unpins it
+  SetCoresOfThread(allowed);
+}
+
+// Moves the calling thread to the core of a caller that has ended its session.
+// The system may have woken the thread on the core of another caller, and would
+// leave it there for milliseconds while the free core is idle. Does nothing for
+// the main thread, because other threads read its cores at any time.
+void MoveToFreeCore(int core) {
+  cpu_set_t allowed;
+  if (core < 0 || core >= CPU_SETSIZE || core == CurrentCore() || Crowded() ||
+      IsMainThread() || !CoresOfThread(&allowed) ||
+      !CPU_ISSET(core, &allowed)) {
+    return;
+  }
+  MoveThread(core, allowed);
+}
+
 }  // namespace
 
 ThreadState& CurrentThread() { return ThreadLocal<ThreadState>(); }
@@ -144,13 +168,10 @@ void LanePool::ClaimCore(const Worker& worker) {
     return;
   }
   for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &allowed) || !take(core)) continue;
-    cpu_set_t only;
-    CPU_ZERO(&only);
-    CPU_SET(core, &only);
-    SetCoresOfThread(only);  // moves the thread; the next call unpins it
-    SetCoresOfThread(allowed);
-    return;
+    if (CPU_ISSET(core, &allowed) && take(core)) {
+      MoveThread(core, allowed);
+      return;
+    }
   }
 }
 
@@ -190,10 +211,11 @@ Crew* LanePool::Enter(Session::Kind kind) {
     Begin(crew, kind);
     return crew;
   }
-  Waiter waiter{kind, crew, {}};
+  Waiter waiter{kind, crew};
   waiting_.push_back(&waiter);
   lock.unlock();
   while (waiter.enters.load() == 0) SleepWhile(&waiter.enters, 0);
+  MoveToFreeCore(waiter.core);
   return crew;
 }
 
@@ -236,6 +258,7 @@ void LanePool::Leave(Crew* crew) {
       entering.splice(entering.end(), waiting_, waiting_.begin());
     }
   }
+  if (!entering.empty()) entering.front()->core = CurrentCore();
   // Waking takes microseconds, so it happens without the lock.
   for (Waiter* const waiter : entering) {
     Atomic<uint32_t>* const enters = &waiter->enters;

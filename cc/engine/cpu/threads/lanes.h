@@ -153,6 +153,7 @@ class LanePool {
     Session::Kind kind;
     Crew* crew;
     Atomic<uint32_t> enters{0};  // 1: the session has begun
+    int core = -1;               // the core of the caller that has left, or -1
   };
 
   // Starts the workers that a pool for `cores` threads still lacks. Throws

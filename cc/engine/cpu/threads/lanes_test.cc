@@ -389,6 +389,29 @@ TEST(CallersWaitInLineForASessionAlone) {
   EXPECT(last.Step() == 4);
 }
 
+// A caller that has waited moves to the core of the caller that has left. It
+// may use the same cores afterwards as before.
+TEST(CallersThatWaitKeepTheirCores) {
+  LanePool* pool = PoolOf<1>();
+  std::atomic<int> changed{0};
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.emplace_back([&] {
+      leads = true;
+      cpu_set_t before, after;
+      EXPECT(CoresOfThread(&before));
+      for (int session = 0; session < 50; ++session) {
+        const LanePool::Session mine(LanePool::Session::kShared, pool);
+        std::this_thread::yield();
+        EXPECT(CoresOfThread(&after));
+        changed += !CPU_EQUAL(&before, &after);
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT(changed == 0);
+}
+
 TEST(BarriersOfSeveralCallersHaveAThreadForEachPiece) {
   LanePool* pool = PoolOf<3>();
   std::atomic<int> wrong{0};

@@ -62,4 +62,6 @@ bool CoresOfProcess(cpu_set_t* cores) {
   return sched_getaffinity(getpid(), sizeof(*cores), cores) == 0;
 }
 
+bool IsMainThread() { return syscall(SYS_gettid) == getpid(); }
+
 }  // namespace ios::cpu

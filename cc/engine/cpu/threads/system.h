@@ -80,6 +80,9 @@ int NodeOf(int core);
 bool CoresOfThread(cpu_set_t* cores);
 bool CoresOfProcess(cpu_set_t* cores);
 
+// Returns true for the thread whose cores are those of the process.
+bool IsMainThread();
+
 // Limits the calling thread to `cores`, and moves it to one of them.
 inline void SetCoresOfThread(const cpu_set_t& cores) {
   sched_setaffinity(0, sizeof(cores), &cores);
