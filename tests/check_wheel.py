@@ -1,9 +1,8 @@
 """Checks a wheel for other machines, and that a second build gives the same wheel.
 
-    python tests/check_wheel.py WHEEL [FIRST SECOND]
+    python tests/check_wheel.py WHEEL [SECOND]
 
-FIRST and SECOND are the wheels of two builds before `auditwheel repair`. They must have
-the same content.
+Both are wheels after `auditwheel repair`. They must have the same bytes.
 """
 
 from __future__ import annotations
@@ -19,10 +18,12 @@ MOST_BYTES = 60 << 20
 TAG = re.compile(r"-py3-none-manylinux_2_\d+_x86_64\.whl$")
 LIBRARIES = ("libios_dnnl.so", "libios_engine.so", "libios_tf_ops.so")
 LICENSES = ("cudnn-frontend", "nlohmann-json", "onednn")
+# The license files in the metadata: of IOS-TF and of the third-party sources in it.
+OWN_LICENSES = ("LICENSE", "cudnn-frontend-LICENSE", "d3.LICENSE", "plot.LICENSE")
 # Fields that the Python Package Index shows.
 METADATA = (
-    *("Summary", "License", "License-File", "Requires-Python", "Project-URL"),
-    *("Classifier", "Keywords", "Description-Content-Type"),
+    *("Summary", "License-Expression", "License-File", "Requires-Python"),
+    *("Project-URL", "Classifier", "Keywords", "Description-Content-Type"),
 )
 
 
@@ -42,16 +43,20 @@ def check(wheel: Path) -> None:
     assert libraries == {f"ios_tf/lib/{name}" for name in LIBRARIES}, libraries
     for project in LICENSES:
         assert f"ios_tf/lib/licenses/{project}-LICENSE" in names, project
+    listed = {Path(name).name for name in metadata.get_all("License-File", [])}
+    assert listed == {*OWN_LICENSES}, listed
+    # Type checkers read the annotations of packages that have this file only.
+    assert "ios_tf/py.typed" in names
     for field in METADATA:
         assert metadata[field], f"{wheel.name} has no {field}"
     print(f"{wheel.name}: {size >> 20} MiB, {len(names)} files")
 
 
 def main() -> None:
-    wheel, *builds = map(Path, sys.argv[1:])
-    check(wheel)
-    hashes = {hashlib.sha256(build.read_bytes()).hexdigest() for build in builds}
-    assert len(hashes) <= 1, f"builds differ: {', '.join(map(str, builds))}"
+    wheels = [*map(Path, sys.argv[1:])]
+    check(wheels[0])
+    hashes = {hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in wheels}
+    assert len(hashes) == 1, f"wheels differ: {', '.join(map(str, wheels))}"
 
 
 if __name__ == "__main__":
