@@ -13,6 +13,10 @@ DOCUMENTS = sorted(
 )
 
 
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
 def without_code(text: str) -> str:
     return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
 

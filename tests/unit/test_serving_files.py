@@ -1,6 +1,8 @@
 """examples/serving: the files for containers, which the tests cannot build."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,24 @@ def services():
     # ${NAME:?message} and ${NAME:-default}
     text = re.sub(r"\$\{(\w+):[^}]*\}", lambda found: ENVIRONMENT[found[1]], text)
     return yaml.safe_load(text)["services"]
+
+
+def fits_the_schema_of_compose(path: Path) -> bool:
+    """Whether a file fits the schema, which the package check-jsonschema contains."""
+    command = [sys.executable, "-m", "check_jsonschema", "--no-cache"]
+    command += ["--builtin-schema=vendor.compose-spec", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stderr
+    return done.returncode == 0
+
+
+def test_compose_file_fits_the_schema(tmp_path):
+    pytest.importorskip("check_jsonschema", reason="check-jsonschema (extra test)")
+    compose = EXAMPLES / "compose.yaml"
+    assert fits_the_schema_of_compose(compose)
+    wrong = tmp_path / "compose.yaml"
+    wrong.write_text(compose.read_text().replace("start_period", "startperiod"))
+    assert not fits_the_schema_of_compose(wrong)
 
 
 def test_commands_of_compose_have_flags_that_exist(services):
