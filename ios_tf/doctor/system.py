@@ -8,11 +8,12 @@ import resource
 from collections.abc import Iterator
 
 import ios_tf
-from ios_tf.doctor.finding import ERROR, NOTE, WARNING, Finding
+from ios_tf.doctor.finding import ERROR, NOTE, OK, WARNING, Finding
 from ios_tf.errors import NativeLibraryError
 from ios_tf.native import engine, platforms, plugin
 from ios_tf.packages import version_of
 
+_SUPPORTED = "Linux on x86_64 with glibc, such as Debian"
 # Converting a large network, such as NASNet-A large, needs about this much.
 _ENOUGH_MEMORY = 4 << 30
 # Packages that install another TensorFlow under the import name `tensorflow`.
@@ -25,13 +26,20 @@ def version_findings() -> Iterator[Finding]:
     yield Finding(topic, "ios_tf", ios_tf.__version__)
     yield Finding(topic, "Python", platform.python_version())
     system = f"{platform.system()} {platform.release()} on {platform.machine()}"
-    reason = platforms.unsupported()
-    advice = f"{reason}. Use Linux on x86_64" if reason else ""
-    yield Finding(topic, "system", system, ERROR if reason else "ok", advice)
-    yield Finding(topic, "C library", " ".join(platform.libc_ver()) or "unknown")
+    library = " ".join(platform.libc_ver()).strip() or "unknown"
+    for name, value, reason in (
+        ("system", system, platforms.unsupported_machine()),
+        ("C library", library, platforms.unsupported_c_library()),
+    ):
+        advice = f"{reason}. Use {_SUPPORTED}" if reason else ""
+        yield Finding(topic, name, value, ERROR if reason else OK, advice)
     yield from _tensorflow(topic)
     for package in ("keras", "numpy"):
-        yield Finding(topic, package, version_of(package) or "not installed")
+        if version := version_of(package):
+            yield Finding(topic, package, version)
+        else:
+            advice = f"pip install {package}, which ios_tf and TensorFlow need"
+            yield Finding(topic, package, "not installed", ERROR, advice)
 
 
 def _tensorflow(topic: str) -> Iterator[Finding]:

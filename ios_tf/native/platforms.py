@@ -12,9 +12,25 @@ _LIBRARIES = {"GLIBC": "glibc", "GLIBCXX": "libstdc++", "CXXABI": "libstdc++"}
 
 def unsupported() -> str | None:
     """Why no build of the libraries can work on this platform; None if one can."""
+    return unsupported_machine() or unsupported_c_library()
+
+
+def unsupported_machine() -> str | None:
+    """Why no build of the libraries can work on this machine; None if one can."""
     found = f"{platform.system()} on {platform.machine()}"
     if found != "Linux on x86_64":
         return f"ios_tf supports Linux on x86_64 only, but this is {found}"
+    return None
+
+
+def unsupported_c_library() -> str | None:
+    """Why no build of the libraries can work with this C library; None if one can."""
+    name = platform.libc_ver()[0]
+    if name != "glibc":
+        return (
+            "ios_tf and TensorFlow need glibc, but this Python uses "
+            f"{name or 'another C library (Alpine Linux has musl)'}"
+        )
     return None
 
 

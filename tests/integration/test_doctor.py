@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from cache_helpers import run
 from native_build import ROOT
 
 import ios_tf
-from ios_tf.doctor import gpu, settings
+from ios_tf.doctor import gpu, settings, system
 from ios_tf.native import plugin
 
 # Code that reads a variable of this package.
@@ -104,6 +105,26 @@ def test_faults_are_found(tmp_path):
         assert (key, found[key]["status"]) == (key, status)
         assert text in advice[key]
     assert ("self-test", "convert") not in found
+
+
+def test_missing_packages_and_another_c_library_are_errors(monkeypatch):
+    installed = system.version_of
+    missing = ("keras", "numpy")
+    monkeypatch.setattr(
+        system, "version_of", lambda name: None if name in missing else installed(name)
+    )
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+    found = {one.name: one for one in system.version_findings()}
+    for package in missing:
+        assert (found[package].value, found[package].status) == (
+            "not installed",
+            "error",
+        )
+        assert found[package].advice.startswith(f"pip install {package}, ")
+    library = found["C library"]
+    assert (library.value, library.status) == ("unknown", "error")
+    assert library.advice.endswith(". Use Linux on x86_64 with glibc, such as Debian")
+    assert found["system"].status == "ok"
 
 
 def test_a_missing_library_is_an_error_and_the_text_says_so(tmp_path):

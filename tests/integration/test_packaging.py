@@ -172,6 +172,22 @@ def test_another_architecture_is_one_sentence(monkeypatch):
     )
 
 
+@pytest.mark.parametrize(
+    ("found", "name"),
+    [
+        # Python before 3.14 does not recognize musl.
+        (("", ""), "another C library (Alpine Linux has musl)"),
+        (("musl", "1.2.5"), "musl"),
+    ],
+)
+def test_another_c_library_is_one_sentence(found, name, monkeypatch):
+    monkeypatch.setattr(platform, "libc_ver", lambda: found)
+    sentence = platforms.explained("libc.so.6: cannot open shared object file")
+    assert sentence == (
+        f"ios_tf and TensorFlow need glibc, but this Python uses {name}"
+    )
+
+
 def test_missing_library_is_one_line_on_use(tmp_path, monkeypatch):
     monkeypatch.setattr(plugin, "LIBRARIES", tmp_path)
     monkeypatch.setattr(plugin, "_ops", None)
