@@ -32,7 +32,7 @@ _OPTIONS = {
 def page() -> str:
     """The text of the page."""
     lines = [_INTRODUCTION]
-    for name, parser in _commands("ios_tf", command_parser()):
+    for name, parser in commands("ios_tf", command_parser()):
         lines += [f"## {name}\n", f"{parser.description}\n"]
         command = name.rpartition(" ")[2]
         rows = list(_rows(parser, _flags(command)))
@@ -50,13 +50,14 @@ def _flags(command: str) -> set[str]:
     return {f"--{option.flag or name}" for name, option in found}
 
 
-def _commands(
+def commands(
     name: str, parser: argparse.ArgumentParser
 ) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """The names and parsers of the commands below a parser, with its own name."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for word, child in action.choices.items():
-                below = list(_commands(f"{name} {word}", child))
+                below = list(commands(f"{name} {word}", child))
                 yield from below or [(f"{name} {word}", child)]
 
 

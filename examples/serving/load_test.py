@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import dataclasses
 import itertools
+import math
 import os
 import re
 import shutil
@@ -32,6 +33,7 @@ from connections import PORTS, PROTOCOLS, Arrays, Connection, ServerError, Targe
 
 from ios_tf import validation
 from ios_tf.callers.loops import closed_loop
+from ios_tf.cli import arguments
 from ios_tf.cli.parser import Parser
 from ios_tf.differences import relative_difference, spread
 from ios_tf.errors import UserError
@@ -42,6 +44,27 @@ _REQUESTS = 4  # different requests, which each client sends in turn
 # How long a server may take to load a version. It sends the warm-up requests, too.
 _LOAD_SECONDS = 300
 _POLL_SECONDS = 0.1
+Columns = Sequence[tuple[str, str, str]]
+# The columns of the tables: the name of a figure in JSON, its title, and its format.
+_COUNTS: Columns = (
+    ("requests", "requests", "d"),
+    ("failed", "failed", "d"),
+    ("difference", "difference", ".1e"),
+)
+_LOADED: Columns = (
+    ("clients", "clients", "d"),
+    ("images_per_second", "images/s", ".1f"),
+    ("p50_ms", "p50 ms", ".1f"),
+    ("p99_ms", "p99 ms", ".1f"),
+    ("cpu_ms_per_image", "CPU ms/image", ".2f"),
+    *_COUNTS,
+)
+_SWAPPED: Columns = (
+    ("clients", "clients", "d"),
+    ("swaps", "swaps", "d"),
+    ("seconds_per_swap", "s/swap", ".1f"),
+    *_COUNTS,
+)
 
 
 def main() -> int:
@@ -211,28 +234,31 @@ def processor_seconds(pid: int) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-def _measure(load: Load, model: Model, flags: argparse.Namespace) -> list[str]:
-    """Runs the load, and returns the cells of a row from `images/s` on."""
+def _measure(load: Load, model: Model, flags: argparse.Namespace) -> dict[str, Any]:
+    """Runs the load, and returns the figures of a row."""
     before = processor_seconds(flags.pid) if flags.pid else 0.0
     measurement = closed_loop(load.clients, flags.seconds)
     used = processor_seconds(flags.pid) - before if flags.pid else 0.0
     answered_ms = load.answered_ms(len(measurement.latencies_ms))
     if not answered_ms:
-        return [*"----", *_counts(load)]
+        return _counts(load)
     measurement = dataclasses.replace(measurement, latencies_ms=answered_ms)
     figures = measurement.figures(model.images)
+    names = ("images_per_second", "p50_ms", "p99_ms")
     cpu_ms = used * 1e3 / (load.calls * model.images)
-    return [
-        f"{figures['images_per_second']:.1f}",
-        f"{figures['p50_ms']:.1f}",
-        f"{figures['p99_ms']:.1f}",
-        f"{cpu_ms:.2f}" if flags.pid else "-",
-        *_counts(load),
-    ]
+    return {
+        **{name: figures[name] for name in names},
+        "cpu_ms_per_image": cpu_ms if flags.pid else None,
+        **_counts(load),
+    }
 
 
-def _counts(load: Load) -> list[str]:
-    return [str(load.calls), str(load.failed), f"{load.largest_difference:.1e}"]
+def _counts(load: Load) -> dict[str, Any]:
+    return {
+        "requests": load.calls,
+        "failed": load.failed,
+        "difference": load.largest_difference,
+    }
 
 
 @contextlib.contextmanager
@@ -386,6 +412,7 @@ def _parser() -> Parser:
         help="with --swap: the directory of the model's versions that the server "
         "watches, DIRECTORY/NAME of prepare.py",
     )
+    arguments.add_json(parser)
     return parser
 
 
@@ -447,10 +474,15 @@ def _test(flags: argparse.Namespace) -> int:
     addresses = {name: getattr(flags, name) for name in flags.protocols}
     for protocol, address in addresses.items():
         _check_answer(model, protocol, address)
-    test = _swap if flags.swap else _table
-    problems = test(model, addresses, flags)
-    for note in (*model.notes, *problems):
-        print(note)
+    test, columns = (_swap, _SWAPPED) if flags.swap else (_load, _LOADED)
+    rows, problems = test(model, addresses, flags)
+    document = {
+        "rows": [_json_row(row, columns) for row in rows],
+        "notes": model.notes,
+        "problems": problems,
+    }
+    text = "\n".join([_table(rows, columns), *model.notes, *problems])
+    arguments.print_result(flags, document, text)
     return 1 if problems else 0
 
 
@@ -466,25 +498,54 @@ def _check_answer(model: Model, protocol: str, address: str) -> None:
             raise ServerError(load.failure)
 
 
-def _table(
+def _json_row(row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
+    """The row with all its columns; None for figures that are unknown or infinite."""
+    figures = {key: row.get(key) for key, _, _ in columns}
+    return {"protocol": row["protocol"]} | {
+        key: None if value is None or not math.isfinite(value) else value
+        for key, value in figures.items()
+    }
+
+
+def _table(rows: Iterable[Mapping[str, Any]], columns: Columns) -> str:
+    """The rows as text, with "-" for figures that are not known."""
+    cells = [
+        [row["protocol"]]
+        + [
+            "-" if row.get(key) is None else format(row[key], spec)
+            for key, _, spec in columns
+        ]
+        for row in rows
+    ]
+    return table(["", *(title for _, title, _ in columns)], cells)
+
+
+def _load(
     model: Model, addresses: Mapping[str, str], flags: argparse.Namespace
-) -> list[str]:
-    """Prints a table, and returns sentences about what is wrong."""
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Loads the server.
+
+    Returns:
+      The rows of the table, and sentences about what is wrong.
+    """
     rows, problems = [], []
     for protocol, address in addresses.items():
         for count in flags.clients:
             with Load(model, protocol, address, count) as load:
-                rows.append([protocol, str(count), *_measure(load, model, flags)])
+                figures = _measure(load, model, flags)
+                rows.append({"protocol": protocol, "clients": count, **figures})
                 problems += _problems(load, f"{protocol}, {count} clients", flags)
-    header = ["", "clients", "images/s", "p50 ms", "p99 ms", "CPU ms/image"]
-    print(table([*header, "requests", "failed", "difference"], rows))
-    return problems
+    return rows, problems
 
 
 def _swap(
     model: Model, addresses: Mapping[str, str], flags: argparse.Namespace
-) -> list[str]:
-    """Replaces versions under load, and returns sentences about what is wrong."""
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Replaces versions under load.
+
+    Returns:
+      The rows of the table, and sentences about what is wrong.
+    """
     rows, problems = [], []
     for protocol, address in addresses.items():
         for count in flags.clients:
@@ -499,12 +560,17 @@ def _swap(
                     swap_versions(Path(flags.versions), flags.swap, watcher.states)
                 # The server has also returned to the first version.
                 seconds = (time.perf_counter() - start) / (flags.swap + 1)
-                row = [str(count), str(flags.swap + 1), f"{seconds:.1f}"]
-                rows.append([protocol, *row, *_counts(load)])
+                rows.append(
+                    {
+                        "protocol": protocol,
+                        "clients": count,
+                        "swaps": flags.swap + 1,
+                        "seconds_per_swap": seconds,
+                        **_counts(load),
+                    }
+                )
                 problems += _problems(load, f"{protocol}, {count} clients", flags)
-    header = ["", "clients", "swaps", "s/swap", "requests", "failed", "difference"]
-    print(table(header, rows))
-    return problems
+    return rows, problems
 
 
 def _problems(load: Load, row: str, flags: argparse.Namespace) -> list[str]:

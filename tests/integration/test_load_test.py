@@ -3,6 +3,7 @@ does."""
 
 import contextlib
 import dataclasses
+import json
 import os
 import re
 import shutil
@@ -51,11 +52,11 @@ def server(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def _running_server(directory, log):
+def _running_server(directory, log, *flags):
     models = directory / "models"
     command = [sys.executable, SERVER, f"--model_config_file={models}/models.config"]
     command += ["--port=0", "--rest_api_port=0", "--file_system_poll_wait_seconds=0.1"]
-    command += [f"--plugin={plugin.LIBRARIES / 'libios_tf_ops.so'}"]
+    command += [f"--plugin={plugin.LIBRARIES / 'libios_tf_ops.so'}", *flags]
     with open(log, "w") as errors:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=errors, text=True
@@ -116,6 +117,18 @@ def test_table(test, server):
         assert 0 < float(row["difference"]) < 1e-4  # the engine rounds differently
         assert 0 < float(row["p50 ms"]) <= float(row["p99 ms"])
         assert float(row["CPU ms/image"]) > 0
+
+
+def test_the_table_is_json_on_request(test):
+    code, output, error = test("--clients=1", "--protocols=grpc", "--json")
+    assert (code, error) == (0, "")
+    document = json.loads(output)
+    (row,) = document.pop("rows")
+    assert document == {"notes": [], "problems": []}
+    assert (row["protocol"], row["clients"], row["failed"]) == ("grpc", 1, 0)
+    assert row["requests"] > 0
+    assert 0 < row["p50_ms"] <= row["p99_ms"]
+    assert row["cpu_ms_per_image"] is None  # without --pid
 
 
 def test_versions_are_swapped_under_load(test, server):
@@ -241,6 +254,22 @@ def test_requests_after_the_end_of_a_server_fail(server):
     assert len(load.answered_ms(counted=8)) == 2
     assert load.answered_ms(counted=6) == []
     assert "no server answers" in load.failure
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_the_engine_obeys_the_parallelism_of_the_server(parallelism, server):
+    """The thread that calls the engine computes, too, beside the engine's threads."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("there is one core, so that a limit changes nothing")
+    directory = server.models.parent
+    flag = f"--tensorflow_intra_op_parallelism={parallelism}"
+    with _running_server(directory, directory / "limited_log", flag) as limited:
+        # The server has answered the warm-up requests before it listens.
+        names = [
+            path.read_text().strip()
+            for path in Path(f"/proc/{limited.pid}/task").glob("*/comm")
+        ]
+    assert names.count("ios_worker") == parallelism - 1
 
 
 def test_processor_time_is_that_of_the_process():

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from ios_tf.cli import main
+from tests import command_line_page
 
 
 def run(capsys, *words: str) -> tuple[int, str, str]:
@@ -53,6 +54,13 @@ def test_words_after_two_dashes_are_not_flags(capsys):
     code, _, err = run(capsys, "convert", "--", "--batch-size", "OUTPUT", "more")
     assert code == 2
     assert "unrecognized arguments: more" in err
+
+
+def test_commands_print_json_on_request():
+    parsers = dict(command_line_page.commands("ios_tf", main.command_parser()))
+    assert len(parsers) > 10
+    without = [name for name, one in parsers.items() if "--json" not in one.flags()]
+    assert without == ["ios_tf completion"]  # its output is a script
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
