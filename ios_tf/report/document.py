@@ -36,8 +36,13 @@ def schema() -> dict[str, Any]:
     return found
 
 
-def check(found: Any) -> Document:
+def check(found: Any, allow_unknown: bool = False) -> Document:
     """Checks that a JSON value is a report; returns it.
+
+    Args:
+      found: the value.
+      allow_unknown: whether objects may have members that the schema does not have. A
+        report of a newer version of this package has such members.
 
     Raises:
       ValueError: the value is not a report. One line says where it differs from the
@@ -51,7 +56,7 @@ def check(found: Any) -> Document:
             f"version {VERSION}"
         )
     try:
-        _validator()(found)
+        _validator(allow_unknown)(found)
     except fastjsonschema.JsonSchemaValueException as error:
         raise ValueError(printable(f"{error.message:.200}")) from None
     _check_references(found)
@@ -60,6 +65,8 @@ def check(found: Any) -> Document:
 
 def read(path: str) -> Document:
     """Reads the report of a converted SavedModel, or a file that holds a report.
+
+    Members that the schema does not have are ignored.
 
     Raises:
       UserError: there is no such file, or it is not a report.
@@ -70,7 +77,8 @@ def read(path: str) -> Document:
         reason = error.strerror or str(error)
         raise UserError(f"{path} cannot be read: {reason}") from None
     try:
-        return check(document.parse(text, "the file", _MAX_BYTES))
+        found = document.parse(text, "the file", _MAX_BYTES)
+        return check(found, allow_unknown=True)
     except ValueError as error:
         raise UserError(f"{path} cannot be shown: {error}") from None
 
@@ -84,7 +92,7 @@ def image_size(model: str) -> tuple[int, int]:
         height, width = read(model)["image_size"] or USUAL_IMAGE_SIZE
     except UserError:
         return USUAL_IMAGE_SIZE
-    return height, width
+    return int(height), int(width)
 
 
 def _text(path: str) -> bytes:
@@ -135,24 +143,46 @@ def write(found: Document, directory: str) -> None:
 
 
 @functools.cache
-def _validator() -> Callable[[Any], Any]:
+def _validator(allow_unknown: bool) -> Callable[[Any], Any]:
+    rules = _without_closed_objects(schema()) if allow_unknown else schema()
     validate: Callable[[Any], Any] = fastjsonschema.compile(
         # The compiler knows drafts up to 7, which call "$defs" by another name.
-        {**schema(), "$schema": "http://json-schema.org/draft-07/schema#"}
+        {**rules, "$schema": "http://json-schema.org/draft-07/schema#"}
     )
     return validate
 
 
+def _without_closed_objects(rules: Any) -> Any:
+    """A schema that allows further members in every object."""
+    if isinstance(rules, list):
+        return [_without_closed_objects(one) for one in rules]
+    if not isinstance(rules, dict):
+        return rules
+    return {
+        name: _without_closed_objects(rule)
+        for name, rule in rules.items()
+        if not (name == "additionalProperties" and rule is False)
+    }
+
+
 def _check_references(found: Document) -> None:
-    """Checks that all indices of operators exist."""
+    """Checks that all indices of operators exist, and that each group has a time."""
     for network in found["networks"]:
         count = len(network["operators"])
         for region in network["regions"]:
             for block in region["blocks"]:
                 groups = [g for stage in block["stages"] for g in stage["groups"]]
                 for op in [*block["operators"], *(op for g in groups for op in g)]:
-                    if op >= count:
+                    # The schema accepts 1.0 as a whole number.
+                    if not isinstance(op, int) or op >= count:
                         raise ValueError(
                             f"a block contains operator {op}, but its network has only "
                             f"{count} operators"
+                        )
+                for stage in block["stages"]:
+                    times = stage["group_ms"]
+                    if times is not None and len(times) != len(stage["groups"]):
+                        raise ValueError(
+                            f"a stage has {len(stage['groups'])} groups, but times of "
+                            f"{len(times)} groups"
                         )

@@ -55,9 +55,8 @@ def timed(
 
 def speedup_of(latencies: Mapping[str, Any], name: str = "converted") -> float:
     """TensorFlow's time divided by that of "converted" or "portable"."""
-    ratio = latencies.get(f"{name}_speedup")
-    if ratio and ratio["by_processor_time"]:
-        return float(ratio["estimate"])
+    if by_processor_time(latencies, name):
+        return float(latencies[f"{name}_speedup"]["estimate"])
     ms = latencies[name]["ms"]
     return float(latencies["tensorflow"]["ms"] / ms) if ms else 1.0
 
@@ -90,7 +89,7 @@ def headline(report: Document) -> str:
     upto = "up to " if len(of_best) > 1 else ""
     if len({id(signature) for signature, _, _ in measured}) > 1:
         name += f" ({best['name']})"
-    if any(_by_processor_time(one) for _, one in of_best):
+    if any(by_processor_time(one) for _, one in of_best):
         sizes = ", ".join(size for size, _ in of_best)
         change += f" by processor time at batch {sizes}, on a busy machine"
     else:
@@ -105,9 +104,10 @@ def headline(report: Document) -> str:
     return line
 
 
-def _by_processor_time(latencies: Mapping[str, Any]) -> bool:
-    speedup = latencies.get("converted_speedup")
-    return bool(speedup and speedup["by_processor_time"])
+def by_processor_time(latencies: Mapping[str, Any], name: str = "converted") -> bool:
+    """Whether the speedup of "converted" or "portable" compares processor times."""
+    ratio = latencies.get(f"{name}_speedup")
+    return bool(ratio and ratio["by_processor_time"])
 
 
 def _equality(report: Document) -> str:
@@ -138,7 +138,7 @@ def gains(report: Document, signature: str, batch_size: str) -> list[Gain]:
         None,
     )
     network = network_of(report, signature, batch_size)
-    if latencies is None or network is None or _by_processor_time(latencies):
+    if latencies is None or network is None or by_processor_time(latencies):
         return []
     total = latencies["tensorflow"]["ms"] - latencies["converted"]["ms"]
     if total <= 0 or not network["scheduled_ms"]:

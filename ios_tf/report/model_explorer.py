@@ -126,8 +126,10 @@ def _identifiers(model: str) -> dict[str, dict[str, list[str]]]:
     for graph in _graphs(model):
         names = found.setdefault(graph["id"], {})
         for node in graph["nodes"]:
-            # A node's namespace ends with the node's own name.
-            names.setdefault(node.get("namespace", ""), []).append(node["id"])
+            # A node's namespace ends with the node's own name. The graph's inputs and
+            # outputs do not have a namespace.
+            if node.get("namespace"):
+                names.setdefault(node["namespace"], []).append(node["id"])
     return found
 
 

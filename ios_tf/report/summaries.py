@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 # The slowest blocks of each network get pictures.
 _PICTURES = 12
+# A picture has a row for each group of a stage, but at most this many rows.
+_ROWS = 64
 # The width of a letter of an operator's label, as a share of a block's time.
 _LETTER = 0.0065
 _COLORS = {
@@ -91,7 +95,8 @@ def picture(block: Mapping[str, Any]) -> np.ndarray:
     """The stages of a block from left to right, with a row for each group.
 
     Widths are measured times. If the time of a stage is not known, its width is the
-    sum of the times of its operators, or else their number.
+    sum of the times of its operators, or else their number. Groups after the first
+    `_ROWS` of a stage are left out.
 
     Returns:
       The pixels, [height, width, 4].
@@ -102,38 +107,40 @@ def picture(block: Mapping[str, Any]) -> np.ndarray:
     from matplotlib.patches import Patch
 
     stages = block["stages"]
-    rows = max(len(stage["lanes"]) for stage in stages)
+    rows = min(_ROWS, max(len(stage["lanes"]) for stage in stages))
     figure = Figure(figsize=(10, 1.4 + 0.6 * rows), dpi=100, layout="constrained")
     axes = figure.subplots()
     total = sum(map(_width, stages)) or 1.0
-    begin = 0.0
-    for stage in stages:
-        for row, lane in enumerate(stage["lanes"]):
-            left = begin
-            for operator in lane["operators"]:
-                width = _share(operator, lane["operators"]) * (
-                    _width(stage) * lane["width"]
+    ends = list(itertools.accumulate(map(_width, stages)))
+    # Each row is one collection of bars, because thousands of collections are slow.
+    for row in range(rows):
+        bars = [
+            bar
+            for stage, end in zip(stages, ends, strict=True)
+            if row < len(stage["lanes"])
+            for bar in _bars(stage, stage["lanes"][row], end)
+        ]
+        spans = [(begin, width) for begin, width, _ in bars]
+        colors = [_COLORS[operator["kind"]] for _, _, operator in bars]
+        axes.broken_barh(spans, (row - 0.4, 0.8), facecolors=colors, ec="white")
+        for begin, width, operator in bars:
+            if width > _LETTER * max(len(operator["label"]), 1) * total:
+                axes.text(
+                    begin + width / 2,
+                    row,
+                    operator["label"],
+                    ha="center",
+                    va="center",
+                    size=7,
+                    wrap=True,
+                    parse_math=False,
                 )
-                axes.barh(
-                    row, width, 0.8, left, color=_COLORS[operator["kind"]], ec="white"
-                )
-                if width > _LETTER * len(operator["label"]) * total:
-                    axes.text(
-                        left + width / 2,
-                        row,
-                        operator["label"],
-                        ha="center",
-                        va="center",
-                        size=7,
-                        wrap=True,
-                    )
-                left += width
-        begin += _width(stage)
-        axes.axvline(begin, color="gray", lw=0.8, ls=":")
+    axes.vlines(ends, -0.5, rows - 0.5, color="gray", lw=0.8, ls=":")
+    axes.set_xlim(0, 1.02 * total)
     axes.set_ylim(rows - 0.5, -0.5)
     axes.set_yticks(range(rows), [f"group {i + 1}" for i in range(rows)])
     axes.set_xlabel("ms" if block["ms"] else "operators, because none was measured")
-    axes.set_title(_title(block), size=9)
+    axes.set_title(_title(block), size=9, parse_math=False)
     kinds = dict.fromkeys(one["kind"] for one in block["operators"])
     axes.legend(
         handles=[Patch(color=_COLORS[kind], label=kind) for kind in kinds],
@@ -143,7 +150,10 @@ def picture(block: Mapping[str, Any]) -> np.ndarray:
         bbox_to_anchor=(0, -0.25),
     )
     canvas: Any = FigureCanvasAgg(figure)
-    canvas.draw()
+    with warnings.catch_warnings():
+        # The font does not have all letters that names may contain.
+        warnings.filterwarnings("ignore", message="Glyph ")
+        canvas.draw()
     return np.asarray(canvas.buffer_rgba())
 
 
@@ -159,10 +169,22 @@ def _width(stage: Mapping[str, Any]) -> float:
     return float(stage["ms"] or alone or operators)
 
 
-def _share(operator: Mapping[str, Any], lane: Sequence[Mapping[str, Any]]) -> float:
-    """The share of an operator in the time of its lane."""
-    times = [one["ms"] or 0.0 for one in lane]
-    return (operator["ms"] or 0.0) / sum(times) if sum(times) else 1 / len(lane)
+def _bars(
+    stage: Mapping[str, Any], lane: Mapping[str, Any], end: float
+) -> Iterator[tuple[float, float, Mapping[str, Any]]]:
+    """(Begin, width, operator) of a lane's operators, in proportion to their times.
+
+    `end` is the end of the stage.
+    """
+    operators = lane["operators"]
+    times = [one["ms"] or 0.0 for one in operators]
+    total = sum(times)
+    begin = end - _width(stage)
+    for operator, ms in zip(operators, times, strict=True):
+        share = ms / total if total else 1 / len(operators)
+        width = _width(stage) * lane["width"] * share
+        yield begin, width, operator
+        begin += width
 
 
 def _title(block: Mapping[str, Any]) -> str:

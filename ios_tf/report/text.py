@@ -9,7 +9,7 @@ from typing import Any
 from ios_tf.printable import printable
 from ios_tf.reasons.measurements import BUSY
 from ios_tf.report.document import Document
-from ios_tf.report.gain import gains, headline, speedup_of, timed
+from ios_tf.report.gain import by_processor_time, gains, headline, speedup_of, timed
 from ios_tf.tables import rounded, two_columns
 
 # The largest number of node types in the row "left to TensorFlow".
@@ -195,7 +195,7 @@ def _speedups(latencies: Mapping[str, Any], name: str) -> dict[str, str]:
     for size, found in latencies.items():
         milliseconds = f"{rounded(found[name]['ms'])} ms"
         text = f"{speedup_of(found, name):.2f}x of TensorFlow"
-        if found[f"{name}_speedup"]["by_processor_time"]:
+        if by_processor_time(found, name):
             milliseconds += ", disturbed"
             text += " by processor time"
         speedups[size] = f"{milliseconds} ({text})"

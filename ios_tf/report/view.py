@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -44,10 +45,7 @@ def size(count: float) -> str:
 
 def signatures(report: Document) -> list[dict[str, Any]]:
     """The rows of the table of signatures: latencies and the parts of the gain."""
-    return [
-        {**found, "index": index, "sizes": _sizes(report, found)}
-        for index, found in enumerate(report["signatures"])
-    ]
+    return [{**found, "sizes": _sizes(report, found)} for found in report["signatures"]]
 
 
 def _sizes(report: Document, found: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -55,24 +53,23 @@ def _sizes(report: Document, found: Mapping[str, Any]) -> list[dict[str, Any]]:
     for batch_size, latencies in found["latencies"].items():
         rows = [
             {
-                "name": LABELS[name],
                 **latencies[name],
+                "key": name,
+                "name": LABELS[name],
                 "speedup": gain.speedup_of(latencies, name),
             }
             for name in LABELS
             if name in latencies
         ]
         gains = gain.gains(report, found["name"], batch_size)
-        by_processor_time = any(
-            latencies.get(f"{name}_speedup", {}).get("by_processor_time")
-            for name in LABELS
-        )
         sizes.append(
             {
                 "batch_size": batch_size,
                 "rows": rows,
                 "gains": gains,
-                "by_processor_time": by_processor_time,
+                "by_processor_time": any(
+                    gain.by_processor_time(latencies, name) for name in LABELS
+                ),
             }
         )
     return sizes
@@ -109,7 +106,7 @@ def _network(network: Mapping[str, Any], number: int) -> dict[str, Any]:
     for operator, short in zip(
         operators, short_names([one["name"] for one in operators]), strict=True
     ):
-        operator["short"] = short
+        operator["short"] = short.strip() or "(no name)"
     total = sum(one["ms"] or 0.0 for one in operators)
     for operator in operators:
         operator["share"] = (operator["ms"] or 0.0) / total if total else 0.0
@@ -175,8 +172,9 @@ def label(operator: Mapping[str, Any]) -> str:
     elif operator["type"] == "conv2d":
         words.append("1×1")
     strides = attributes.get("strides")
-    if isinstance(strides, list) and any(one != 1 for one in strides):
-        words.append("/" + str(max(strides)))
+    if isinstance(strides, list) and all(isinstance(one, int) for one in strides):
+        largest = max(strides, default=1)
+        words += [f"/{largest}"] if largest != 1 else []
     activation = attributes.get("activation")
     if isinstance(activation, str):
         words.append(activation)
@@ -267,7 +265,7 @@ def _stage(
     return {
         "position": position,
         "kind": gain.kind_of(stage),
-        "micro_batches": stage["micro_batches"],
+        "micro_batches": int(stage["micro_batches"]),
         "ms": ms,
         "alone_ms": total,
         "width": ms / longest if ms and longest else 1.0,
@@ -281,9 +279,9 @@ def short_names(names: Sequence[str]) -> list[str]:
     skip = len(scope) + 1 if scope else 0
     shorter = [name[skip:] for name in names]
     heads = [name.rpartition("/")[0] for name in shorter]
-    unique = {head for head in heads if head and heads.count(head) == 1}
+    counts = collections.Counter(heads)
     return [
-        head if head in unique else name
+        head if head and counts[head] == 1 else name
         for head, name in zip(heads, shorter, strict=True)
     ]
 

@@ -20,6 +20,8 @@ MAX_DIMENSION = 2**30
 
 # The patterns do not repeat a group, because `re` needs memory for every repetition.
 _ESCAPES = re.compile(r"\\.", re.DOTALL)
+# An escape of half a character (a surrogate). Text with a half has no UTF-8 form.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _TOKENS = re.compile(r'"[^"]*(?:"|\Z)|[\[\]{}]')
 
 
@@ -27,6 +29,7 @@ def parse(data: str | bytes, what: str, max_bytes: int = MAX_BYTES) -> Any:
     """Parses a JSON text.
 
     All whole numbers in the result fit into 64 bits, and all other numbers are finite.
+    All texts in the result have a UTF-8 form.
 
     Args:
       data: the text.
@@ -42,9 +45,12 @@ def parse(data: str | bytes, what: str, max_bytes: int = MAX_BYTES) -> Any:
         text = data if isinstance(data, str) else data.decode()
         if _depth(text) > MAX_DEPTH:
             raise ValueError(f"the document is nested deeper than {MAX_DEPTH} levels")
-        return json.loads(
+        found = json.loads(
             text, parse_int=_integer, parse_float=_real, parse_constant=_no_constant
         )
+        if _SURROGATE.search(text) and not _is_utf8(found):
+            raise ValueError("a text contains half of a surrogate pair")
+        return found
     except ValueError as error:
         raise ValueError(f"{what} cannot be parsed as JSON: {error}") from None
 
@@ -78,6 +84,14 @@ def _depth(text: str) -> int:
         elif token[0] in "]}":
             depth -= 1
     return deepest
+
+
+def _is_utf8(found: Any) -> bool:
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _integer(text: str) -> int:

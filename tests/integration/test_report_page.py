@@ -206,9 +206,45 @@ def test_nothing_was_measured(show):
 
 
 def test_many_operators(show):
-    found = show(rd.document(networks=[rd.long_network(2000)]))
-    found.locator("#find").fill("conv_1999")
+    found = show(rd.document(networks=[rd.long_network(10_000)]))
+    found.locator("#find").fill("conv_9999")
     assert found.get_by_role("status").inner_text() == "1 operator"
+    assert found.locator("#timelines svg[role=img]").count() == 1
+
+
+def test_a_comparison_of_many_operators(show):
+    before, after = rd.long_network(10_000), rd.long_network(10_000)
+    for one in after["operators"]:
+        one["ms"] *= 2
+    found = show(rd.document(networks=[before]), other=rd.document(networks=[after]))
+    heading = found.get_by_role("heading", name="Operators that changed")
+    assert heading.inner_text() == "Operators that changed: 10000"
+
+
+def test_extreme_numbers(show):
+    """The largest values that the schema accepts, which would need much memory."""
+    network = rd.network()
+    (block,) = network["regions"][0]["blocks"]
+    block["stages"][3]["micro_batches"] = 2**30
+    network["operators"][0] |= {"ms": 5e-324, "operations": 2**64 - 1, "bytes": 1}
+    network["operators"][1]["ms"] = 1e12
+    latencies = rd.document()["signatures"][0]["latencies"]["1"]
+    report = rd.document(networks=[network])
+    # HTML replaces these characters in attributes.
+    report["signatures"][0]["latencies"] = {"1\r\0": latencies}
+    report["machine"]["lanes"] = 4096
+    found = show(report)
+    assert "Only the first 20000 slices" in found.locator("#timeline").inner_text()
+    assert "cannot be drawn" not in found.locator("main").inner_text()
+    found.locator("#find").fill("net/3")
+    assert found.get_by_role("status").inner_text() == "1 operator"
+    before = found.evaluate("getComputedStyle(document.documentElement).background")
+    found.get_by_role("button", name="Switch between").click()
+    after = found.evaluate("getComputedStyle(document.documentElement).background")
+    assert before != after
+    with found.expect_download() as download:
+        found.get_by_role("button", name="Save the data as JSON").click()
+    assert download.value.suggested_filename == "ios_tf_report.json"
 
 
 def test_a_notebook(show, browser, tmp_path: Path):

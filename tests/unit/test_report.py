@@ -1,6 +1,7 @@
 """The headline, the parts of the gain and the text of reports."""
 
 import hashlib
+import json
 import re
 from pathlib import Path
 
@@ -146,6 +147,31 @@ def test_third_party_scripts_are_the_published_ones():
         for file in (STATIC / "third_party").glob("*.js")
     }
     assert listed == found
+
+
+def test_a_report_of_a_newer_version_is_read(tmp_path):
+    report = rd.document()
+    (network,) = report["networks"]
+    (block,) = network["regions"][0]["blocks"]
+    objects = [
+        *(report, report["machine"], report["machine"]["load"], report["memory"]),
+        *(report["decisions"][0], report["signatures"][0], network, block),
+        *(network["operators"][0], network["regions"][0], block["stages"][0]),
+        report["signatures"][0]["latencies"]["1"]["converted"],
+    ]
+    for one in objects:
+        one["added_later"] = {"values": [1, None]}
+        with pytest.raises(ValueError, match="added_later"):
+            document.check(report)
+        del one["added_later"]
+    for one in objects:
+        one["added_later"] = {"values": [1, None]}
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(report))
+    found = document.read(str(file))
+    assert found == report
+    assert text(found) == text(rd.document())
+    assert len(page.page(found)) > len(page.page(rd.document()))
 
 
 @pytest.mark.parametrize("change", ["index", "member", "type"])

@@ -27,6 +27,15 @@
     figure.setAttribute("aria-label", label);
   }
 
+  // Says in an element that its chart cannot be drawn, if drawing fails.
+  function attempt(element, drawing) {
+    try {
+      drawing();
+    } catch (error) {
+      element.replaceChildren(`This chart cannot be drawn: ${error.message}`);
+    }
+  }
+
   // Draws a chart into an element again whenever the element's width changes.
   function draw(element, label, plot) {
     let drawn = 0;
@@ -34,20 +43,18 @@
       const width = Math.floor(element.clientWidth);
       if (width < 50 || width === drawn) return;
       drawn = width;
-      const figure = plot(width);
-      describe(figure, label);
-      element.replaceChildren(figure);
+      attempt(element, () => {
+        const figure = plot(width);
+        describe(figure, label);
+        element.replaceChildren(figure);
+      });
     };
     new ResizeObserver(update).observe(element);
     update();
   }
 
   function latencyChart(element) {
-    const signature = report.signatures[+element.dataset.signature];
-    const found = signature.latencies[element.dataset.batch];
-    const rows = Object.keys(labels)
-      .filter((name) => found[name])
-      .map((name) => ({ ...found[name], name: labels[name], key: name }));
+    const rows = JSON.parse(element.dataset.rows).map((row) => ({ ...row, name: labels[row.key] }));
     const colors = {
       tensorflow: "var(--copy)",
       converted: "var(--pool)",
@@ -109,7 +116,8 @@
         ms: op.ms,
         algorithm: op.algorithm ?? "direct",
         title: `${op.name}\n${op.type}, ${op.algorithm ?? "direct"}\n${formatMs(op.ms)}, ${(op.operations / op.ms / 1e6).toFixed(0)} GFLOP/s`,
-      }));
+      }))
+      .filter((point) => Number.isFinite(point.y));
     if (!points.length) return;
     const [low, high] = d3.extent(points, (point) => point.x);
     const domain = [Math.min(low / 1.5, peak / bandwidth / 2), Math.max(high * 1.5, (peak / bandwidth) * 2)];
@@ -136,7 +144,11 @@
     );
   }
 
-  // The times of a network's operators if each stage runs as it was measured.
+  // A timeline with more slices would make the page slow.
+  const mostSlices = 20000;
+
+  // The times of a network's operators if each stage runs as it was measured. Stops when
+  // there are more than `mostSlices`.
   function expected(network) {
     const slices = [];
     let begin = 0;
@@ -144,17 +156,18 @@
     const placed = (stage) => {
       const count = report.machine.lanes;
       const split = stage.strategy === "split";
-      const groups = split ? Array(stage.micro_batches).fill(stage.groups[0]) : stage.groups;
+      const parts = Math.min(stage.micro_batches, mostSlices);
+      const groups = split ? Array(parts).fill(stage.groups[0]) : stage.groups;
       // A group alone has the whole device.
       if (groups.length === 1) {
-        return d3.range(count).map((lane) => ({ group: groups[0], lane, begin: 0, time: stage.ms ?? 0 }));
+        return [{ group: groups[0], lane: 0, lanes: count, begin: 0, time: stage.ms ?? 0 }];
       }
       const free = Array(Math.min(count, groups.length)).fill(0);
       const found = groups.map((group, index) => {
         const time = stage.group_ms?.[index] ?? stage.ms ?? 0;
         const lane = d3.minIndex(free);
         free[lane] += time;
-        return { group, lane, begin: free[lane] - time, time };
+        return { group, lane, lanes: 1, begin: free[lane] - time, time };
       });
       // Groups that run beside others take longer than alone, and a stage ends with the last.
       const factor = (stage.ms ?? 0) / (d3.max(free) || 1);
@@ -163,18 +176,19 @@
     for (const region of network.regions) {
       for (const block of region.kept ? region.blocks : []) {
         for (const stage of block.stages) {
-          for (const { group, lane, begin: offset, time } of placed(stage)) {
+          for (const { group, lane, lanes, begin: offset, time } of placed(stage)) {
+            if (slices.length > mostSlices) return slices;
             const members = group.map((op) => network.operators[op]);
             const total = d3.sum(members, (op) => op.ms) || 1;
             if (stage.strategy === "merge") {
               const name = members.map((op) => op.name).join("\n");
-              slices.push({ name, type: "merge", lane, begin_ms: begin + offset, end_ms: begin + offset + time });
+              slices.push({ name, type: "merge", lane, lanes, begin_ms: begin + offset, end_ms: begin + offset + time });
               continue;
             }
             let at = begin + offset;
             for (const op of members) {
               const end = at + (time * (op.ms ?? 0)) / total;
-              slices.push({ name: op.name, type: op.type, lane, begin_ms: at, end_ms: end });
+              slices.push({ name: op.name, type: op.type, lane, lanes, begin_ms: at, end_ms: end });
               at = end;
             }
           }
@@ -185,18 +199,20 @@
     return slices;
   }
 
-  const typeColors = {
+  const typeColors = new Map(Object.entries({
     conv2d: "var(--conv)", conv2d_transpose: "var(--conv)", sepconv: "var(--conv)",
     matmul: "var(--matmul)", pool: "var(--pool)", global_pool: "var(--pool)",
     concat: "var(--copy)", slice: "var(--copy)", pad: "var(--copy)", merge: "var(--merge)",
-  };
+  }));
 
-  function timelineChart(parent, title, slices, note) {
+  // Draws slices, which occupy `lanes` lanes from `lane` on, or one lane.
+  function timelineChart(parent, title, all, note) {
+    const slices = all.slice(0, mostSlices);
     const article = document.createElement("article");
     const head = document.createElement("h3");
     head.textContent = title;
     const text = document.createElement("p");
-    text.textContent = note;
+    text.textContent = slices.length < all.length ? `${note} Only the first ${mostSlices} slices are drawn.` : note;
     const tools = document.createElement("p");
     tools.className = "tools";
     const chart = document.createElement("div");
@@ -206,27 +222,30 @@
     chart.setAttribute("aria-label", `${title}; scroll to see all of it`);
     article.append(head, text, tools, chart);
     parent.append(article);
-    const lanes = [...new Set(slices.map((one) => one.lane))].sort((a, b) => a - b);
+    const lanes = d3.max(slices, (one) => one.lane + (one.lanes ?? 1));
+    // Many lanes are thinner, so that the chart stays on the screen.
+    const height = Math.min(Math.max(900 / lanes, 4), 38);
     const end = d3.max(slices, (one) => one.end_ms);
     let zoom = 1;
     const render = () => {
       const width = Math.min(Math.max(Math.floor(article.clientWidth - 36), 250) * zoom, 30000);
       const figure = Plot.plot({
         width,
-        height: 60 + 38 * lanes.length,
+        height: 60 + height * lanes,
         marginLeft: 60,
         marginRight: 16,
         style: { background: "none", fontSize: "13px" },
         x: { label: null, domain: [0, end], grid: true, axis: "top", ticks: width / 90, tickFormat: (ms) => `${ms} ms` },
-        y: { label: null, domain: lanes, tickFormat: (lane) => `lane ${lane + 1}`, tickSize: 0, padding: 0.12 },
+        y: { label: null, domain: [lanes, 0], axis: null },
         marks: [
-          Plot.barX(slices, {
-            x1: "begin_ms", x2: "end_ms", y: "lane", fill: (one) => typeColors[one.type] ?? "var(--other)",
-            insetRight: 0.5, title: (one) => `${one.name}\n${one.type}\n${formatMs(one.end_ms - one.begin_ms)}`, tip: true,
+          Plot.axisY(d3.range(0, lanes, Math.ceil(16 / height)), { y: (lane) => lane + 0.5, text: (lane) => `lane ${lane + 1}`, tickSize: 0, label: null }),
+          Plot.rect(slices, {
+            x1: "begin_ms", x2: "end_ms", y1: (one) => one.lane + 0.06, y2: (one) => one.lane + (one.lanes ?? 1) - 0.06,
+            fill: (one) => typeColors.get(one.type) ?? "var(--other)", insetRight: 0.5, title: (one) => `${one.name}\n${one.type}\n${formatMs(one.end_ms - one.begin_ms)}`, tip: true,
           }),
         ],
       });
-      describe(figure, `${title}: ${slices.length} operators on ${lanes.length} lanes in ${formatMs(end)}`);
+      describe(figure, `${title}: ${slices.length} operators on ${lanes} lane${lanes === 1 ? "" : "s"} in ${formatMs(end)}`);
       chart.replaceChildren(figure);
     };
     for (const [label, factor] of [["Zoom in", 2], ["Zoom out", 0.5]]) {
@@ -243,7 +262,7 @@
     }
     let drawn = 0;
     new ResizeObserver(() => {
-      if (article.clientWidth !== drawn) render();
+      if (article.clientWidth !== drawn) attempt(chart, render);
       drawn = article.clientWidth;
     }).observe(article);
   }
@@ -335,12 +354,6 @@
     list.addEventListener("click", () => { box.hidden = true; });
   }
 
-  const charts = { latency: latencyChart, gain: gainChart, roofline: rooflineChart };
-  for (const element of document.querySelectorAll("[data-chart]")) {
-    charts[element.dataset.chart](element);
-  }
-  const parent = document.getElementById("timelines");
-  if (parent) timelines(parent);
   search();
 
   document.addEventListener("click", (event) => {
@@ -358,7 +371,6 @@
       });
     }
   });
-  if (/^#[bo]\d/.test(location.hash)) reveal(location.hash.slice(1));
 
   document.getElementById("theme").addEventListener("click", () => {
     const root = document.documentElement;
@@ -389,4 +401,14 @@
       one.open = one.dataset.wasOpen === "1";
     });
   });
+
+  // The charts come last, so that the rest of the page works even if a chart cannot be
+  // drawn.
+  const charts = { latency: latencyChart, gain: gainChart, roofline: rooflineChart };
+  for (const element of document.querySelectorAll("[data-chart]")) {
+    attempt(element, () => charts[element.dataset.chart](element));
+  }
+  const parent = document.getElementById("timelines");
+  if (parent) attempt(parent, () => timelines(parent));
+  if (/^#[bo]\d/.test(location.hash)) reveal(location.hash.slice(1));
 })();
