@@ -11,6 +11,8 @@ import numpy as np
 from ios_tf.callers.frameworks import FRAMEWORKS
 from ios_tf.callers.loops import PERCENTILES, Measurement
 from ios_tf.conversion.bench import Measured
+from ios_tf.reasons import Decision
+from ios_tf.reasons.measurements import FRAMEWORK_FAILED, FRAMEWORK_MISSING
 from ios_tf.tables import rounded, table
 
 # The result mentions a difference of outputs above this value, relative to the largest
@@ -107,17 +109,23 @@ class Result(Measured):
             lines,
         )
 
-    def notes(self) -> list[str]:
-        notes = []
+    @property
+    def decisions(self) -> list[Decision]:
+        """The frameworks that were not measured, and why."""
+        decisions = []
         if self.missing:
             names = _joined([FRAMEWORKS[key].name for key in self.missing])
             packages = sorted({one for each in self.missing.values() for one in each})
-            notes.append(
-                f"frameworks that are not installed were not measured: {names} (pip "
-                f"install {' '.join(packages)})"
-            )
+            text = f"frameworks that are not installed were not measured: {names} (pip "
+            text += f"install {' '.join(packages)})"
+            decisions.append(Decision(FRAMEWORK_MISSING, text))
         for key, reason in self.failures.items():
-            notes.append(f"{FRAMEWORKS[key].name} was not measured: {reason}")
+            text = f"{FRAMEWORKS[key].name} was not measured: {reason}"
+            decisions.append(Decision(FRAMEWORK_FAILED, text))
+        return decisions
+
+    def notes(self) -> list[str]:
+        notes = [str(decision) for decision in self.decisions]
         for key, difference in self.differences.items():
             if not difference <= _TOLERANCE:
                 notes.append(
@@ -156,6 +164,7 @@ class Result(Measured):
             ],
             "missing": {FRAMEWORKS[k].name: list(v) for k, v in self.missing.items()},
             "failures": {FRAMEWORKS[k].name: v for k, v in self.failures.items()},
+            "decisions": [decision.to_json() for decision in self.decisions],
         }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from typing import Any
 
 from ios_tf.cli import arguments
@@ -72,11 +71,12 @@ def _export_onnx(options: argparse.Namespace) -> None:
     lines = [
         f"{options.output} contains signature {exported.signature!r} with "
         f"{exported.merged} merged convolutions",
-        "the outputs were not compared, because ONNX Runtime is not installed (pip "
-        "install onnxruntime)"
-        if exported.difference is None
-        else "ONNX Runtime's outputs differ from TensorFlow's by "
-        f"{exported.difference:.1e} (relative)",
+        *map(str, exported.decisions),
     ]
+    if exported.difference is not None:
+        lines.append(
+            "ONNX Runtime's outputs differ from TensorFlow's by "
+            f"{exported.difference:.1e} (relative)"
+        )
     text = "\n".join(map(printable, lines))
-    arguments.print_result(options, dataclasses.asdict(exported), text)
+    arguments.print_result(options, exported.to_json(), text)

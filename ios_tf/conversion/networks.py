@@ -16,6 +16,8 @@ from typing import Any
 from ios_tf.conversion.planning import Plan
 from ios_tf.conversion.report import Report
 from ios_tf.cost.work import Work, work_of
+from ios_tf.reasons import Decision
+from ios_tf.reasons.measurements import LATENCIES_MISSING
 from ios_tf.scheduler import Load, Problem, Schedule, Stage, Strategy
 from ios_tf.scheduler.problem import mask_of, operators_of
 from ios_tf.tuning.algorithms import ROWS, with_algorithms
@@ -23,9 +25,12 @@ from ios_tf.tuning.parts import part_of
 from ios_tf.tuning.roofline import Roofline
 from ios_tf.tuning.searcher import NetworkSearcher
 
-# The time limit in seconds for the measurements that the report of a function needs.
-# Searches have measured most of these latencies before.
+# The time limit in seconds for the measurements that the report of a function needs: a
+# fixed part, and a part for each operator of each batch size, up to a bound. Searches
+# have measured most of these latencies before.
 _SECONDS = 20.0
+_SECONDS_PER_OPERATOR = 0.04
+_MOST_SECONDS = 60.0
 # (Device, type) -> the roofline, which is measured once in a process.
 _ROOFLINES: dict[tuple[str, str], Roofline] = {}
 # Algorithms that compute every product of a convolution, unlike Winograd's. None is the
@@ -40,15 +45,24 @@ def with_networks(
 ) -> Report:
     """Adds the networks of functions: one JSON object for each batch size.
 
-    Latencies are null if there was too little time or memory to measure them.
+    Latencies are null if there was too little time or memory to measure them. A
+    decision says so.
     """
     networks: list[dict[str, Any]] = []
     rooflines: dict[str, Roofline | None] = {}
+    decisions: list[Decision] = []
     for plan in plans:
-        measuring = _Measuring(searcher, time.monotonic() + _SECONDS)
+        blocks: list[_Block] = []
+        for size in plan.checked.sizes:
+            network, of_network = _network(plan, size, searcher)
+            networks.append(network)
+            blocks += of_network
+        measuring = _Measuring(searcher, sum(len(one.operators) for one in blocks))
         for dtype in sorted({p.dtype for p in plan.function.problems.values()}):
             rooflines.setdefault(dtype, measuring.roofline(dtype))
-        networks += [_network(plan, size, measuring) for size in plan.checked.sizes]
+        for block in sorted(blocks, key=lambda one: -one.operations):
+            block.measure(measuring)
+        decisions += measuring.decisions(plan.function.reference.name)
     known = {
         dtype: roofline.raised(rate for one in networks for rate in _rates(one, dtype))
         for dtype, roofline in rooflines.items()
@@ -63,7 +77,7 @@ def with_networks(
         report,
         networks=[*report.networks, *networks],
         roofline=next(iter(known.values()), report.roofline),
-    )
+    ).with_decisions(*decisions)
 
 
 def _rates(network: Mapping[str, Any], dtype: str) -> Iterator[float]:
@@ -80,11 +94,32 @@ def _rates(network: Mapping[str, Any], dtype: str) -> Iterator[float]:
 
 
 class _Measuring:
-    """Measures latencies until a deadline."""
+    """Measures latencies in limited time, which depends on the number of operators."""
 
-    def __init__(self, searcher: NetworkSearcher, deadline: float) -> None:
+    def __init__(self, searcher: NetworkSearcher, operators: int) -> None:
         self.searcher = searcher
-        self._deadline = deadline
+        self._seconds = min(_SECONDS + _SECONDS_PER_OPERATOR * operators, _MOST_SECONDS)
+        self._deadline = time.monotonic() + self._seconds
+        # The numbers of latencies that were wanted, and that are missing because of the
+        # time or the memory.
+        self._wanted = self._too_late = self._too_large = 0
+
+    def decisions(self, signature: str) -> list[Decision]:
+        """Says which latencies of a signature are missing, and why."""
+        reasons = {
+            "measuring all of them would take longer than "
+            f"{self._seconds:.0f} s": self._too_late,
+            "too little memory was free": self._too_large,
+        }
+        return [
+            Decision(
+                LATENCIES_MISSING,
+                f"signature {signature!r}: the report lacks {count} of {self._wanted} "
+                f"latencies of operators, stages and groups, because {why}",
+            )
+            for why, count in reasons.items()
+            if count
+        ]
 
     def stage_ms(self, problem: Problem, stage: Stage) -> float | None:
         return self._within(lambda: self.searcher.stage_latency(problem, stage))
@@ -104,26 +139,68 @@ class _Measuring:
         device = self.searcher.cost_model.device
         key = device.engine, dtype
         if key not in _ROOFLINES:
-            found = self._within(lambda: self.searcher.roofline(device.kind, dtype))
-            if found is None:
+            try:
+                _ROOFLINES[key] = self.searcher.roofline(device.kind, dtype)
+            except MemoryError:
+                self.searcher.cost_model.release()
                 return None
-            _ROOFLINES[key] = found
         return _ROOFLINES[key]
 
     def _within(self, measure: Callable[[], Any]) -> Any:
+        self._wanted += 1
         if time.monotonic() > self._deadline:
+            self._too_late += 1
             return None
         try:
             return measure()
         except MemoryError:
+            self._too_large += 1
             self.searcher.cost_model.release()
             return None
 
 
-def _network(plan: Plan, batch_size: int, measuring: _Measuring) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True)
+class _Block:
+    """A block of the report, whose latencies are measured later.
+
+    Attributes:
+      described: the block's JSON object.
+      operators: the JSON objects of its operators.
+      problem: the block as a problem of its own, with the chosen algorithms.
+      stages: the stages of `described`, with the numbers of operators in `problem`.
+    """
+
+    described: dict[str, Any]
+    operators: Sequence[dict[str, Any]]
+    problem: Problem
+    stages: Sequence[Stage]
+
+    @property
+    def operations(self) -> int:
+        return sum(operator["operations"] for operator in self.operators)
+
+    def measure(self, measuring: _Measuring) -> None:
+        """Adds the latencies to the JSON objects."""
+        described = self.described["stages"]
+        for stage, one in zip(self.stages, described, strict=True):
+            one["ms"] = measuring.stage_ms(self.problem, stage)
+        for number, operator in enumerate(self.operators):
+            single = Stage.concurrent(self.problem, 1 << number)
+            operator["ms"] = measuring.stage_ms(self.problem, single)
+        for stage, one in zip(self.stages, described, strict=True):
+            one["group_ms"] = measuring.group_ms(self.problem, stage)
+        self.described["scheduled_ms"] = _sum(one["ms"] for one in described)
+        self.described["sequential_ms"] = _sum(one["ms"] for one in self.operators)
+        measuring.searcher.cost_model.release()
+
+
+def _network(
+    plan: Plan, batch_size: int, searcher: NetworkSearcher
+) -> tuple[dict[str, Any], list[_Block]]:
+    """The network at a batch size, without latencies, and its blocks."""
     collected = plan.function.collected[batch_size]
     checked = plan.checked.sizes[batch_size]
-    regions: dict[int, list[dict[str, Any]]] = {}
+    regions: dict[int, list[_Block]] = {}
     operators: list[dict[str, Any]] = []
     for block in collected.blocks:
         problem = collected.problems[block["signature"]]
@@ -131,10 +208,9 @@ def _network(plan: Plan, batch_size: int, measuring: _Measuring) -> dict[str, An
         first = len(operators)
         operators += _operators(problem, schedule, block["names"], first)
         regions.setdefault(block["region"], []).extend(
-            _blocks(problem, schedule, operators, first, measuring)
+            _blocks(problem, schedule, operators, first, searcher)
         )
-    measuring.searcher.cost_model.release()
-    return {
+    network = {
         "signature": plan.function.reference.name,
         "batch_size": int(batch_size),
         "callers": Load.of(batch_size).callers,
@@ -143,10 +219,15 @@ def _network(plan: Plan, batch_size: int, measuring: _Measuring) -> dict[str, An
         "scheduled_ms": checked.scheduled_ms or None,
         "operators": operators,
         "regions": [
-            {"number": number, "kept": number not in plan.left, "blocks": blocks}
+            {
+                "number": number,
+                "kept": number not in plan.left,
+                "blocks": [block.described for block in blocks],
+            }
             for number, blocks in regions.items()
         ],
     }
+    return network, [block for blocks in regions.values() for block in blocks]
 
 
 def _operators(
@@ -182,10 +263,10 @@ def _blocks(
     schedule: Schedule,
     operators: list[dict[str, Any]],
     first: int,
-    measuring: _Measuring,
-) -> Iterator[dict[str, Any]]:
-    """The report's blocks of a collected block; adds latencies to its operators."""
-    parts, _ = measuring.searcher.parts_of(problem)
+    searcher: NetworkSearcher,
+) -> Iterator[_Block]:
+    """The report's blocks of a collected block, which begins at operator `first`."""
+    parts, _ = searcher.parts_of(problem)
     masks = _joined([mask_of(part.operators) for part in parts], schedule.stages)
     for mask in masks:
         members = tuple(operators_of(mask))
@@ -209,23 +290,19 @@ def _blocks(
                 **stage.to_json(),
                 "groups": [[first + members[op] for op in g] for g in stage.groups],
                 "micro_batches": stage.micro_batches,
-                "ms": measuring.stage_ms(alone, stage),
+                "ms": None,
+                "group_ms": None,
             }
             for stage in stages
         ]
-        for op in members:
-            single = Stage.concurrent(alone, 1 << number[op])
-            found = operators[first + op]
-            found["ms"] = measuring.stage_ms(alone, single)
-        for stage, one in zip(stages, described, strict=True):
-            one["group_ms"] = measuring.group_ms(alone, stage)
-        yield {
+        block = {
             "name": operators[first + members[0]]["name"],
             "operators": [first + op for op in members],
             "stages": described,
-            "scheduled_ms": _sum(one["ms"] for one in described),
-            "sequential_ms": _sum(operators[first + op]["ms"] for op in members),
+            "scheduled_ms": None,
+            "sequential_ms": None,
         }
+        yield _Block(block, [operators[first + op] for op in members], alone, stages)
 
 
 def _joined(masks: Sequence[int], stages: Sequence[Stage]) -> list[int]:

@@ -27,6 +27,7 @@ from ios_tf.reasons.measurements import (
     BUSY,
     CUT,
     LITTLE_MEMORY,
+    NO_TIMELINE,
     NOT_TIMED,
     REGIONS_ONLY,
     TIME_LIMIT,
@@ -103,7 +104,8 @@ def slower(report: Report, made: Plan, comparison: Comparison | None) -> Report:
     if comparison and comparison.converted_ms:
         latencies = comparison.tensorflow_ms, comparison.converted_ms
         return report.with_decisions(
-            Decision(SLOW_SIGNATURE, _left_to_tensorflow(name, *latencies))
+            Decision(SLOW_SIGNATURE, _left_to_tensorflow(name, *latencies)),
+            *(one for one in comparison.decisions if one.reason is NO_TIMELINE),
         )
     refusal = made.function.reference.refusal()
     if refusal:

@@ -24,6 +24,8 @@ from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.inputs import Given, accepted_inputs
 from ios_tf.model.loading import saved_model
 from ios_tf.native.names import ANNOTATIONS, MERGED
+from ios_tf.reasons import Decision
+from ios_tf.reasons.comparisons import NO_ONNX_RUNTIME
 from ios_tf.report import document
 
 OPSET = 17
@@ -51,6 +53,20 @@ class Exported:
     signature: str
     merged: int
     difference: float | None
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """Says that the outputs were not compared, and why."""
+        if self.difference is not None:
+            return []
+        text = "the outputs were not compared, because ONNX Runtime is not installed "
+        text += "(pip install onnxruntime)"
+        return [Decision(NO_ONNX_RUNTIME, text)]
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as a JSON object."""
+        decisions = [decision.to_json() for decision in self.decisions]
+        return {**dataclasses.asdict(self), "decisions": decisions}
 
 
 def export_onnx(

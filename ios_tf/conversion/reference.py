@@ -45,6 +45,7 @@ from ios_tf.reasons.comparisons import (
     CONSTANT_OUTPUT,
     ROUNDING,
 )
+from ios_tf.reasons.measurements import NO_TIMELINE
 from ios_tf.reasons.models import OPTIMIZERS_CHANGE_OUTPUTS, SHARE_OF_NAN
 from ios_tf.scheduler import Load
 from ios_tf.scheduler.problem import batch_sizes_of
@@ -187,6 +188,7 @@ class Reference:
         if timed and not measured:
             measured = list(references)[:1]
         latencies = {size: self._latencies(found, size, portable) for size in measured}
+        traces, skipped = self._traces(found, batch_sizes_of(measured))
         return Comparison(
             self.name,
             max(differences, default=None),
@@ -194,7 +196,7 @@ class Reference:
             {size: latency[0] for size, latency in latencies.items()},
             {size: latency[1] for size, latency in latencies.items()},
             {size: latency[2] for size, latency in latencies.items() if portable},
-            [*decisions, *self._constant_outputs(constant, inner)],
+            [*decisions, *self._constant_outputs(constant, inner), *skipped],
             equal,
             {size: timing.ratios(latency)[0] for size, latency in latencies.items()},
             {
@@ -206,7 +208,7 @@ class Reference:
             bool(constant) and has_no_evidence(references),
             inner,
             ranges=_ranges(latencies),
-            traces=self._traces(found, batch_sizes_of(measured)),
+            traces=traces,
         )
 
     def _outputs(
@@ -356,18 +358,24 @@ class Reference:
 
     def _traces(
         self, found: Callable[..., Any], batch_sizes: Sequence[int]
-    ) -> dict[int, Trace]:
-        """Records a call of `found` at each batch size, on the engine."""
-        traces = {}
+    ) -> tuple[dict[int, Trace], list[Decision]]:
+        """Records a call of `found` at each batch size, on the engine.
+
+        Returns:
+          The traces, and why traces are missing.
+        """
+        traces: dict[int, Trace] = {}
         for size in batch_sizes:
             try:
                 with tracing.record(_TRACED_OPERATORS) as recording:
                     self._outputs(found, size, self._calls.inputs[size])
-            except tracing.AlreadyRecordingError:  # the user records a trace
-                continue
+            except tracing.AlreadyRecordingError:
+                text = f"signature {self.name!r} has no timeline in the report, "
+                text += "because your program records a trace"
+                return traces, [Decision(NO_TIMELINE, text)]
             if recording.trace and recording.trace.calls:
                 traces[size] = recording.trace
-        return traces
+        return traces, []
 
     def _latencies(
         self, found: Callable[..., Any], load: int, portable: bool

@@ -87,3 +87,11 @@ ROUNDING = Reason(
     "Give real inputs with --samples=FILE.npz, because a network often amplifies "
     "differences more for random inputs. --winograd=off makes rounding errors smaller.",
 )
+NO_ONNX_RUNTIME = Reason(
+    211,
+    "no-onnx-runtime",
+    "An exported file was not compared, because ONNX Runtime is not installed",
+    "`ios_tf export-onnx` runs the exported file in ONNX Runtime and compares the "
+    "outputs with TensorFlow's. Without ONNX Runtime, the file is written unchecked.",
+    "Run pip install onnxruntime, and export again.",
+)

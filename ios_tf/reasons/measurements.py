@@ -65,3 +65,42 @@ BUSY = Reason(
     "Other processes took processor time while IOS-TF measured.",
     "Convert again with --again when the machine is idle.",
 )
+LATENCIES_MISSING = Reason(
+    308,
+    "latencies-missing",
+    "The report lacks latencies of operators and stages",
+    "The report contains the latencies of all operators, stages and groups. Those that "
+    "the search has not measured are measured for the report, in limited time and "
+    "memory. The blocks with the most operations are measured first. The schedules and "
+    "the latencies of calls are not affected.",
+    "Convert again with the same schedule cache: latencies in the cache are not "
+    "measured again, so there is time for others. If memory was too small, free memory "
+    "or use a smaller batch size or image size.",
+)
+NO_TIMELINE = Reason(
+    309,
+    "no-timeline",
+    "The report has no timeline of a signature",
+    "IOS-TF records one call of each converted signature for the report. It cannot do "
+    "so while your program records a trace, because a process records one trace at a "
+    "time.",
+    "End the block `with ios_tf.trace(...)` before the conversion, or record a call "
+    "of the converted model with `ios_tf trace`.",
+)
+FRAMEWORK_FAILED = Reason(
+    310,
+    "framework-failed",
+    "A framework could not run the model, so it was not measured",
+    "`ios_tf bench --callers` measures the model in several frameworks. This framework "
+    "cannot import the model, or failed while it ran the model. The message has the "
+    "framework's own error.",
+    "Export a signature without the operations that the message names, or compare "
+    "with the other frameworks only.",
+)
+FRAMEWORK_MISSING = Reason(
+    311,
+    "framework-missing",
+    "A framework is not installed, so it was not measured",
+    "`ios_tf bench --callers` measures the frameworks whose packages are installed.",
+    "Install the packages that the message names.",
+)

@@ -14,13 +14,15 @@ import tensorflow as tf
 
 import ios_tf
 from ios_tf import reasons
-from ios_tf.conversion import notes, region_check
+from ios_tf.conversion import networks, notes, region_check
 from ios_tf.conversion.inner_tensors import InnerTensor
 from ios_tf.conversion.reference import Reference
 from ios_tf.conversion.report import Report
 from ios_tf.conversion.samples import samples_of
+from ios_tf.cost.work import work_of
 from ios_tf.model import frozen_graphs
 from ios_tf.model.not_converted import NotConvertedError
+from ios_tf.native import tracing
 from ios_tf.reasons import Reason
 from ios_tf.reasons.comparisons import (
     INPUT_TYPE,
@@ -36,11 +38,20 @@ from ios_tf.reasons.loading import (
     NO_SCHEDULE,
     PASSES_STAY_ON,
 )
-from ios_tf.reasons.measurements import CUT, LITTLE_MEMORY, TIME_LIMIT
+from ios_tf.reasons.measurements import (
+    CUT,
+    LATENCIES_MISSING,
+    LITTLE_MEMORY,
+    NO_TIMELINE,
+    TIME_LIMIT,
+)
 from ios_tf.reasons.models import NOT_REQUESTED, REGION_NOT_TIMED, SHARE_OF_NAN
 from ios_tf.reasons.nodes import TENSOR_SIZE
+from ios_tf.report import document, page
 from ios_tf.tuning.on_the_fly import Status
-from ios_tf.tuning.searcher import SearchStats
+from ios_tf.tuning.searcher import Searcher, SearchStats
+
+NUMBERS = tf.TensorSpec([None, 4], name="x")
 
 
 def test_searches_that_ended_early():
@@ -87,6 +98,66 @@ def test_tensors_of_two_to_the_31_elements(width, taken):
         assert all("2147483648 elements" in one["text"] for one in refused)
 
 
+@pytest.mark.parametrize("cause", ["time", "memory"])
+def test_latencies_that_the_report_lacks(tmp_path, monkeypatch, cause):
+    def fail(*arguments):
+        raise MemoryError
+
+    if cause == "time":
+        monkeypatch.setattr(networks, "_MOST_SECONDS", 0.0)
+        why = "would take longer than 0 s"
+    else:
+        monkeypatch.setattr(Searcher, "stage_latency", fail)
+        monkeypatch.setattr(Searcher, "group_latency", fail)
+        why = "too little memory was free"
+    options = {"strategy": "greedy", **shared.FAST}
+    report = ios_tf.convert(shared.branches(), tmp_path / "out", **options)
+    (missing,) = (one for one in report.decisions if one.reason is LATENCIES_MISSING)
+    found = document.read(str(tmp_path / "out"))
+    (network,) = found["networks"]
+    stages = [
+        stage
+        for region in network["regions"]
+        for block in region["blocks"]
+        for stage in block["stages"]
+    ]
+    groups = [one for stage in stages for one in stage["group_ms"] or ()]
+    latencies = [*(one["ms"] for one in (*network["operators"], *stages)), *groups]
+    assert set(latencies) == {None} and groups
+    wanted = len(latencies)
+    assert f"lacks {wanted} of {wanted} latencies" in missing.sentence
+    assert why in missing.sentence
+    assert page.page(found)
+
+
+def test_the_largest_blocks_are_measured_first(tmp_path, monkeypatch):
+    operations = []
+    measure = Searcher.stage_latency
+
+    def record(searcher, problem, stage):
+        operations.append(sum(one.flop for one in work_of(problem.block)))
+        return measure(searcher, problem, stage)
+
+    monkeypatch.setattr(Searcher, "stage_latency", record)
+    options = {"strategy": "greedy", **shared.FAST}
+    ios_tf.convert(shared.branches(), tmp_path / "out", **options)
+    assert len(set(operations)) > 1
+    assert operations == sorted(operations, reverse=True)
+
+
+def test_a_conversion_while_a_trace_is_recorded():
+    def double(x):
+        return {"y": 2.0 * x}
+
+    concrete = tf.function(double, [NUMBERS]).get_concrete_function()
+    frozen = frozen_graphs.freeze("f", concrete)
+    reference = Reference("f", concrete, frozen, "cpu")
+    with tracing.record():
+        comparison = reference.compare(concrete, frozen.graph_def, [1], [1])
+    assert comparison.traces == {}
+    assert shared.reasons(comparison) == [NO_TIMELINE]
+
+
 def test_a_signature_that_is_not_requested(tmp_path):
     network = fm.Network()
     serve = tf.function(lambda x: {"y": network(x)}, [fm.image_spec()])
@@ -117,9 +188,6 @@ def compared(function: Callable, *specs: tf.TensorSpec, samples=None) -> list[Re
 def rejecting(x):
     with tf.control_dependencies([tf.debugging.assert_greater(x, 1e9)]):
         return {"y": tf.identity(x)}
-
-
-NUMBERS = tf.TensorSpec([None, 4], name="x")
 
 
 def test_inputs_that_a_function_rejects():

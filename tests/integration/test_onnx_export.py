@@ -1,5 +1,7 @@
 """export-onnx compared with TensorFlow and ONNX Runtime: merges, signature names."""
 
+import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from ios_tf.cli import main
 from ios_tf.conversion import onnx_export
 from ios_tf.conversion.onnx_export import export_onnx
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
+from ios_tf.reasons.comparisons import NO_ONNX_RUNTIME
 
 onnx = pytest.importorskip("onnx", reason="pip install 'ios-tf[onnx]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install 'ios-tf[onnx]'")
@@ -199,6 +202,24 @@ def test_inputs_of_strings_are_one_line(tmp_path):
     text = str(error.value)
     assert "input 'name' has strings" in text
     assert "\n" not in text and "<function" not in text
+
+
+def test_without_onnx_runtime(tmp_path, monkeypatch, capfd):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == "onnxruntime" else find(name, *rest),
+    )
+    branches().export(tmp_path / "model", verbose=False)
+    capfd.readouterr()
+    words = ["export-onnx", str(tmp_path / "model"), str(tmp_path / "model.onnx")]
+    assert main.main([*words, "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    (decision,) = found["decisions"]
+    assert decision["code"] == NO_ONNX_RUNTIME.code
+    assert found["difference"] is None
+    assert convolutions(tmp_path / "model.onnx") == 3
 
 
 def test_missing_tf2onnx_is_one_line(monkeypatch, capfd):
