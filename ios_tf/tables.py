@@ -48,6 +48,15 @@ def counted(count: int, singular: str, plural: str) -> str:
     return f"{count} {singular if count == 1 else plural}"
 
 
+def byte_count(count: float) -> str:
+    """A number of bytes with a decimal prefix: 1.23 MB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
 def age(seconds: float) -> str:
     """A time span in the largest unit that fits, rounded down: 12 min, 5 h, 3 days."""
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):

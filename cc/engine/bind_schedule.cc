@@ -49,12 +49,15 @@ struct Segment {
 
 class ScheduleBinder {
  public:
+  // Unless `compiles`, the bound schedule has its memory plan, but no tasks.
   ScheduleBinder(Backend* backend, const Block& block,
-                 const std::vector<Shape>& shapes, const Parameters& parameters)
+                 const std::vector<Shape>& shapes, const Parameters& parameters,
+                 bool compiles)
       : backend_(backend),
         block_(block),
         shapes_(shapes),
         parameters_(parameters),
+        compiles_(compiles),
         outputs_(block.operators.size()) {}
 
   StatusOr<BoundSchedule> Bind(const Schedule& schedule);
@@ -91,6 +94,7 @@ class ScheduleBinder {
   const Block& block_;
   const std::vector<Shape>& shapes_;
   const Parameters& parameters_;
+  const bool compiles_;
   // outputs_[i] is the location of the output of operator i. It is set only for
   // operators whose output leaves their segment.
   std::vector<TensorLocation> outputs_;
@@ -249,6 +253,7 @@ Status ScheduleBinder::Append(const Segment& segment) {
 StatusOr<std::vector<BoundStage>> ScheduleBinder::BindStages(
     const Segment& segment, const std::vector<Stage>& stages,
     CompiledBlock* compiled, int lanes, int micro_batch) {
+  if (!compiles_) return std::vector<BoundStage>();
   const size_t first = info_.tasks.size();
   IOS_ASSIGN_OR_RETURN(std::vector<BoundStage> bound,
                        compiled->Bind(stages, lanes, &info_.tasks));
@@ -301,7 +306,17 @@ StatusOr<BoundSchedule> BindSchedule(Backend* backend, const Block& block,
                                      const std::vector<Shape>& shapes,
                                      const Schedule& schedule,
                                      const Parameters& parameters) {
-  return ScheduleBinder(backend, block, shapes, parameters).Bind(schedule);
+  return ScheduleBinder(backend, block, shapes, parameters, /*compiles=*/true)
+      .Bind(schedule);
+}
+
+StatusOr<int64_t> ArenaBytes(Backend* backend, const Block& block,
+                             const std::vector<Shape>& shapes,
+                             const Schedule& schedule) {
+  const Parameters none(block.operators.size());
+  ScheduleBinder binder(backend, block, shapes, none, /*compiles=*/false);
+  IOS_ASSIGN_OR_RETURN(const BoundSchedule bound, binder.Bind(schedule));
+  return bound.arena_bytes;
 }
 
 }  // namespace ios

@@ -3,6 +3,7 @@
 #ifndef IOS_TF_CC_ENGINE_BIND_SCHEDULE_H_
 #define IOS_TF_CC_ENGINE_BIND_SCHEDULE_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "cc/core/ir/block.h"
@@ -23,6 +24,12 @@ StatusOr<BoundSchedule> BindSchedule(Backend* backend, const Block& block,
                                      const std::vector<Shape>& shapes,
                                      const Schedule& schedule,
                                      const Parameters& parameters);
+
+// Returns the BoundSchedule::arena_bytes of the schedule that BindSchedule would
+// return, without weights and without compiling tasks.
+StatusOr<int64_t> ArenaBytes(Backend* backend, const Block& block,
+                             const std::vector<Shape>& shapes,
+                             const Schedule& schedule);
 
 }  // namespace ios
 

@@ -248,6 +248,19 @@ int ios_check_schedule(const char* block, const char* schedule) {
   }));
 }
 
+int64_t ios_arena_bytes(const char* block, const char* schedule,
+                        const char* device) {
+  const ios::StatusOr<int64_t> bytes =
+      ios::CatchExceptions([&]() -> ios::StatusOr<int64_t> {
+        IOS_ASSIGN_OR_RETURN(const ios::Block parsed,
+                             ios::BlockFromJson(block));
+        IOS_ASSIGN_OR_RETURN(const ios::Schedule stages,
+                             ios::ScheduleFromJson(schedule));
+        return ios::Program::ArenaBytes(parsed, stages, device);
+      });
+  return Report(bytes.status()) == 0 ? *bytes : -1;
+}
+
 void ios_exit_on_abort(const char* message, int descriptor) {
   ios::ExitOnAbort(message, descriptor);
 }

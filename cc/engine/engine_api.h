@@ -68,6 +68,11 @@ char* ios_part(const char* block, const int* operators, int count);
 // signature. See ios::ParseSchedule.
 int ios_check_schedule(const char* block, const char* schedule);
 
+// Returns the number of bytes for the tensors inside of the block that one call
+// needs, or -1 on failure. See ios::Program::ArenaBytes.
+int64_t ios_arena_bytes(const char* block, const char* schedule,
+                        const char* device);
+
 // Returns 0 if `bytes` bytes of host memory are free. See ios::CheckHostMemory.
 int ios_check_memory(int64_t bytes);
 

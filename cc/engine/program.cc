@@ -501,6 +501,19 @@ StatusOr<std::unique_ptr<Program>> CreateProgram(const Block& block,
   return std::unique_ptr<Program>(std::move(program));
 }
 
+StatusOr<int64_t> PlanArena(const Block& block, const Schedule& schedule,
+                            const std::string& device) {
+  IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device, nullptr));
+  IOS_RETURN_IF_ERROR(Validate(block));
+  IOS_RETURN_IF_ERROR(backend->Supports(block.dtype));
+  const int64_t multiple = backend->traits().ChannelMultiple(block.dtype);
+  IOS_ASSIGN_OR_RETURN(const DeviceSchedule on_device,
+                       LowerAndPad(block, schedule, {multiple}));
+  const Block& padded = on_device.padded.block;
+  IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(padded));
+  return ios::ArenaBytes(backend, padded, shapes, on_device.schedule);
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<Program>> Program::Create(const Block& block,
@@ -511,6 +524,12 @@ StatusOr<std::unique_ptr<Program>> Program::Create(const Block& block,
   return CatchExceptions([&] {
     return CreateProgram(block, schedules, weights, device, allocator);
   });
+}
+
+StatusOr<int64_t> Program::ArenaBytes(const Block& block,
+                                      const Schedule& schedule,
+                                      const std::string& device) {
+  return CatchExceptions([&] { return PlanArena(block, schedule, device); });
 }
 
 }  // namespace ios

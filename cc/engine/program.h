@@ -3,6 +3,7 @@
 #ifndef IOS_TF_CC_ENGINE_PROGRAM_H_
 #define IOS_TF_CC_ENGINE_PROGRAM_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +26,13 @@ class Program {
       const Block& block, const Schedules& schedules, const Weights& weights,
       const std::string& device, DeviceAllocator* allocator = nullptr);
   virtual ~Program() = default;
+
+  // Returns the number of bytes for the tensors inside of the block that one
+  // call of a program with this schedule needs. The call has the shapes of
+  // `block.inputs`. Does not create the program.
+  static StatusOr<int64_t> ArenaBytes(const Block& block,
+                                      const Schedule& schedule,
+                                      const std::string& device);
 
   // Returns the load of the schedule that runs a call under `load`: the nearest
   // one that has a schedule (see NearestLoad and

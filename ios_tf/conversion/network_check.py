@@ -100,7 +100,7 @@ def check(
         latencies = compare_within_memory(
             functools.partial(cost_model.compare_programs, seconds=seconds),
             [
-                _programs(
+                programs(
                     dataclasses.replace(light, graph_def=graph_of(choice)),
                     batch_size,
                     device,
@@ -151,7 +151,7 @@ def _key(choice: Mapping[str, Schedule], signatures: Iterable[str]) -> _Choice:
     return tuple((s.stages, frozenset(s.algorithms.items())) for s in of_blocks)
 
 
-def _programs(
+def programs(
     frozen: FrozenSignature, batch_size: int, device: str
 ) -> list[dict[str, Any]]:
     """Returns "block" and "schedule" of every region for a load of the graph."""

@@ -7,15 +7,21 @@ block. For example, one stage may split the batch of the whole network.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ios_tf.conversion import network_check
 from ios_tf.conversion.planning import Plan
 from ios_tf.conversion.report import Report
 from ios_tf.cost.work import Work, work_of
+from ios_tf.model import graph_optimizer
+from ios_tf.native import engine
+from ios_tf.native.devices import Device
+from ios_tf.native.names import MERGED
 from ios_tf.reasons import Decision
 from ios_tf.reasons.measurements import LATENCIES_MISSING
 from ios_tf.scheduler import Load, Problem, Schedule, Stage, Strategy
@@ -210,6 +216,7 @@ def _network(
         regions.setdefault(block["region"], []).extend(
             _blocks(problem, schedule, operators, first, searcher)
         )
+    arenas = _arenas(plan, batch_size, searcher.cost_model.device)
     network = {
         "signature": plan.function.reference.name,
         "batch_size": int(batch_size),
@@ -222,12 +229,42 @@ def _network(
             {
                 "number": number,
                 "kept": number not in plan.left,
+                "arena_bytes": arenas.get(number),
                 "blocks": [block.described for block in blocks],
             }
             for number, blocks in regions.items()
         ],
     }
     return network, [block for blocks in regions.values() for block in blocks]
+
+
+def _arenas(plan: Plan, batch_size: int, device: Device) -> dict[int, int]:
+    """Number of a region -> the bytes for the tensors inside of it, in one call."""
+    collected = plan.function.collected
+    numbers = {
+        name: block["region"]
+        for block in collected[batch_size].blocks
+        for name in block["names"]
+    }
+    light = plan.function.frozen.without_weights
+    graph_def = graph_optimizer.rewrite(
+        light, plan.checked.schedules, list(collected), device.kind, plan.left
+    )
+    light = dataclasses.replace(light, graph_def=graph_def)
+    arenas: dict[int, int] = {}
+    for program in network_check.programs(light, batch_size, device.kind):
+        names = [
+            operator["name"].partition(MERGED)[0]
+            for operator in program["block"]["operators"]
+        ]
+        number = next((numbers[name] for name in names if name in numbers), None)
+        # A conversion does not fail because a number is missing in its report.
+        with contextlib.suppress(engine.EngineError):
+            if number is not None:
+                arenas[number] = engine.arena_bytes(
+                    program["block"], program["schedule"], device.engine
+                )
+    return arenas
 
 
 def _operators(

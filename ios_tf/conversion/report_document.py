@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ios_tf.cost.samples import MachineLoad
 from ios_tf.cost.verdict import Ratio
+from ios_tf.native import engine
 from ios_tf.native.names import MERGED
 from ios_tf.report.document import VERSION
 
@@ -110,10 +111,13 @@ def _versions() -> dict[str, str]:
 
     import ios_tf
 
+    cpu = engine.cpu_description()
     return {
         "ios_tf": ios_tf.__version__,
         "tensorflow": tf.__version__,
         "python": platform.python_version(),
+        "oneDNN": cpu["oneDNN"],
+        "instruction set": cpu["instruction set"],
     }
 
 

@@ -79,7 +79,7 @@ def version_lines() -> list[str]:
     lines = [f"ios_tf {ios_tf.__version__}", f"TensorFlow {installed}"]
     try:
         lines[1] += f" (ios_tf is built for {plugin.built_against()})"
-        described = engine_on_cpu()
+        described = engine.cpu_description()
     except (NativeLibraryError, engine.EngineError) as error:
         return [*lines, f"no oneDNN: {error}"]
     return [
@@ -97,7 +97,7 @@ def processor_findings() -> Iterator[Finding]:
     """The engine's processor, instruction set and cores, and the machine's load."""
     topic = "processor"
     try:
-        described = engine_on_cpu()
+        described = engine.cpu_description()
     except engine.EngineError as error:
         advice = (
             "fix the cause that the message gives, or reinstall ios-tf. Until then, "
@@ -111,21 +111,6 @@ def processor_findings() -> Iterator[Finding]:
     yield _cores(topic, engine.lane_count("cpu"))
     yield _load(topic)
     yield _memory(topic)
-
-
-def engine_on_cpu() -> dict[str, str]:
-    """The parts of the CPU's fingerprint.
-
-    Raises:
-      EngineError: the engine cannot be loaded.
-    """
-    # A processor's name may contain commas. The other parts do not.
-    name, _, instructions, onednn, _ = engine.device_fingerprint("cpu").rsplit(", ", 4)
-    return {
-        "processor": name,
-        "instruction set": instructions,
-        "oneDNN": onednn.partition(" ")[2],
-    }
 
 
 def _instruction_set(topic: str, name: str) -> Finding:

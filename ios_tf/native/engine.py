@@ -49,6 +49,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         [ctypes.c_char_p, ctypes.POINTER(ctypes.c_int), ctypes.c_int],
     ),
     "ios_check_schedule": (ctypes.c_int, [ctypes.c_char_p] * 2),
+    "ios_arena_bytes": (ctypes.c_int64, [ctypes.c_char_p] * 3),
     "ios_check_memory": (ctypes.c_int, [ctypes.c_int64]),
     "ios_exit_on_abort": (None, [ctypes.c_char_p, ctypes.c_int]),
     "ios_profiler_create": (ctypes.c_void_p, [ctypes.c_char_p] * 2),
@@ -205,6 +206,21 @@ def device_fingerprint(device: str = "cpu") -> str:
     return _take_string(_library().ios_device_fingerprint(device.encode()))
 
 
+def cpu_description() -> dict[str, str]:
+    """The parts of the CPU's fingerprint by name.
+
+    Raises:
+      EngineError: the engine cannot be loaded.
+    """
+    # A processor's name may contain commas. The other parts do not.
+    name, _, instructions, onednn, _ = device_fingerprint("cpu").rsplit(", ", 4)
+    return {
+        "processor": name,
+        "instruction set": instructions,
+        "oneDNN": onednn.partition(" ")[2],
+    }
+
+
 def device_directory(fingerprint: str) -> str:
     """The name of a cache's directory for the device with this fingerprint."""
     return _take_string(_library().ios_device_directory(fingerprint.encode()))
@@ -252,6 +268,21 @@ def check_schedule(block: Mapping[str, Any], schedule: str) -> None:
     """
     text = json.dumps(block).encode()
     _check(_library().ios_check_schedule(text, schedule.encode()) == 0)
+
+
+def arena_bytes(
+    block: Mapping[str, Any], schedule: Mapping[str, Any], device: str = "cpu"
+) -> int:
+    """The bytes that one call of a block needs for the tensors inside of the block.
+
+    Raises:
+      EngineError: the schedule is wrong, or the device cannot run the block.
+    """
+    found = _library().ios_arena_bytes(
+        json.dumps(block).encode(), json.dumps(schedule).encode(), device.encode()
+    )
+    _check(found >= 0)
+    return found
 
 
 def check_memory(size: int) -> None:

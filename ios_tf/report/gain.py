@@ -160,6 +160,19 @@ def network_of(
     return None
 
 
+def arena_bytes(report: Document) -> dict[str, int]:
+    """Load -> memory of a call for tensors inside of the regions, if it is known."""
+    sizes: dict[str, int] = {}
+    for network in report["networks"]:
+        arenas = [
+            region.get("arena_bytes") for region in network["regions"] if region["kept"]
+        ]
+        if arenas and None not in arenas:
+            load = load_of(network)
+            sizes[load] = sizes.get(load, 0) + sum(arenas)
+    return sizes
+
+
 def load_of(network: Mapping[str, Any]) -> str:
     """The batch size of a network, and the number of callers if there are several.
 

@@ -11,6 +11,7 @@ import jinja2
 from ios_tf.report import comparison, gain, view
 from ios_tf.report.document import Document
 from ios_tf.report.text import difference_text
+from ios_tf.tables import byte_count
 
 _FOLDER = Path(__file__).parent
 # Observable Plot draws the charts, and needs D3 (static/third_party/README.md).
@@ -28,6 +29,7 @@ def page(report: Document) -> str:
             name=gain.model_name(report),
             headline=gain.headline(report),
             speedup=gain.speedup(report),
+            arenas=gain.arena_bytes(report),
             signatures=view.signatures(report),
             reasons=view.reasons(report),
             networks=view.networks(report),
@@ -72,7 +74,7 @@ def _environment() -> jinja2.Environment:
     environment.filters |= {
         "ms": view.milliseconds,
         "number": view.number,
-        "size": view.size,
+        "size": byte_count,
         "difference": difference_text,
         "value": comparison.value_text,
     }

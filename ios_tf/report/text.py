@@ -9,8 +9,15 @@ from typing import Any
 from ios_tf.printable import printable
 from ios_tf.reasons.measurements import BUSY
 from ios_tf.report.document import Document
-from ios_tf.report.gain import by_processor_time, gains, headline, speedup_of, timed
-from ios_tf.tables import rounded, two_columns
+from ios_tf.report.gain import (
+    arena_bytes,
+    by_processor_time,
+    gains,
+    headline,
+    speedup_of,
+    timed,
+)
+from ios_tf.tables import byte_count, rounded, two_columns
 
 # The largest number of node types in the row "left to TensorFlow".
 _MOST_TYPES = 8
@@ -36,6 +43,7 @@ def text(report: Document) -> str:
         ),
         *_image_size(report),
         *_by_size(report),
+        *_memory(report),
         (
             "measurements",
             f"{search['measured']} ({search['reused']} reused, {search['bounded']} "
@@ -107,6 +115,13 @@ def _image_size(report: Document) -> Iterator[tuple[str, str]]:
     if report["image_size"]:
         height, width = report["image_size"]
         yield "image size", f"{height} x {width} (see --image_size)"
+
+
+def _memory(report: Document) -> Iterator[tuple[str, str]]:
+    """The row with the memory that the engine needs for its tensors."""
+    cells = {load: byte_count(size) for load, size in arena_bytes(report).items()}
+    if cells:
+        yield "memory of a call", _row(report, cells)
 
 
 def _regions(report: Document) -> Iterator[tuple[str, str]]:

@@ -34,15 +34,6 @@ def number(value: float) -> str:
     return f"{value:,.0f}".replace(",", "\u202f")
 
 
-def size(count: float) -> str:
-    """A number of bytes with a decimal prefix: 1.23 MB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
-
-
 def signatures(report: Document) -> list[dict[str, Any]]:
     """The rows of the table of signatures: latencies and the parts of the gain."""
     return [{**found, "sizes": _sizes(report, found)} for found in report["signatures"]]

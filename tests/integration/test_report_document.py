@@ -1,6 +1,7 @@
 """The JSON document of a conversion: complete, valid, and stored in the result."""
 
 import json
+import math
 import os
 import re
 from pathlib import Path
@@ -15,6 +16,7 @@ import tensorflow as tf
 from keras import layers
 
 import ios_tf
+from ios_tf import doctor
 from ios_tf.cli.main import main
 from ios_tf.errors import UserError
 from ios_tf.reasons.models import COPIED, NO_CONVOLUTION
@@ -53,6 +55,13 @@ def check_network(network: dict) -> None:
                 assert len(stage["group_ms"]) == len(stage["groups"]) > 1
 
 
+def check_memory(region: dict, operators: list[dict]) -> None:
+    """The region's memory is that of its tensors, but tensors may share memory."""
+    sizes = [math.prod(one["shape"]) * 4 for one in operators]
+    # The largest tensor may be the output, which is not in the region's memory.
+    assert sorted(sizes)[-2] <= region["arena_bytes"] < sum(sizes)
+
+
 def test_the_report_of_a_network(tmp_path):
     target = str(tmp_path / "converted")
     report = ios_tf.convert(shared.branches(), target, batch_size=[1, 4], **shared.FAST)
@@ -62,6 +71,9 @@ def test_the_report_of_a_network(tmp_path):
     assert found["verdict"] == report.verdict
     assert found["model"] == shared.branches()
     assert found["versions"]["tensorflow"] == tf.__version__
+    lines = doctor.version_lines()
+    for name in ("oneDNN", "instruction set"):
+        assert f"{name} {found['versions'][name]}" in lines
     assert found["options"]["batch_size"] == [1, 4]
     assert "log" not in found["options"]
     assert found["machine"]["roofline"]["gflop_per_s"] > 0
@@ -95,6 +107,7 @@ def test_the_report_of_a_network(tmp_path):
         assert lanes <= set(range(found["machine"]["lanes"]))
         (region,) = network["regions"]
         assert region["kept"]
+        check_memory(region, network["operators"])
     assert len(first["operators"]) == report.operators
     # The first convolution of `networks.branches`, counted by hand: 3 x 3 windows of 3
     # channels give 8 channels of 17 x 17. The bias of a new layer is 0.

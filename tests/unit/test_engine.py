@@ -601,3 +601,60 @@ def test_a_matrix_without_rows_is_an_error():
     with pytest.raises(engine.EngineError):
         program = engine.Program(block, schedule, [np.ones([0, 2], np.float32)])
         program.run([np.ones([2, 0], np.float32)])
+
+
+def chain(operators: int, batch: int = 1) -> dict:
+    """Convolutions of 3 x 3, one after another. Each reads and writes 16 x 16 x 8."""
+    return {
+        "version": 1,
+        "inputs": [[batch, 16, 16, 8]],
+        "operators": [
+            {
+                "type": "conv2d",
+                "inputs": [i - 1],
+                "filters": 8,
+                "kernel": [3, 3],
+                "padding": [1, 1, 1, 1],
+            }
+            for i in range(operators)
+        ],
+        "outputs": [operators - 1],
+    }
+
+
+def stages(*groups: list[list[int]], **others) -> dict:
+    every = [{"strategy": "concurrent", "groups": one, **others} for one in groups]
+    return {"version": 1, "stages": every}
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("operators", [1, 2, 3, 10])
+def test_memory_of_a_chain(operators, batch):
+    """Two tensors are needed at the same time, unless one of them is the output."""
+    tensor = batch * 16 * 16 * 8 * 4
+    schedule = stages(*([[op]] for op in range(operators)))
+    found = engine.arena_bytes(chain(operators, batch), schedule)
+    assert found == tensor * min(operators - 1, 2)
+
+
+def test_memory_of_branches():
+    """All three branches are needed until the sum, whatever their schedule is."""
+    block = chain(3)
+    for operator in block["operators"]:
+        operator["inputs"] = [-1]
+    block["operators"].append({"type": "add", "inputs": [0, 1, 2]})
+    block["outputs"] = [3]
+    tensor = 16 * 16 * 8 * 4
+    for schedule in (
+        stages([[0]], [[1]], [[2]], [[3]]),
+        stages([[0], [1], [2]], [[3]]),
+    ):
+        # The sum may be made in place of a branch, so this branch is the output.
+        assert 2 * tensor <= engine.arena_bytes(block, schedule) <= 3 * tensor
+
+
+def test_memory_of_wrong_documents():
+    with pytest.raises(engine.EngineError):
+        engine.arena_bytes(chain(2), stages([[0]]))
+    with pytest.raises(engine.EngineError):
+        engine.arena_bytes({}, stages([[0]]))
