@@ -25,8 +25,8 @@ StatusOr<BoundSchedule> BindSchedule(Backend* backend, const Block& block,
                                      const Schedule& schedule,
                                      const Parameters& parameters);
 
-// Returns the BoundSchedule::arena_bytes of the schedule that BindSchedule would
-// return, without weights and without compiling tasks.
+// Returns the BoundSchedule::arena_bytes of the schedule that BindSchedule
+// would return, without weights and without compiling tasks.
 StatusOr<int64_t> ArenaBytes(Backend* backend, const Block& block,
                              const std::vector<Shape>& shapes,
                              const Schedule& schedule);

@@ -20,7 +20,7 @@ MAX_DIMENSION = 2**30
 
 # The patterns do not repeat a group, because `re` needs memory for every repetition.
 _ESCAPES = re.compile(r"\\.", re.DOTALL)
-# An escape of half a character (a surrogate). Text with a half has no UTF-8 form.
+# Matches the escape of half a character (a surrogate), which UTF-8 cannot encode alone.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _TOKENS = re.compile(r'"[^"]*(?:"|\Z)|[\[\]{}]')
 
@@ -29,7 +29,7 @@ def parse(data: str | bytes, what: str, max_bytes: int = MAX_BYTES) -> Any:
     """Parses a JSON text.
 
     All whole numbers in the result fit into 64 bits, and all other numbers are finite.
-    All texts in the result have a UTF-8 form.
+    UTF-8 can encode all texts in the result.
 
     Args:
       data: the text.

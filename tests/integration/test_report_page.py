@@ -116,6 +116,52 @@ def test_stages_show_how_they_run(show):
     assert widths[1] == pytest.approx(6 * widths[0], rel=0.02)
 
 
+def test_the_recorded_timeline(show):
+    found = show(rd.document())
+    section = found.locator("#timeline")
+    assert "One real run" in section.inner_text()
+    assert section.locator("svg[aria-label*='6 operators on 2 lanes']").count() == 1
+    # Without a pointer, the slices can be read in a table.
+    section.locator("summary").focus()
+    found.keyboard.press("Enter")
+    rows = [row.inner_text().split("\t") for row in section.locator("tbody tr").all()]
+    assert len(rows) == 6
+    assert rows[2] == ["net/2/Conv2D", "conv2d", "2", "0.1 ms", "0.3 ms"]
+    assert rows[3][0] == "net/3/Conv2D+net/4/Conv2D"
+
+
+def test_a_computed_timeline(show):
+    found = show(rd.document(timelines=[]))
+    section = found.locator("#timeline")
+    assert "Computed from the measured times" in section.inner_text()
+    section.locator("summary").click()
+    rows = [row.inner_text().split("\t") for row in section.locator("tbody tr").all()]
+    # A single operator and merged ones have all lanes. Each part of a split has one.
+    assert [row[2] for row in rows] == ["all", "1", "2", "all", "1", "2"]
+    assert rows[0][3:] == ["0 µs", "0.1 ms"] and rows[3][3:] == ["0.4 ms", "0.6 ms"]
+
+
+def test_sections_of_a_phone(show):
+    """The links to sections are in one line, which scrolls."""
+    found = show(rd.document(), PHONE)
+    found.emulate_media(reduced_motion="reduce")  # the page does not scroll smoothly
+    link = found.get_by_role("link", name="Conditions")
+    link.focus()
+    box = link.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= PHONE[0]
+    found.keyboard.press("Enter")
+    assert found.url.endswith("#conditions")
+    tops = [one.bounding_box()["y"] for one in found.locator(".top nav a").all()]
+    assert len(tops) == 7 and len(set(tops)) == 1
+    for name in ("Timeline", "Result"):
+        found.get_by_role("link", name=name, exact=True).click()
+        header = found.locator(".top").bounding_box()
+        heading = found.locator(f"#{name.lower()}").bounding_box()
+        assert header["y"] == 0
+        assert header["height"] <= heading["y"] <= PHONE[1] / 2
+    assert found.evaluate("document.documentElement.scrollWidth") == PHONE[0]
+
+
 def test_a_phone(show):
     found = show(rd.document(networks=[rd.network(), rd.long_network(60)]), PHONE)
     open_all(found)
@@ -130,6 +176,7 @@ def test_accessibility(show, scheme, size):
     left["regions"][0]["kept"] = False
     found = show(rd.document(networks=[rd.network(), left]), size, scheme)
     open_all(found)
+    found.locator(".slices td").first.wait_for()  # the page makes it when it is opened
     assert serious_violations(found) == []
 
 
@@ -201,24 +248,16 @@ def test_nothing_was_measured(show):
     block["scheduled_ms"] = block["sequential_ms"] = None
     for stage in block["stages"]:
         stage["ms"] = stage["group_ms"] = None
-    found = show(rd.document(networks=[network]))
+    found = show(rd.document(networks=[network], timelines=[]))
     assert "No times of stages are known" in found.locator("#timeline").inner_text()
 
 
 def test_many_operators(show):
-    found = show(rd.document(networks=[rd.long_network(10_000)]))
+    networks = [rd.long_network(10_000)]
+    found = show(rd.document(networks=networks, timelines=[]))
     found.locator("#find").fill("conv_9999")
     assert found.get_by_role("status").inner_text() == "1 operator"
     assert found.locator("#timelines svg[role=img]").count() == 1
-
-
-def test_a_comparison_of_many_operators(show):
-    before, after = rd.long_network(10_000), rd.long_network(10_000)
-    for one in after["operators"]:
-        one["ms"] *= 2
-    found = show(rd.document(networks=[before]), other=rd.document(networks=[after]))
-    heading = found.get_by_role("heading", name="Operators that changed")
-    assert heading.inner_text() == "Operators that changed: 10000"
 
 
 def test_extreme_numbers(show):
@@ -229,7 +268,7 @@ def test_extreme_numbers(show):
     network["operators"][0] |= {"ms": 5e-324, "operations": 2**64 - 1, "bytes": 1}
     network["operators"][1]["ms"] = 1e12
     latencies = rd.document()["signatures"][0]["latencies"]["1"]
-    report = rd.document(networks=[network])
+    report = rd.document(networks=[network], timelines=[])
     # HTML replaces these characters in attributes.
     report["signatures"][0]["latencies"] = {"1\r\0": latencies}
     report["machine"]["lanes"] = 4096

@@ -70,7 +70,9 @@ def network(name: str = "net/{}/Conv2D") -> dict:
         "sequential_algorithms_ms": 2.0,
         "scheduled_ms": 1.4,
         "operators": operators,
-        "regions": [{"number": 0, "kept": True, "blocks": [block]}],
+        "regions": [
+            {"number": 0, "kept": True, "arena_bytes": 5184, "blocks": [block]}
+        ],
     }
 
 
@@ -102,6 +104,30 @@ def long_network(count: int) -> dict:
     }
 
 
+def timeline() -> dict:
+    """A recorded call of `network`, which uses both lanes for some stages."""
+    runs = [
+        *(("net/0/Conv2D", 0, 0.0, 0.1), ("net/1/Conv2D", 0, 0.1, 0.3)),
+        *(("net/2/Conv2D", 1, 0.1, 0.4), ("net/3/Conv2D+net/4/Conv2D", 0, 0.4, 1.0)),
+        *(("net/5/Conv2D", 0, 1.0, 1.4), ("net/5/Conv2D", 1, 1.0, 1.375)),
+    ]
+    return {
+        "signature": "serving_default",
+        "batch_size": 1,
+        "slices": [
+            {
+                "name": name,
+                "type": "conv2d",
+                "algorithm": "winograd_4x4",
+                "lane": lane,
+                "begin_ms": begin,
+                "end_ms": end,
+            }
+            for name, lane, begin, end in runs
+        ],
+    }
+
+
 def latency(ms: float) -> dict:
     return {"ms": ms, "low_ms": 0.9 * ms, "high_ms": 1.2 * ms}
 
@@ -125,7 +151,13 @@ def document(**changes: Any) -> dict:
         "verdict": "converted",
         "model": "keras:InceptionV3",
         "output": "out",
-        "versions": {"ios_tf": "0.1.0", "tensorflow": "2.21.0", "python": "3.11.7"},
+        "versions": {
+            "ios_tf": "0.1.0",
+            "tensorflow": "2.21.0",
+            "python": "3.11.7",
+            "oneDNN": "2023.2",
+            "instruction set": "AVX-512",
+        },
         "machine": {
             "device": "a_processor_2_cores",
             "kind": "cpu",
@@ -200,6 +232,7 @@ def document(**changes: Any) -> dict:
         ],
         "regions": [],
         "networks": [network()],
+        "timelines": [timeline()],
     }
     return copy.deepcopy(found | changes)
 
@@ -217,6 +250,10 @@ def hostile(found: dict) -> dict:
         decision["nodes"] = [HOSTILE]
     for signature in changed["signatures"]:
         signature["name"] = signature["evidence"] = HOSTILE
+    for one in changed["timelines"]:
+        one["signature"] = HOSTILE
+        for run in one["slices"]:
+            run["name"] = run["type"] = run["algorithm"] = HOSTILE
     for one in changed["networks"]:
         one["signature"] = HOSTILE
         for op in one["operators"]:

@@ -205,6 +205,47 @@
     concat: "var(--copy)", slice: "var(--copy)", pad: "var(--copy)", merge: "var(--merge)",
   }));
 
+  // A table of slices for people who do not use a pointer. It is made when it is opened.
+  function sliceTable(title, slices) {
+    const mostRows = 2000;
+    const details = document.createElement("details");
+    const summary = document.createElement("summary");
+    details.className = "slices";
+    summary.textContent = "These operators as a table";
+    details.append(summary);
+    const row = (kind, cells) => {
+      const line = document.createElement("tr");
+      cells.forEach((text, column) => {
+        const cell = document.createElement(column ? kind : "th");
+        if (column) cell.className = "n";
+        if (kind === "th" || !column) cell.scope = kind === "th" ? "col" : "row";
+        cell.textContent = text;
+        line.append(cell);
+      });
+      return line;
+    };
+    details.addEventListener("toggle", () => {
+      if (!details.open || details.children.length > 1) return;
+      const box = document.createElement("div");
+      const table = document.createElement("table");
+      box.className = "scroll";
+      box.tabIndex = 0;
+      box.setAttribute("role", "region");
+      box.setAttribute("aria-label", `${title} as a table`);
+      table.createTHead().append(row("th", ["Operator", "Type", "Lane", "Begin", "Time"]));
+      table.createTBody().append(
+        ...slices.slice(0, mostRows).map((one) =>
+          row("td", [one.name, one.type, one.lanes > 1 ? "all" : one.lane + 1, formatMs(one.begin_ms), formatMs(one.end_ms - one.begin_ms)]),
+        ),
+      );
+      box.append(table);
+      details.append(box);
+      const rest = slices.length - mostRows;
+      if (rest > 0) details.append(`${rest} more are in the data.`);
+    });
+    return details;
+  }
+
   // Draws slices, which occupy `lanes` lanes from `lane` on, or one lane.
   function timelineChart(parent, title, all, note) {
     const slices = all.slice(0, mostSlices);
@@ -220,7 +261,7 @@
     chart.tabIndex = 0;
     chart.setAttribute("role", "region");
     chart.setAttribute("aria-label", `${title}; scroll to see all of it`);
-    article.append(head, text, tools, chart);
+    article.append(head, text, tools, chart, sliceTable(title, slices));
     parent.append(article);
     const lanes = d3.max(slices, (one) => one.lane + (one.lanes ?? 1));
     // Many lanes are thinner, so that the chart stays on the screen.
