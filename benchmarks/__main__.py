@@ -25,6 +25,8 @@ _MODULES = {
     "gpu_day": "run all GPU measurements, the most important first",
     "in_tensorflow": "compare converted models with TensorFlow and XLA",
     "page": "make docs/benchmarks/paper.md from the results",
+    "perfetto": "load a trace with Perfetto and print its queries",
+    "profiler": "compare a trace with TensorFlow's profiler",
     "streams": "call one program from many threads, each on a CUDA stream",
     "table1": "count the schedules of the paper's largest blocks (its Table 1)",
     "tracing": "measure what a trace costs",

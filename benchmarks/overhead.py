@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.standalone import add_whole
-from benchmarks.tracing import UNMEASURED, times_ms
+from benchmarks.tracing import UNMEASURED, function_of, times_ms, waiting
 from ios_tf.cli import arguments
 from ios_tf.errors import UserError
 from ios_tf.options import BenchOptions
-from ios_tf.report import document
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,25 +33,14 @@ def run(options: argparse.Namespace) -> int:
     Raises:
       UserError: the model does not run on the engine, or cannot be called.
     """
-    from ios_tf.model import saved_models
-    from ios_tf.model.inputs import accepted_inputs, parse_inputs
-    from ios_tf.native import plugin, tracing
+    from ios_tf.native import tracing
 
-    plugin.ops()
-    loaded = saved_models.load(options.model)
-    function = loaded.signatures[saved_models.choose_signature(None, loaded)]
-    given = parse_inputs(options.inputs or ())
-    inputs, _ = accepted_inputs(
-        function, options.batch_size, given, document.image_size(options.model)
-    )
+    function, inputs = function_of(options)
     empty = _empty(function)
 
     def call(called: Any) -> float:
-        def wait() -> None:
-            for output in called(**inputs).values():
-                output.numpy()
-
-        return times_ms(wait, contextlib.nullcontext, options.calls)[0]
+        run_once = waiting(called, inputs)
+        return times_ms(run_once, contextlib.nullcontext, options.calls)[0]
 
     rounds = []
     for _ in range(options.rounds):

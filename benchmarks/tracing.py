@@ -3,19 +3,26 @@
 Each round calls the model without a trace and with a trace, and does both again. The
 ratio of the two measurements without a trace shows the noise of the machine. Processor
 times depend less on other processes than latencies do.
+
+The cost without a trace is too small for such a comparison. idle_trace.cc measures the
+engine's check for a trace in a loop.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import statistics
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks import native
 from benchmarks.standalone import add_whole
 from ios_tf.cli import arguments
 from ios_tf.options import BenchOptions
@@ -23,6 +30,9 @@ from ios_tf.report import document
 
 # Unmeasured calls before each measurement, so that the threads have come to rest.
 UNMEASURED = 3
+# Executions of the check in one measurement, and measurements.
+_LOOPS = 1_000_000
+_REPETITIONS = 21
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,22 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints medians over the rounds and their ratios; returns an exit code."""
-    from ios_tf.model import saved_models
-    from ios_tf.model.inputs import accepted_inputs, parse_inputs
-    from ios_tf.native import plugin, tracing
+    from ios_tf.native import tracing
 
-    plugin.ops()
-    loaded = saved_models.load(options.model)
-    function = loaded.signatures[saved_models.choose_signature(None, loaded)]
-    given = parse_inputs(options.inputs or ())
-    inputs, _ = accepted_inputs(
-        function, options.batch_size, given, document.image_size(options.model)
-    )
-
-    def call() -> None:
-        for output in function(**inputs).values():
-            output.numpy()
-
+    call = waiting(*function_of(options))
     rounds = np.array(
         [
             [
@@ -67,7 +64,76 @@ def run(options: argparse.Namespace) -> int:
         print(f"{name} with a trace:    median {np.median(on):.3f} ms")
         _show("  with a trace / without", on / off)
         _show("  without / without", off_again / off[: len(off_again)])
+    with tracing.record() as recording:
+        call()
+    assert recording.trace is not None
+    regions, operators = len(recording.trace.calls), len(recording.trace)
+    of_call, of_operator = idle_nanoseconds()
+    idle = regions * of_call + operators * of_operator
+    share = idle / np.median(rounds[:, ::2, 0]) / 1e6
+    print(
+        f"check without a trace: {of_call:.2f} ns for each of {regions} regions, "
+        f"{of_operator:.2f} ns for each of {operators} operators, together "
+        f"{idle:.0f} ns ({share:.4%} of the latency)"
+    )
     return 0
+
+
+def idle_nanoseconds() -> tuple[float, float]:
+    """Measures the engine's check for a trace while none is recorded.
+
+    Returns:
+      The nanoseconds for one call of a region, and for one operator.
+
+    Raises:
+      UserError: the measuring program does not compile.
+    """
+    with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
+        library = ctypes.CDLL(
+            str(
+                native.build_library(
+                    Path(directory, "idle_trace.so"), "benchmarks/idle_trace.cc"
+                )
+            )
+        )
+    names = ("IdleCallNanoseconds", "IdleTaskNanoseconds", "EmptyNanoseconds")
+    functions = [getattr(library, name) for name in names]
+    for function in functions:
+        function.argtypes, function.restype = [ctypes.c_int64], ctypes.c_double
+    times = [[function(_LOOPS) for function in functions] for _ in range(_REPETITIONS)]
+    of_call, of_operator, empty = map(statistics.median, zip(*times, strict=True))
+    return of_call - empty, of_operator - empty
+
+
+def function_of(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
+    """Loads `options.model`; returns its signature and inputs for it.
+
+    Raises:
+      UserError: the model cannot be called.
+    """
+    from ios_tf.model import saved_models
+    from ios_tf.model.inputs import accepted_inputs, parse_inputs
+    from ios_tf.native import plugin
+
+    plugin.ops()
+    loaded = saved_models.load(options.model)
+    function = loaded.signatures[saved_models.choose_signature(None, loaded)]
+    given = parse_inputs(options.inputs or ())
+    inputs, _ = accepted_inputs(
+        function, options.batch_size, given, document.image_size(options.model)
+    )
+    function.owner = loaded  # keeps the variables
+    return function, inputs
+
+
+def waiting(function: Any, inputs: Mapping[str, Any]) -> Callable[[], None]:
+    """Returns a function that calls `function` and waits for its outputs."""
+
+    def call() -> None:
+        for output in function(**inputs).values():
+            output.numpy()
+
+    return call
 
 
 def times_ms(

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks import native
 from ios_tf.errors import UserError
 
-ROOT = Path(__file__).resolve().parents[2]
 _SOURCES = (
     *(f"benchmarks/simulated_cores/{name}.cc" for name in ("callers", "machine")),
     *(f"cc/engine/cpu/threads/{name}.cc" for name in ("lanes", "team", "waiting")),
@@ -76,15 +74,9 @@ def build(directory: Path) -> Path:
     Raises:
       UserError: the simulation does not compile.
     """
-    program = directory / "callers"
-    command = shlex.split(os.environ.get("CXX", "g++"))
     # Fortified libraries refuse longjmp() to the stack of another fiber.
-    command += ["-std=c++17", "-O2", "-Wall", "-Wextra", "-U_FORTIFY_SOURCE", "-I."]
-    command += [f"-DIOS_TF_SYSTEM={_SYSTEM}", "-o", str(program), *_SOURCES, "-pthread"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        raise UserError(f"the simulation does not compile: {done.stderr.strip()}")
-    return program
+    flags = ["-Wall", "-Wextra", "-U_FORTIFY_SOURCE", f"-DIOS_TF_SYSTEM={_SYSTEM}"]
+    return native.build(directory / "callers", _SOURCES, [*flags, "-pthread"])
 
 
 def simulate(program: Path, sections: Sequence[Section], load: Load) -> Result:

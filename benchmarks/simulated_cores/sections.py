@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import shlex
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import python_line
+from benchmarks import native, python_line
 from benchmarks.frameworks.runner import data_of
 from benchmarks.network import Network
 from benchmarks.network_search import find_schedules
@@ -28,11 +27,9 @@ from ios_tf.errors import UserError
 from ios_tf.native import engine
 from ios_tf.scheduler import Schedule
 
-ROOT = Path(__file__).resolve().parents[2]
 # Other processes disturb some runs, so the shortest time of each piece is used.
 _RUNS = 100
 _WARMUP_RUNS = 5
-_LIBRARIES = [f"-L{engine.LIBRARIES}", f"-Wl,-rpath,{engine.LIBRARIES}", "-lios_engine"]
 _CHILD = """
 from benchmarks.simulated_cores import sections
 sections.record_in_child(*sys.argv[1:])
@@ -56,7 +53,10 @@ def record(network: Network, threads: Sequence[int]) -> dict[str, Any]:
     """
     found = find_schedules(network, "sequential", "cpu").schedules
     with tempfile.TemporaryDirectory(prefix="ios_tf_") as directory:
-        library = _build(Path(directory))
+        library = native.build_library(
+            Path(directory, "recorder.so"),
+            "benchmarks/simulated_cores/record_sections.cc",
+        )
         network_file = os.path.join(directory, "network.json")
         schedules_file = Path(directory, "schedules.json")
         network.write(network_file)
@@ -66,18 +66,6 @@ def record(network: Network, threads: Sequence[int]) -> dict[str, Any]:
             str(count): _record(library, network_file, schedules_file, count)
             for count in threads
         }
-
-
-def _build(directory: Path) -> Path:
-    library = directory / "recorder.so"
-    source = Path(__file__).with_name("record_sections.cc")
-    command = shlex.split(os.environ.get("CXX", "g++"))
-    command += ["-std=c++17", "-O2", "-shared", "-fPIC", f"-I{ROOT}"]
-    command += ["-o", str(library), str(source), *_LIBRARIES, "-ldl"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise UserError(f"the recorder does not compile: {done.stderr.strip()}")
-    return library
 
 
 def _record(

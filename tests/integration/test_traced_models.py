@@ -15,10 +15,10 @@ import shared
 import tensorflow as tf
 from cache_helpers import run
 from tensorflow.core.protobuf import saved_model_pb2
-from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 import ios_tf
 from benchmarks import __main__ as benchmarks
+from benchmarks import profiler
 from ios_tf.conversion.show import show
 from ios_tf.conversion.trace import trace_model
 
@@ -135,6 +135,8 @@ def test_the_benchmark_of_the_cost(model, capfd):
     assert benchmarks.main(["tracing", model, "--rounds=2", "--calls=1"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert sum("with a trace / without" in line for line in lines) == 2
+    assert benchmarks.main(["profiler", model, "--calls=2"]) == 0
+    assert "sum in the profiler" in capfd.readouterr().out
 
 
 def test_several_models_and_threads_and_an_exception(model, signature, tmp_path):
@@ -161,27 +163,6 @@ def test_several_models_and_threads_and_an_exception(model, signature, tmp_path)
         chrome_traces.assert_no_overlap([e for e in events if e.category == category])
 
 
-def profiled(directory: Path) -> dict[str, list[tuple[str, dict, float, float]]]:
-    """The events of the host's threads in a profile: name, facts, begin and end."""
-    found = {}
-    for path in directory.rglob("*.xplane.pb"):
-        space = xplane_pb2.XSpace.FromString(path.read_bytes())
-        for plane in space.planes:
-            if plane.name != "/host:CPU":
-                continue
-            for line in plane.lines:
-                events = found.setdefault(f"{line.name}/{line.id}", [])
-                for event in line.events:
-                    facts = {
-                        plane.stat_metadata[s.metadata_id].name: s.int64_value
-                        for s in event.stats
-                    }
-                    name = plane.event_metadata[event.metadata_id].name
-                    end = event.offset_ps + event.duration_ps
-                    events.append((name, facts, event.offset_ps, end))
-    return found
-
-
 def test_the_profiler_of_tensorflow_has_the_operators(model, signature, tmp_path):
     inputs = images(signature)
     signature(**inputs)
@@ -191,24 +172,43 @@ def test_the_profiler_of_tensorflow_has_the_operators(model, signature, tmp_path
         for _ in range(RUNS):
             for output in signature(**inputs).values():
                 np.asarray(output)
-    threads = profiled(tmp_path / "profile")
-    operators = collections.Counter()
-    regions = []
-    for events in threads.values():
-        regions += [(b, e) for name, _, b, e in events if "IosRegion" in name]
-    for thread, events in threads.items():
-        ours = sorted(
-            (begin, end, name, facts)
-            for name, facts, begin, end in events
-            if {"stage", "group", "lane", "bytes"} <= facts.keys()
-        )
-        for begin, end, name, facts in ours:
-            operators[name] += 1
-            assert facts["lane"] >= 1 and facts["bytes"] > 0
-            assert any(b <= begin and end <= e for b, e in regions), name
+    events = profiler.read(tmp_path / "profile")
+    regions = [e for e in events if "IosRegion" in e.name]
+    callers = {region.thread for region in regions}
+    operators = sorted(
+        (e for e in events if e.is_operator), key=lambda e: (e.thread, e.begin_ns)
+    )
+    for event in operators:
+        assert event.arguments["lane"] >= 1 and event.arguments["bytes"] > 0
+        assert any(
+            region.begin_ns <= event.begin_ns and event.end_ns <= region.end_ns
+            for region in regions
+        ), event
         # The thread of the caller, or one that the engine owns.
-        if ours and not any("IosRegion" in name for name, *_ in events):
-            assert thread.startswith("ios_worker")
-        for before, after in itertools.pairwise(ours):
-            assert before[1] <= after[0]
-    assert operators == {name: RUNS * count for name, count in expected.items()}
+        assert event.thread in callers or event.thread[0].startswith("ios_worker")
+    for before, after in itertools.pairwise(operators):
+        assert before.thread != after.thread or before.end_ns <= after.begin_ns
+    found = collections.Counter(event.name for event in operators)
+    assert found == {name: RUNS * count for name, count in expected.items()}
+
+
+def test_the_profiler_encloses_the_trace(signature):
+    inputs = images(signature)
+    signature(**inputs)
+    recorded, events = profiler.observe(profiler.waiting(signature, inputs), RUNS)
+
+    # Each operator runs once in each call, and one call follows the other.
+    traced = sorted(recorded.slices(), key=lambda s: (s.operator, s.begin_us))
+    profiled = sorted(
+        (e for e in events if e.is_operator), key=lambda e: (e.name, e.begin_ns)
+    )
+    assert len(traced) > RUNS
+    assert [s.operator for s in traced] == [e.name for e in profiled]
+    pairs = list(zip(traced, profiled, strict=True))
+    threads = {(s.thread, e.thread) for s, e in pairs}
+    assert len(threads) == len({s.thread for s in traced})
+    # The two clocks differ by a constant. With it, each slice lies inside of its event,
+    # so an operator's time in the profiler is never shorter than that in the trace.
+    least = max(e.begin_ns - round(1e3 * s.begin_us) for s, e in pairs)
+    most = min(e.end_ns - round(1e3 * s.end_us) for s, e in pairs)
+    assert least <= most
