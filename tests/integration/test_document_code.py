@@ -7,6 +7,7 @@ the code runs here. Commands run in this process, because starting one takes sec
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shlex
@@ -15,12 +16,17 @@ from pathlib import Path
 
 import keras
 import pytest
+import report_documents
 import shared
 import tensorflow as tf
 from cache_helpers import run, undoing_enable
 from keras import layers
+from serving_examples import load_test, prepare
 
 import ios_tf
+from ios_tf.cli.main import command_parser
+from ios_tf.report.gain import gains
+from ios_tf.report.text import text as report_text
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
@@ -28,6 +34,9 @@ DOCUMENTS = [
     *sorted(ROOT.glob("docs/guides/*.md")),
     *sorted(ROOT.glob("docs/coming_from/*.md")),
     *sorted(ROOT.glob("docs/reference/*.md")),
+    *sorted(ROOT.glob("docs/troubleshooting/*.md")),
+    *sorted(ROOT.glob("examples/*/README.md")),
+    ROOT / "CONTRIBUTING.md",
 ]
 # Values of the documents, and those with which the code runs here.
 _INSTEAD = {
@@ -44,14 +53,34 @@ _QUICK = {
 }
 # Commands that do not run here, and why.
 _ELSEWHERE = {
-    r"(pip|auditwheel) ": ".ci/run makes and installs a wheel",
-    r"PYTHON=python3 bazel ": "a build with Bazel takes minutes",
+    r"(pip|auditwheel|python setup.py|mkdocs) ": ".ci/run runs such commands",
+    r"(pre-commit|pytest|\.ci/run)": "this test would run itself",
+    r"PYTHON=\S+ bazel ": "a build with Bazel takes minutes",
+    r"(patch|tensorflow_model_server) ": "TensorFlow Serving is not installed",
+    r'python -c "import keras; .*MobileNetV2': "downloads the weights of a network",
+    r"examples/serving/build.sh|load_model_": "test_serving.py builds and runs them",
+    r"(export|cd) ": "is for docker compose",
+    r"kubectl ": "needs a cluster; test_fleet_files.py checks the manifests",
     r"ray start": "test_fleet_on_ray.py starts a cluster",
     r"ios_tf (tune|convert) .*--ray": "test_fleet_on_ray.py starts a cluster",
     r"docker ": "there may be no Docker; .ci/run checks the files with hadolint",
     r"python examples/serving/": "test_serving.py runs it",
     r"ios_tf bench MODEL --callers": "test_bench_callers.py measures callers",
     r"ios_tf convert .*--device=gpu": "there may be no GPU; test_devices.py has a fake",
+}
+# Beginnings of blocks of text that are not compared with an output, and why.
+_NOT_COMPARED = {
+    "servers --write": "is a drawing",
+    "warning: the machine was busy": "test_site.py compares this line",
+    "models/models.config ": "test_serving.py reads these files",
+    "$ ios_tf doctor\n": "describes a machine; test_doctor.py tests the findings",
+    "$ IOS_TF_CACHE=": "describes a machine; test_doctor.py tests the findings",
+}
+# The programs whose flags are checked where the tests do not run the commands.
+_PARSERS = {
+    "ios_tf": command_parser,
+    "examples/serving/load_test.py": load_test._parser,
+    "examples/serving/prepare.py": prepare._parser,
 }
 
 
@@ -83,7 +112,7 @@ def code(tmp_path, monkeypatch, capfd) -> Code:
     originals = shared.made_once("documents", convert)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "cache").mkdir()
+    shutil.copytree(originals / "cache", "cache")
     for name in ("MODEL", "my_saved_model"):
         os.symlink(originals / "MODEL", name)
     for name in ("OUTPUT", "inception_ios"):
@@ -122,15 +151,17 @@ class Code:
             assert {*re.findall(r"\w+(?=\()", text)} <= {*re.findall(r"\w+", program)}
         else:
             assert language == "", language
-            if text.startswith("$ "):
+            if not text.startswith(tuple(_NOT_COMPARED)):
                 self._check_output(text)
+            elif text.startswith("$ "):
+                check_command(shlex.split(text.partition("\n")[0])[1:])
 
     def _run_command(self, line: str) -> str:
         words = shlex.split(line, comments=True)
         if not words:
             return ""
         if any(re.match(pattern, line) for pattern in _ELSEWHERE):
-            check_extras(words)
+            check_command(words)
             return ""
         program, command, *arguments = words
         assert program == "ios_tf", line
@@ -151,14 +182,79 @@ class Code:
             exec(compile(tree, "<document>", "exec"), self._names)
 
     def _check_output(self, text: str) -> None:
-        """Compares the rows of a table with those that the command prints."""
+        """Compares all lines with those that the command prints, without the figures.
+
+        A last line "…" replaces the other lines of the output.
+        """
+        assert text.startswith("$ "), f"nothing compares this text: {text}"
         command, *shown = text.removeprefix("$ ").splitlines()
-        printed = self._run_command(command).splitlines()
-        label = re.compile(r"(\s*\S.*?)  ")
-        expected = [match[1] for line in shown if (match := label.match(line))]
-        found = [match[1] for line in printed if (match := label.match(line))]
-        assert expected
-        assert [row for row in found if row in expected] == expected
+        printed = self._run_command(command)
+        if command.startswith("ios_tf convert "):
+            printed = undisturbed_report(Path(shlex.split(command)[3]))
+        expected, expected_parts = without_parts(shown)
+        found, _ = without_parts(printed.splitlines())
+        if expected[-1] == "…":
+            found[len(expected) - 1 :] = ["…"]
+        assert found == expected
+        assert {*expected_parts} <= known_parts()
+
+
+def undisturbed_report(output: Path) -> str:
+    """The report of a conversion, as if the result were twice as fast as the original,
+    and as if no other process had disturbed the measurements."""
+    path = output / "assets.extra" / "ios_tf_report.json"
+    document = json.loads(path.read_text())
+    (signature,) = document["signatures"]
+    for latencies in signature["latencies"].values():
+        latencies["tensorflow"]["ms"], latencies["converted"]["ms"] = 200.0, 100.0
+        latencies["converted_speedup"] = report_documents.speedup(2.0)
+        latencies["portable_speedup"] = report_documents.speedup(1.0)
+    return report_text(document | {"decisions": [], "regions": [], "undecided": []})
+
+
+def without_parts(lines: list[str]) -> tuple[list[str], list[str]]:
+    """The masked lines, and those among them that are about a part of the gain.
+
+    The network of the tests does not gain by everything that the document's gains by.
+    """
+    masked = [_masked(line) for line in lines]
+    parts = [line for line in masked if re.match(r" *N %  ", line)]
+    return [line for line in masked if line not in parts], [p.strip() for p in parts]
+
+
+def known_parts() -> set[str]:
+    """The lines about parts of a gain, of a report that has all of them."""
+    parts = gains(report_documents.document(), "serving_default", "1")
+    assert len(parts) == 5
+    return {_masked(f"1 %  {one.text}") for one in parts}
+
+
+def _masked(line: str) -> str:
+    """The line with "N" for figures, and other placeholders for what may differ."""
+    for pattern, replacement in (
+        (r"\S+_oneDNN_[\w.]+", "DEVICE"),
+        (r"^\S+ is ", "MODEL is "),
+        (r"\d+(\.\d+)?(e[-+]?\d+)?", "N"),
+        (r"N (s|min|h|days)\b", "TIME"),
+        (r"\b(block|stage)s?\b", r"\1s"),
+        (r"\bresults? of (a region|regions)\b", "results of regions"),
+    ):
+        line = re.sub(pattern, replacement, line)
+    return line
+
+
+def check_command(words: list[str]) -> None:
+    """Checks the extras and flags of a command that the tests do not run."""
+    check_extras(words)
+    while re.match(r"\w+=", words[0]):  # an environment variable
+        words = words[1:]
+    if words[:2] == ["docker", "run"]:  # the image ios_tf runs the command ios_tf
+        words = words[words.index("ios_tf") :]
+    if words[0] == "python":
+        words = words[1:]
+    if parser := _PARSERS.get(words[0]):
+        # The output of a command in an argument is a number.
+        parser().parse_args([re.sub(r"\$\(.+\)", "1", word) for word in words[1:]])
 
 
 def check_extras(words: list[str]) -> None:

@@ -6,8 +6,11 @@ import inspect
 import re
 from pathlib import Path
 
+import ios_tf
 from ios_tf import options
+from ios_tf.cost.samples import MachineLoad
 from ios_tf.doctor import settings
+from ios_tf.reasons.measurements import BUSY
 from tests import command_line_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,6 +20,12 @@ DOCS = ROOT / "docs"
 def test_command_line():
     hint = "run python -m tests.command_line_page"
     assert command_line_page.PAGE.read_text() == command_line_page.page(), hint
+
+
+def test_python_names():
+    page = (DOCS / "reference/python.md").read_text()
+    documented = re.findall(r"^::: ios_tf\.(\w+)$", page, re.M)
+    assert sorted(documented) == sorted(ios_tf.__all__)
 
 
 def _cells(path: str, column: int = 0) -> list[str]:
@@ -80,6 +89,15 @@ def test_error_texts():
     assert len(documented) > 40
     messages = _messages()
     assert [text for text in documented if text not in messages] == []
+
+
+def test_warning_of_a_busy_machine():
+    guide = (DOCS / "guides/production.md").read_text()
+    (warning,) = re.findall("^warning: .+$", guide, re.M)
+    load = MachineLoad(average=9.31, samples=100, disturbed=41)
+    sentence, _, code = warning.removeprefix("warning: ").rpartition(" ")
+    assert sentence.replace(str(load), "…") in _messages().splitlines()
+    assert code == f"[{BUSY.code}]"
 
 
 def test_arguments_of_tf_trt():
