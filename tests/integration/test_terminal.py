@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import prepared_python
 import pytest
@@ -101,6 +103,26 @@ def test_tensorflows_messages_appear_on_request(tmp_path):
     loud = subprocess.run([*command, "--verbosity=1"], capture_output=True, text=True)
     assert loud.returncode == 0 and NOISE.search(loud.stderr)
     assert loud.stdout == quiet.stdout
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_the_list_of_a_cache_fits_the_terminal(columns, imported):
+    cache = os.path.join(os.path.dirname(shared.converted_cells()), "cache")
+    schedules = {}
+    for path in Path(cache).rglob("*.json"):
+        schedules[path.name[:12]] = json.loads(path.read_text())
+    assert len(schedules) > 1
+    command = [imported, "-m", "ios_tf", "cache", "list", f"--cache_dir={cache}"]
+    with Terminal(command, columns) as terminal:
+        assert terminal.wait() == 0
+        lines = terminal.written.decode().splitlines()
+    # The terminal itself would break longer lines in the middle of a cell.
+    assert max(map(len, lines)) <= columns
+    for signature, schedule in schedules.items():
+        (row,) = [line for line in lines if line.startswith(signature)]
+        assert "greedy" in row
+        stages = len(schedule["stages"])
+        assert re.search(rf"\b{stages}\b", row), row
 
 
 def test_our_own_warnings_are_not_hidden(tmp_path, monkeypatch):
