@@ -1,7 +1,7 @@
-"""A user's program that calls every public function; mypy --strict reads it.
+"""A user's program that calls every public function; mypy --strict and pyright read it.
 
-mypy reports an "ignore" comment on a line without an error. So mypy must find the
-errors in the wrong calls below.
+Both report an "ignore" comment on a line without an error. So they must find the errors
+in the wrong calls below.
 """
 
 from pathlib import Path
