@@ -188,7 +188,7 @@ def _blocks(
     for index, (region, block) in enumerate(found):
         members = [operators[op] for op in block["operators"]]
         ms = block["scheduled_ms"]
-        times = [stage["ms"] or 0.0 for stage in block["stages"]]
+        longest_stage = max(stage["ms"] or 0.0 for stage in block["stages"])
         slowest = max((one["ms"] or 0.0 for one in members), default=0.0)
         yield {
             "id": f"b{number}-{index}",
@@ -207,7 +207,7 @@ def _blocks(
             else None,
             "slowest_ms": slowest,
             "stages": [
-                _stage(stage, position, operators, max(times))
+                _stage(stage, position, operators, longest_stage)
                 for position, stage in enumerate(block["stages"], 1)
             ],
         }

@@ -102,7 +102,7 @@ def make_all_forms(report: dict) -> None:
 
 
 @settings(
-    max_examples=250,
+    max_examples=150,
     deadline=None,
     derandomize=True,
     database=None,
@@ -188,8 +188,9 @@ def test_ten_thousand_operators_in_one_block():
     ]
     for operator in other["operators"]:
         operator["ms"] *= 2
+    # This takes less time than the deep copies of `rd.document(networks=...)`.
     before, after = (
-        rd.document(networks=[one], timelines=[]) for one in (network, other)
+        REPORT | {"networks": [one], "timelines": []} for one in (network, other)
     )
     assert document.check(before) == before
     shown = page.page(before)

@@ -155,7 +155,7 @@ def document(**changes: Any) -> dict:
             "ios_tf": "0.1.0",
             "tensorflow": "2.21.0",
             "python": "3.11.7",
-            "oneDNN": "2023.2",
+            "oneDNN": "3.2.0",
             "instruction set": "AVX-512",
         },
         "machine": {
