@@ -32,6 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--retry", action="store_true", help="measure failed networks again"
     )
+    parser.add_argument(
+        "--only_reports",
+        action="store_true",
+        help="convert without a search, validate each report against its schema, and "
+        "write no file",
+    )
     parser.add_argument("--json", metavar="FILE", default="docs/benchmarks/models.json")
     parser.add_argument("--page", metavar="FILE", default="docs/benchmarks/models.md")
     add_batch_sizes(parser, "1,8", [1, 8])
@@ -61,6 +67,8 @@ def run(options: argparse.Namespace) -> int:
     if options.list:
         print("\n".join(names))
         return 0
+    if options.only_reports:
+        return _validate_reports(names, options)
     for path in (options.json, options.page):
         check_writable(path)
     sizes = options.batch_sizes
@@ -86,6 +94,24 @@ def run(options: argparse.Namespace) -> int:
         write_text(options.page, page(record, everything))
     write_text(options.page, page(record, everything))
     return 0
+
+
+def _validate_reports(names: list[str], options: argparse.Namespace) -> int:
+    """Converts networks; returns 1 if one fails, or if its report is not valid."""
+    options.strategy = "sequential"
+    failed = 0
+    for number, name in enumerate(names, 1):
+        print(f"{number}/{len(names)} {name}: ", end="", flush=True)
+        row = _measure(name, options.batch_sizes, options)
+        failed += "failure" in row
+        print(
+            row["failure"]
+            if "failure" in row
+            else f"valid, {row['operators']} operators, {row['convert_seconds']:.0f} s",
+            flush=True,
+        )
+    print(f"{len(names) - failed} of {len(names)} reports are valid")
+    return 1 if failed else 0
 
 
 def _here() -> dict[str, str]:
@@ -128,7 +154,9 @@ def _record(path: str, sizes: list[int]) -> dict[str, Any]:
 def _measure(name: str, sizes: list[int], options: argparse.Namespace) -> dict:
     from benchmarks.zoo.measure import Options
 
-    settings = Options(sizes, options.time_limit, options.strategy)
+    settings = Options(
+        sizes, options.time_limit, options.strategy, options.only_reports
+    )
     with tempfile.TemporaryDirectory(prefix="ios_tf_zoo_") as directory:
         result, log = Path(directory, "row.json"), Path(directory, "log")
         command = command_line("zoo.measure", name, str(result))

@@ -59,11 +59,13 @@ class Options:
         the first, and at a size that the network was not converted for.
       time_limit: seconds that a network's searches may take.
       strategy: as for `ios_tf.convert`.
+      only_report: convert the network and validate its report, but measure nothing.
     """
 
     batch_sizes: Sequence[int] = (1, 8)
     time_limit: int = 60
     strategy: str = "auto"
+    only_report: bool = False
 
 
 def measure(
@@ -95,7 +97,9 @@ def measure(
         start = time.perf_counter()
         notes, peak = convert(source, output, keywords)
         seconds = time.perf_counter() - start
-        document.read(output)  # fails if the report does not follow its schema
+        report = document.read(output)  # fails if it does not follow its schema
+        if options.only_report:
+            return {"convert_seconds": seconds, "operators": report["operators"]}
         original, loaded = saved_models.load(source), saved_models.load(output)
         found = {"convert_seconds": seconds, "convert_mib": peak, "notes": notes}
         name = saved_models.choose_signature(None, original)

@@ -87,6 +87,22 @@ def test_a_network_is_converted_compared_and_timed(build, multiplications):
         assert min(latency.values()) > 0
 
 
+def test_a_report_is_validated_without_measurements():
+    options = Options((1,), strategy="sequential", only_report=True)
+    row = measure(tiny_keras_network(), options, convert_here)
+    assert row.pop("convert_seconds") > 0
+    assert row == {"operators": 6}
+
+    def break_report(source, output, keywords):
+        found = convert_here(source, output, keywords)
+        file = pathlib.Path(output, "assets.extra", "ios_tf_report.json")
+        file.write_text(json.dumps({**json.loads(file.read_text()), "blocks": "none"}))
+        return found
+
+    with pytest.raises(ios_tf.UserError, match="blocks"):
+        measure(tiny_keras_network(), options, break_report)
+
+
 def test_outputs_depend_on_the_input_without_batch_norms():
     inputs = keras.Input((24, 24, 3))
     x = inputs
@@ -158,6 +174,20 @@ def test_what_was_measured_is_kept(zoo, tmp_path):
     assert sorted(zoo(rows, *words, "--again")[1]) == ["text_cnn", "tf_module"]
 
 
+def test_only_reports(zoo, tmp_path, capsys):
+    rows = {
+        "tf_module": {"operators": 3, "convert_seconds": 1.6},
+        "text_cnn": {"failure": "took more than 5 s"},
+    }
+    words = ["--only_reports", "--networks=^(tf_module|text_cnn)$"]
+    assert zoo(rows, *words) == (1, ["text_cnn", "tf_module"])
+    first, second, last = capsys.readouterr().out.splitlines()
+    assert first == "1/2 text_cnn: took more than 5 s"
+    assert second == "2/2 tf_module: valid, 3 operators, 2 s"
+    assert last == "1 of 2 reports are valid"
+    assert not list(tmp_path.iterdir())
+
+
 def test_rows_of_other_machines_are_kept(zoo, tmp_path):
     """Another machine's rows keep their table; the network is measured again here."""
     old = {"network": "tf_module", "device": "another", "tensorflow": "1.0"}
@@ -214,7 +244,7 @@ def test_errors_are_one_line(zoo, tmp_path, capsys):
 
 def test_a_process_that_fails_or_lasts_is_a_row(monkeypatch):
     options = command.argparse.Namespace(
-        time_limit=1, strategy="greedy", process_limit=0.2
+        time_limit=1, strategy="greedy", process_limit=0.2, only_reports=False
     )
 
     def started_as(*words):
