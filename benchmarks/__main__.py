@@ -27,6 +27,7 @@ _MODULES = {
     "page": "make docs/benchmarks/paper.md from the results",
     "perfetto": "load a trace with Perfetto and print its queries",
     "profiler": "compare a trace with TensorFlow's profiler",
+    "report_page": "measure how fast a report opens and scrolls",
     "streams": "call one program from many threads, each on a CUDA stream",
     "table1": "count the schedules of the paper's largest blocks (its Table 1)",
     "tracing": "measure what a trace costs",

@@ -1,52 +1,88 @@
 """Makes the pictures in docs/reference/report.md, in Chromium.
 
-python -m tests.report_pictures CONVERTED PICTURE.png ...
+python -m tests.report_pictures NAME=CONVERTED ...
+
+A name is one of inception, nasnet, unet and copied. The pictures of the other models
+are kept.
 """
 
 from __future__ import annotations
 
-import shutil
+import dataclasses
+import io
 import sys
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from PIL import Image
 
+from benchmarks.chromium import chromium
 from ios_tf.report import document, page
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
-# Maps each file to the width of the page, the height of the picture, the color scheme,
-# and the element at the top of the picture.
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A part of a page. The explanation of the first reason is open.
+
+    Attributes:
+      report: the name of the model.
+      element: the element at the top of the picture.
+      height: the height in pixels.
+      scheme: the color scheme.
+      block: the number of the block that is open, counted from 1.
+    """
+
+    report: str
+    element: str
+    height: int
+    scheme: str = "light"
+    block: int = 1
+
+
 PICTURES = {
-    "report_result.png": (1180, 880, "light", "#result"),
-    "report_network.png": (1180, 860, "light", "#network"),
-    "report_timeline.png": (1180, 370, "dark", "#timeline"),
+    "report_result.png": Picture("inception", "#result", 880),
+    "report_network.png": Picture("inception", "#network", 1500, block=11),
+    "report_timeline.png": Picture("inception", "#timeline", 480, "dark"),
+    "report_nasnet.png": Picture("nasnet", "#network", 1400, block=10),
+    "report_reasons.png": Picture("unet", "#reasons", 790),
+    "report_copied.png": Picture("copied", "#result", 700),
 }
+_WIDTH = 1180
 
 
-def main(converted: str, *names: str) -> None:
-    """Writes pictures. The second block of the network is open in them."""
-    browser_path = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))))
+def main(*words: str) -> None:
+    """Writes the pictures of the given models."""
+    reports = dict(word.split("=", 1) for word in words)
     FOLDER.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as directory, sync_playwright() as driver:
-        file = Path(directory) / "report.html"
-        file.write_text(page.page(document.read(converted)))
-        browser = driver.chromium.launch(
-            executable_path=browser_path, args=["--no-sandbox"]
-        )
-        for name in names or PICTURES:
-            width, height, scheme, element = PICTURES[name]
+    with tempfile.TemporaryDirectory() as directory, chromium() as browser:
+        for name, picture in PICTURES.items():
+            if picture.report not in reports:
+                continue
+            file = Path(directory) / "report.html"
+            file.write_text(page.page(document.read(reports[picture.report])))
             shown = browser.new_page(
-                viewport={"width": width, "height": height},
-                color_scheme=scheme,
+                viewport={"width": _WIDTH, "height": picture.height},
+                color_scheme=picture.scheme,
                 reduced_motion="reduce",
             )
             shown.goto(file.as_uri())
-            shown.evaluate("document.getElementById('b0-0').open = false")
-            shown.evaluate("document.getElementById('b0-1').open = true")
-            shown.locator(element).evaluate("one => one.scrollIntoView()")
-            shown.screenshot(path=FOLDER / name)
-        browser.close()
+            shown.evaluate(
+                "number => document.querySelectorAll('details.block').forEach("
+                "(block, i) => { block.open = i === number - 1 })",
+                picture.block,
+            )
+            shown.evaluate(
+                "document.querySelector('#reasons details')?.setAttribute('open', '')"
+            )
+            shown.locator(picture.element).evaluate("one => one.scrollIntoView()")
+            pixels = Image.open(io.BytesIO(shown.screenshot())).convert("RGB")
+            # 256 colors make the files smaller, and change no value by more than 7.
+            pixels.quantize(
+                256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+            ).save(FOLDER / name, optimize=True)
+            shown.close()
 
 
 if __name__ == "__main__":
