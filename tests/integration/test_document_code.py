@@ -236,6 +236,7 @@ def _masked(line: str) -> str:
         (r"^\S+ is ", "MODEL is "),
         (r"\d+(\.\d+)?(e[-+]?\d+)?", "N"),
         (r"N (s|min|h|days)\b", "TIME"),
+        (r"N (B|kB|MB|GB)\b", "SIZE"),
         (r"\b(block|stage)s?\b", r"\1s"),
         (r"\bresults? of (a region|regions)\b", "results of regions"),
     ):
