@@ -73,6 +73,7 @@ _NOT_COMPARED = {
     "servers --write": "is a drawing",
     "warning: the machine was busy": "test_site.py compares this line",
     "models/models.config ": "test_serving.py reads these files",
+    "$ python examples/serving/load_test.py ": "test_load_test.py has a server",
     "$ ios_tf doctor\n": "describes a machine; test_doctor.py tests the findings",
     "$ IOS_TF_CACHE=": "describes a machine; test_doctor.py tests the findings",
 }
