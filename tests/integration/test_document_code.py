@@ -150,6 +150,10 @@ class Code:
             # The fragment calls what the whole program calls.
             program = (ROOT / "examples/serving/load_model.c").read_text()
             assert {*re.findall(r"\w+(?=\()", text)} <= {*re.findall(r"\w+", program)}
+        elif language == "sql":
+            # The query has the words of queries that test_trace_in_perfetto.py runs.
+            queries = (ROOT / "benchmarks/perfetto.py").read_text()
+            assert {*re.findall(r"\w+", text)} <= {*re.findall(r"\w+", queries)}
         else:
             assert language == "", language
             if not text.startswith(tuple(_NOT_COMPARED)):
