@@ -113,24 +113,26 @@ class CachedCostModel:
 
     def expect_stages(
         self, problem: Problem, stages: Iterable[Stage], likely: bool = False
-    ) -> None:
+    ) -> list[str]:
         """Announces calls of `stage_latency`; if `likely`, the calls may never be made.
 
         The other cost model must be a RemoteCostModel.
-        """
-        self._request(
-            [self._stage_request(problem, stage) for stage in stages],
-            problem.signature if likely else "",
-        )
 
-    def knows(self, problem: Problem, stage: Stage) -> bool:
-        """Whether the latency of a stage has arrived.
+        Returns:
+          The keys of the stages, for `arrived`.
+        """
+        requests = [self._stage_request(problem, stage) for stage in stages]
+        self._request(requests, problem.signature if likely else "")
+        return [request.key for request in requests]
+
+    def arrived(self, keys: Iterable[str]) -> set[str]:
+        """Those of the keys whose latencies have arrived.
 
         The other cost model must be a RemoteCostModel.
         """
         assert self._remote
         self._take(self._remote)
-        return self._known(self._stage_request(problem, stage).key) is not None
+        return {key for key in keys if self._known(key) is not None}
 
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
         """The latency of one stage in milliseconds."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import logging
 import math
@@ -387,5 +388,6 @@ def _quoted(device: str) -> str:
     return urllib.parse.quote(device, safe="")
 
 
+@functools.lru_cache(1 << 12)
 def _hash(stage: str) -> str:
     return hashlib.sha256(stage.encode()).hexdigest()

@@ -33,6 +33,11 @@ def to_masks(sets: np.ndarray) -> list[int]:
     return masks
 
 
+def to_mask(sets: np.ndarray, i: int) -> int:
+    """The bitmask of one set of an array."""
+    return sum(word << 64 * k for k, word in enumerate(sets[:, i].tolist()))
+
+
 def contains(sets: np.ndarray, mask: int) -> np.ndarray:
     """bool[sets]: true if the set contains all operators of the bitmask."""
     return ~np.any(~sets & column(mask, len(sets)), axis=0)
@@ -48,30 +53,37 @@ def sizes(sets: np.ndarray) -> np.ndarray:
     return np.bitwise_count(sets).sum(axis=0, dtype=np.int64)
 
 
-def neighbours(sets: np.ndarray, adjacent: Sequence[int]) -> np.ndarray:
-    """The operators adjacent to any operator of each set, as an array of sets.
+def unions(sets: np.ndarray, masks: Sequence[int], words: int) -> np.ndarray:
+    """For each set, the union of the bitmasks of its operators, uint64[words, sets].
 
     Args:
       sets: an array of sets.
-      adjacent: for each operator, the bitmask of its adjacent operators.
+      masks: for each operator, a bitmask.
+      words: the number of 64-bit words of a bitmask.
     """
-    result = np.zeros_like(sets)
+    result = np.zeros((words, sets.shape[1]), np.uint64)
     (present,) = to_masks(np.bitwise_or.reduce(sets, axis=1, keepdims=True))
     for op in operators_of(present):
         has = sets[op // 64] >> np.uint64(op % 64) & np.uint64(1)
         # The left operand has all bits set if the operator is in the set, and is 0
         # otherwise.
-        result |= (~has + np.uint64(1)) & column(adjacent[op], len(sets))
+        result |= (~has + np.uint64(1)) & column(masks[op], words)
     return result
 
 
 def component(
     seeds: np.ndarray, sets: np.ndarray, adjacent: Sequence[int]
 ) -> np.ndarray:
-    """For each set, the operators that can be reached from its seeds inside the set."""
+    """For each set, the operators that can be reached from its seeds inside the set.
+
+    Args:
+      seeds: for each set, some of its operators.
+      sets: an array of sets.
+      adjacent: for each operator, the bitmask of its adjacent operators.
+    """
     reached = seeds
     while True:
-        following = reached | (neighbours(reached, adjacent) & sets)
+        following = reached | (unions(reached, adjacent, len(sets)) & sets)
         if np.array_equal(following, reached):
             return reached
         reached = following

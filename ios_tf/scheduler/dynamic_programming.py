@@ -14,8 +14,11 @@ RandWire, the median is 12 of 2,523 states.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import heapq
 import itertools
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -45,6 +48,9 @@ class DynamicProgram:
         self._length = np.zeros(count, np.int32)
         self._ending = np.full(count, _NONE, np.int32)
         self._rest = np.full(count, _NONE, np.int32)
+        # Transitions that were on a way below the limit in `cheapest_with_each`.
+        self._useful: _Transitions | None = None
+        self._limit_ms = math.inf
         self._solve()
 
     def cheapest(self) -> tuple[list[int], float]:
@@ -68,6 +74,7 @@ class DynamicProgram:
         old = self.stage_ms[stages]
         self.stage_ms[stages] = list(stage_ms.values())
         if np.any(self.stage_ms[stages] < old):
+            self._useful = None
             self._solve()
             return
         # States are sorted by size, and depend on smaller states only.
@@ -81,20 +88,35 @@ class DynamicProgram:
                         waiting.add(user)
                         heapq.heappush(queue, user)
 
-    def cheapest_with_each(self) -> np.ndarray:
-        """The cost of the cheapest way that contains each stage, float64[stages]."""
-        space = self._space
+    def changed(self, stage_ms: Mapping[int, float]) -> DynamicProgram:
+        """A copy in which the latencies of some stages are changed, by index."""
+        result = copy.copy(self)
+        for name in ("stage_ms", "_cost", "_length", "_ending", "_rest"):
+            setattr(result, name, getattr(self, name).copy())
+        result.change(stage_ms)
+        return result
+
+    def cheapest_with_each(self, limit_ms: float = math.inf) -> np.ndarray:
+        """The cost of the cheapest way that contains each stage, float64[stages].
+
+        Costs of `limit_ms` or more may be too high, and even infinite. This makes later
+        calls fast: their limit should not be higher.
+        """
+        if self._useful is None or limit_ms > self._limit_ms:
+            self._useful = _Transitions.of(self._space)
+        self._limit_ms = limit_ms
+        useful = self._useful
         after = np.full(len(self._cost), np.inf)  # the cost from a state to the end
         after[-1] = 0.0
-        result = np.full(len(self.stage_ms), np.inf)
-        for low, high in reversed(list(itertools.pairwise(space.levels.tolist()))):
-            first = space.first[low : high + 1]
-            own = slice(first[0], first[-1])
-            stage, rest = space.stage[own], space.rest[own]
-            state_after = np.repeat(after[low:high], np.diff(first))
-            rest_after = self.stage_ms[stage] + state_after
+        cost_ms = np.empty(len(useful.stage))  # of the cheapest way by each transition
+        for low, high in reversed(list(itertools.pairwise(useful.levels.tolist()))):
+            stage, rest = useful.stage[low:high], useful.rest[low:high]
+            rest_after = self.stage_ms[stage] + after[useful.state[low:high]]
             np.minimum.at(after, rest, rest_after)
-            np.minimum.at(result, stage, self._cost[rest] + rest_after)
+            cost_ms[low:high] = self._cost[rest] + rest_after
+        result = np.full(len(self.stage_ms), np.inf)
+        np.minimum.at(result, useful.stage, cost_ms)
+        self._useful = useful.only(cost_ms < limit_ms)
         return result
 
     def _solve(self) -> None:
@@ -136,6 +158,37 @@ class DynamicProgram:
             return False
         self._cost[state], self._length[state] = lowest, length
         return True
+
+
+@dataclasses.dataclass(frozen=True)
+class _Transitions:
+    """Some transitions of a state space, sorted by the size of their states.
+
+    Attributes:
+      state, stage, rest: int32[transitions], indices of the state, of its ending, and
+        of the state without the ending.
+      levels: int64, transitions [levels[i], levels[i + 1]) lead to states of i + 1
+        operators.
+    """
+
+    state: np.ndarray
+    stage: np.ndarray
+    rest: np.ndarray
+    levels: np.ndarray
+
+    @classmethod
+    def of(cls, space: StateSpace) -> _Transitions:
+        """All transitions of a space."""
+        states = np.arange(len(space.first) - 1, dtype=np.int32)
+        state = np.repeat(states, np.diff(space.first))
+        return cls(state, space.stage, space.rest, space.first[space.levels])
+
+    def only(self, kept: np.ndarray) -> _Transitions:
+        """The kept transitions. If these are most of them, all transitions."""
+        if 2 * np.count_nonzero(kept) > len(kept):
+            return self
+        levels = np.concatenate([[0], np.cumsum(kept)])[self.levels]
+        return _Transitions(self.state[kept], self.stage[kept], self.rest[kept], levels)
 
 
 def _where(values: np.ndarray, value: int) -> list[int]:

@@ -34,10 +34,14 @@ class Forecast(Protocol):
 
     def expect_stages(
         self, problem: Problem, stages: Sequence[Stage], likely: bool = False
-    ) -> None:
+    ) -> list[str]:
         """The search will ask for these latencies; with `likely`, it may not.
 
         Likely stages replace earlier likely stages.
+
+        Returns:
+          A key of each stage, for `arrived`. Stages that do the same work have equal
+          keys.
         """
 
     def spare(self, problem: Problem) -> int:
@@ -46,8 +50,8 @@ class Forecast(Protocol):
         It is 0 while devices have enough other stages to measure.
         """
 
-    def knows(self, problem: Problem, stage: Stage) -> bool:
-        """Whether the latency of a stage has arrived."""
+    def arrived(self, keys: Iterable[str]) -> set[str]:
+        """Those of the keys whose latencies have arrived."""
 
 
 class Forecaster:
@@ -64,7 +68,7 @@ class Forecaster:
         self._forecast = forecast
         self._problem = problem
         self._stage = stage
-        self._likely: list[Form] = []
+        self._likely: list[tuple[str, Form]] = []  # with the keys of the forecast
         self._asked = 0
 
     def expect(
@@ -94,25 +98,34 @@ class Forecaster:
         spare = min(forecast.spare(problem), most, least_ms.size)
         if spare <= 0 or math.isinf(limit_ms):
             return
-        # The least cost of a schedule with each form.
-        cost_ms = program.cheapest_with_each() - program.stage_ms + least_ms
-        cost_ms[np.isfinite(known_ms)] = math.inf
-        cost_ms[tuple(zip(*needed, strict=True))] = math.inf
-        cheapest = np.argpartition(cost_ms, spare - 1, axis=None)[:spare]
-        forms: Iterable[Form] = (divmod(k, cost_ms.shape[1]) for k in cheapest.tolist())
-        self._likely = [form for form in forms if cost_ms[form] < limit_ms]
-        forecast.expect_stages(problem, [*map(self._stage, self._likely)], likely=True)
+        cost_ms = program.cheapest_with_each(limit_ms)
+        (stages,) = np.nonzero(cost_ms < limit_ms)
+        # The least cost of a schedule with each form of these stages.
+        cost_ms = (cost_ms - program.stage_ms)[stages] + least_ms[:, stages]
+        rows, columns = np.nonzero((cost_ms < limit_ms) & np.isinf(known_ms[:, stages]))
+        order = _lowest(cost_ms[rows, columns], spare + len(needed))
+        forms = zip(rows[order].tolist(), stages[columns[order]].tolist(), strict=True)
+        asked = set(needed)
+        likely = [form for form in forms if form not in asked][:spare]
+        keys = forecast.expect_stages(problem, [*map(self._stage, likely)], likely=True)
+        self._likely = list(zip(keys, likely, strict=True))
 
     def arrived(self) -> list[Form]:
         """The likely forms whose latencies have arrived since the last call."""
-        likely, self._likely = self._likely, []
-        arrived: list[Form] = []
-        for form in likely:
-            known = self._forecast.knows(self._problem, self._stage(form))
-            (arrived if known else self._likely).append(form)
+        known = self._forecast.arrived([key for key, _ in self._likely])
+        arrived = [form for key, form in self._likely if key in known]
+        self._likely = [(key, form) for key, form in self._likely if key not in known]
         self._asked += len(arrived)
         return arrived
 
     def end(self) -> None:
         """Withdraws the likely stages, because the search has ended."""
         self._forecast.expect_stages(self._problem, [], likely=True)
+
+
+def _lowest(values: np.ndarray, count: int) -> np.ndarray:
+    """The indices of the lowest values, ascending; at most this many."""
+    if count >= len(values):
+        return np.argsort(values)
+    lowest = np.argpartition(values, count)[:count]
+    return lowest[np.argsort(values[lowest])]

@@ -32,6 +32,12 @@ def operators_of(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
+@functools.lru_cache(1 << 16)
+def _members(component: int) -> tuple[int, ...]:
+    """The operator indices of a component. Many stages have the same components."""
+    return tuple(operators_of(component))
+
+
 def batch_size_of(block: Mapping[str, Any]) -> int:
     """The batch size: the leading dimension of a block's inputs; 1 without inputs.
 
@@ -176,7 +182,7 @@ class Problem:
                 component |= reached
                 frontier ^= op | reached
             operators ^= component
-            components.append(tuple(operators_of(component)))
+            components.append(_members(component))
         return tuple(components)
 
     @functools.cached_property

@@ -225,7 +225,8 @@ class _Candidates:
         self._ms = np.full(self._exists.shape, math.inf)
         # The cache does not refer to this object, so that no cycle of references keeps
         # the state space in memory after the search.
-        make_stage = functools.partial(_make_stage, units, space)
+        operators = units.operator_sets(space.stages)
+        make_stage = functools.partial(_make_stage, units.problem, operators)
         self._stage = functools.lru_cache(_STAGES_KEPT)(make_stage)
 
     def known_ms(self) -> np.ndarray:
@@ -247,11 +248,12 @@ class _Candidates:
         self, chosen: Sequence[int], latency_ms: float, tie: float
     ) -> tuple[Schedule, ...]:
         """Returns near ties: for each chosen stage, the best schedule without it."""
+        program = DynamicProgram(self._space, self.known_ms())
         found: dict[tuple[Stage, ...], float] = {}
         for i in chosen:
             row = self._ms[:, i].argmin()
             kept, self._ms[row, i] = self._ms[row, i], math.inf
-            other, other_ms = solve(self._space, self.known_ms())
+            other, other_ms = program.changed({i: self._ms[:, i].min()}).cheapest()
             if other_ms <= latency_ms * (1 + tie):
                 found[tuple(map(self.stage, other))] = other_ms
             self._ms[row, i] = kept
@@ -342,13 +344,12 @@ class _Candidates:
         self._ms[form] = self._asker.ask(self._stage(form))
 
 
-def _make_stage(units: Units, space: StateSpace, form: Form) -> Stage:
+def _make_stage(problem: Problem, operators: np.ndarray, form: Form) -> Stage:
     row, i = form
-    (mask,) = bitsets.to_masks(space.stages[:, i : i + 1])
-    operators = units.operators(mask)
+    mask = bitsets.to_mask(operators, i)
     if row == _MERGE:
-        return Stage.merge(operators)
-    return Stage.concurrent(units.problem, operators)
+        return Stage.merge(mask)
+    return Stage.concurrent(problem, mask)
 
 
 class _Asker:

@@ -12,6 +12,9 @@ import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from ios_tf.scheduler import bitsets
 from ios_tf.scheduler.problem import Problem, mask_of, operators_of
 
 
@@ -37,6 +40,12 @@ class Units:
         for unit in operators_of(units):
             operators |= self.masks[unit]
         return operators
+
+    def operator_sets(self, units: np.ndarray) -> np.ndarray:
+        """The operators of many sets of units; both are bitsets."""
+        if len(self.masks) == len(self.problem):
+            return units
+        return bitsets.unions(units, self.masks, bitsets.words_for(len(self.problem)))
 
 
 def make_units(problem: Problem, sets: Iterable[int] = ()) -> Units:

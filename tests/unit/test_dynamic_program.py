@@ -50,6 +50,11 @@ def test_changes_give_what_a_new_program_gives(seed):
         chosen, cost = program.cheapest()
         assert (cost, len(chosen)) == least(space, stage_ms)
         assert (chosen, cost) == solve(space, stage_ms)
+        without_first = stage_ms.copy()
+        without_first[0] = math.inf
+        copy = program.changed({0: math.inf})
+        assert copy.cheapest()[1] == solve(space, without_first)[1]
+        assert program.cheapest() == (chosen, cost)
     assert program.stage_ms.tolist() == stage_ms.tolist()
 
 
@@ -79,3 +84,22 @@ def test_cheapest_way_with_each_stage(seed):
         cheap[stage] -= 100.0
         _, with_stage = solve(space, cheap)
         assert found[stage] == pytest.approx(with_stage + 100.0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cheapest_way_with_each_stage_below_a_limit(seed):
+    space = space_of(seed)
+    random = np.random.default_rng(seed)
+    stage_ms = random.uniform(0.5, 2.0, space.stages.shape[1])
+    program = DynamicProgram(space, stage_ms)
+    limit = 1.5 * program.cheapest()[1]
+    for step in range(12):
+        changed = random.choice(len(stage_ms), min(2, len(stage_ms)), replace=False)
+        # In one step, stages become faster, and in another step, the limit is higher.
+        stage_ms[changed] *= random.uniform(0.5, 1.0) if step == 6 else 1.05
+        program.change({int(i): stage_ms[i] for i in changed})
+        limit *= 1.2 if step == 9 else 0.99
+        every = DynamicProgram(space, stage_ms).cheapest_with_each()
+        found = program.cheapest_with_each(limit)
+        assert found[every < limit] == pytest.approx(every[every < limit])
+        assert np.all(found[every >= limit] >= limit)
