@@ -197,6 +197,13 @@ class Arrivals:
         return any(vars(self).values())
 
 
+# The largest number of blocks that are searched at the same time with a
+# RemoteCostModel. Each search needs memory for its dynamic program. The devices keep
+# memory for as many blocks, because they would otherwise free memory that they need
+# again.
+MAX_SEARCHES = 16
+
+
 @runtime_checkable
 class RemoteCostModel(Protocol):
     """A cost model that measures several latencies at the same time, elsewhere.

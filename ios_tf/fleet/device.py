@@ -24,16 +24,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import ios_tf
-from ios_tf.cost.cost_model import Measurement
+from ios_tf.cost.cost_model import MAX_SEARCHES, Measurement
 from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.errors import first_line
 from ios_tf.native import engine
 from ios_tf.packages import version_of
 from ios_tf.scheduler import Problem, Schedule, Stage
 
-# The largest number of blocks for which a device keeps memory. With fewer, it would
-# free memory that it needs again, because a driver searches this many blocks at once.
-_MAX_BLOCKS = 16
 # Stages by which devices are compared: a convolution, which is limited by arithmetic,
 # and a sum, which is limited by the bandwidth of the memory.
 _REFERENCES: tuple[dict[str, Any], ...] = (
@@ -131,7 +128,7 @@ class MeasuringDevice:
 
     def _problem(self, signature: str, block: Mapping[str, Any]) -> Problem:
         if signature not in self._problems:
-            if len(self._problems) >= _MAX_BLOCKS:
+            if len(self._problems) >= MAX_SEARCHES:
                 self._release()
             self._problems[signature] = Problem.from_json(engine.problem(block))
         return self._problems[signature]

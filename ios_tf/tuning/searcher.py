@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ios_tf.cost.cached import CachedCostModel
 from ios_tf.cost.cost_model import (
+    MAX_SEARCHES,
     BlockCostModel,
     NetworkCostModel,
     RemoteCostModel,
@@ -33,9 +34,6 @@ if TYPE_CHECKING:  # imports TensorFlow, which not every search needs
     from ios_tf.tuning.cache import ScheduleCache
 
 _Model = TypeVar("_Model", bound=BlockCostModel)
-# The number of blocks that are searched at the same time with a remote cost model. Each
-# search needs memory for its dynamic program.
-_MAX_SEARCHES = 16
 # Blocks are searched again if devices have withdrawn latencies, but at most this many
 # times in total.
 _MAX_REPEATS = 3
@@ -281,7 +279,7 @@ class Searcher(Generic[_Model]):
                 function(problem)
 
         with contextlib.ExitStack() as stack:
-            pool = futures.ThreadPoolExecutor(_MAX_SEARCHES)
+            pool = futures.ThreadPoolExecutor(MAX_SEARCHES)
             # After an error, the other searches end when the cost model is closed.
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
             for done in futures.as_completed(
