@@ -91,7 +91,7 @@ def _stage(
     bottom = _TOP + _HEIGHT
     groups = stage["groups"]
     how = "concurrent" if len(groups) > 1 else stage["strategy"]
-    how = "one operator" if sum(map(len, groups)) == 1 else how
+    how = "1 operator" if sum(map(len, groups)) == 1 else how
     for line, text in enumerate((f"stage {number}", how)):
         size = "bold" if line == 0 else "normal"
         yield (
