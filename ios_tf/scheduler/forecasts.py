@@ -101,7 +101,7 @@ class Forecaster:
         cost_ms = program.cheapest_with_each(limit_ms)
         (stages,) = np.nonzero(cost_ms < limit_ms)
         # The least cost of a schedule with each form of these stages.
-        cost_ms = (cost_ms - program.stage_ms)[stages] + least_ms[:, stages]
+        cost_ms = cost_ms[stages] - program.stage_ms[stages] + least_ms[:, stages]
         rows, columns = np.nonzero((cost_ms < limit_ms) & np.isinf(known_ms[:, stages]))
         order = _lowest(cost_ms[rows, columns], spare + len(needed))
         forms = zip(rows[order].tolist(), stages[columns[order]].tolist(), strict=True)
