@@ -32,8 +32,8 @@ _logger = logging.getLogger("ios_tf")
 # Unanswered requests per device: with fewer than _FEW_REQUESTS, the driver requests
 # latencies that it may need later, until there are _ENOUGH_REQUESTS. Devices then have
 # something to do while the driver decides what to request next.
-_FEW_REQUESTS = 2
-_ENOUGH_REQUESTS = 8
+_FEW_REQUESTS = 4
+_ENOUGH_REQUESTS = 16
 
 
 class Connection(Protocol):
