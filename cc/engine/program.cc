@@ -468,6 +468,13 @@ class ProgramImpl : public Program {
   std::condition_variable compiled_;  // signals the end of each compilation
 };
 
+// Lowers the block, and pads its channels as the device needs it.
+StatusOr<DeviceSchedule> ForDevice(const Backend& backend, const Block& block,
+                                   const Schedule& schedule) {
+  const int64_t multiple = backend.traits().ChannelMultiple(block.dtype);
+  return LowerAndPad(block, schedule, {multiple});
+}
+
 StatusOr<std::unique_ptr<Program>> CreateProgram(const Block& block,
                                                  const Schedules& schedules,
                                                  const Weights& weights,
@@ -482,10 +489,9 @@ StatusOr<std::unique_ptr<Program>> CreateProgram(const Block& block,
     return InvalidArgument("a program needs at least one schedule");
   std::map<Load, Scheduled> scheduled;
   ParameterMaker parameters(backend, block, shapes, weights);
-  const int64_t multiple = backend->traits().ChannelMultiple(block.dtype);
   for (const auto& [load, schedule] : schedules) {
     IOS_ASSIGN_OR_RETURN(const DeviceSchedule on_device,
-                         LowerAndPad(block, schedule, {multiple}));
+                         ForDevice(*backend, block, schedule));
     Scheduled& for_load = scheduled[load];
     for_load.block = on_device.padded.block;
     for_load.block.callers = load.callers;
@@ -506,9 +512,8 @@ StatusOr<int64_t> PlanArena(const Block& block, const Schedule& schedule,
   IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device, nullptr));
   IOS_RETURN_IF_ERROR(Validate(block));
   IOS_RETURN_IF_ERROR(backend->Supports(block.dtype));
-  const int64_t multiple = backend->traits().ChannelMultiple(block.dtype);
   IOS_ASSIGN_OR_RETURN(const DeviceSchedule on_device,
-                       LowerAndPad(block, schedule, {multiple}));
+                       ForDevice(*backend, block, schedule));
   const Block& padded = on_device.padded.block;
   IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(padded));
   return ios::ArenaBytes(backend, padded, shapes, on_device.schedule);
