@@ -243,6 +243,7 @@ def _masked(line: str) -> str:
         (r"N (s|min|h|days)\b", "TIME"),
         (r"N (B|kB|MB|GB)\b", "SIZE"),
         (r"\b(block|stage)s?\b", r"\1s"),
+        (r"\bstages (run|merge|split)s\b", r"stages \1"),
         (r"\bresults? of (a region|regions)\b", "results of regions"),
     ):
         line = re.sub(pattern, replacement, line)
