@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
+def program() -> str | None:
+    """The path of Chromium; None if it is not installed."""
+    return next(filter(None, map(shutil.which, _NAMES)), None)
+
+
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
     """Yields a browser without a window.
@@ -22,9 +27,9 @@ def chromium() -> Iterator[Browser]:
     Raises:
       UserError: Chromium or playwright is missing.
     """
-    program = next(filter(None, map(shutil.which, _NAMES)), None)
-    if program is None:
-        raise UserError("there is no Chromium on the PATH. Install Chromium")
+    path = program()
+    if path is None:
+        raise UserError("Chromium is not on the PATH. Install Chromium")
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -32,7 +37,7 @@ def chromium() -> Iterator[Browser]:
             "playwright is not installed. Run pip install playwright"
         ) from None
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
         try:
             yield browser
         finally:

