@@ -68,6 +68,16 @@ def show(browser, tmp_path) -> Iterator[Open]:
 
 def open_all(found: playwright.Page) -> None:
     found.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    # The page fills a timeline's table when it is opened.
+    for one in found.locator("#timelines details").all():
+        one.locator("tbody tr").first.wait_for()
+
+
+def rows_of(section: playwright.Locator) -> list[list[str]]:
+    """The cells of the table that has just been opened in `section`."""
+    rows = section.locator("tbody tr")
+    rows.first.wait_for()
+    return [row.inner_text().split("\t") for row in rows.all()]
 
 
 def serious_violations(found: playwright.Page) -> list[tuple[str, str, str]]:
@@ -118,7 +128,7 @@ def test_the_recorded_timeline(show):
     # Without a pointer, the slices can be read in a table.
     section.locator("summary").focus()
     found.keyboard.press("Enter")
-    rows = [row.inner_text().split("\t") for row in section.locator("tbody tr").all()]
+    rows = rows_of(section)
     assert len(rows) == 6
     assert rows[2] == ["net/2/Conv2D", "conv2d", "2", "0.1 ms", "0.3 ms"]
     assert rows[3][0] == "net/3/Conv2D+net/4/Conv2D"
@@ -129,7 +139,7 @@ def test_a_computed_timeline(show):
     section = found.locator("#timeline")
     assert "Computed from the measured times" in section.inner_text()
     section.locator("summary").click()
-    rows = [row.inner_text().split("\t") for row in section.locator("tbody tr").all()]
+    rows = rows_of(section)
     # A single operator and merged ones have all lanes. Each part of a split has one.
     assert [row[2] for row in rows] == ["all", "1", "2", "all", "1", "2"]
     assert rows[0][3:] == ["0 µs", "0.1 ms"] and rows[3][3:] == ["0.4 ms", "0.6 ms"]
