@@ -103,6 +103,20 @@ MUTATIONS = [
         "tests/integration/test_bench_checks.py::test_a_deep_network_may_round_and_not_be_wrong",
     ),
     Mutation(
+        "TensorRT at its default optimization level",
+        "benchmarks/frameworks/saved_model_runners.py",
+        "config.builder_optimization_level = 5",
+        "config.builder_optimization_level = 3",
+        "tests/gpu/test_bench_cuda.py::test_tensorrt_optimizes_as_much_as_it_can",
+    ),
+    Mutation(
+        "TensorRT on one stream",
+        "benchmarks/frameworks/saved_model_runners.py",
+        "config.max_aux_streams = 7",
+        "config.max_aux_streams = 0",
+        "tests/gpu/test_bench_cuda.py::test_tensorrt_optimizes_as_much_as_it_can",
+    ),
+    Mutation(
         "no spinning before a sample",
         _CUDA + "timing/measure_work.cc",
         "    IOS_RETURN_IF_ERROR(Spin(prepared->spin));\n",

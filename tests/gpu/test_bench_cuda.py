@@ -1,4 +1,6 @@
-"""The benchmark of frameworks on the fake GPU: equal results, and ordered accesses."""
+"""The benchmark of frameworks on the fake GPU: equal results, and ordered accesses.
+
+TensorRT needs a real GPU, so only its options are checked."""
 
 import bench_helpers
 import numpy as np
@@ -6,6 +8,7 @@ import pytest
 
 from benchmarks.frameworks.ios_runner import IosRunner
 from benchmarks.frameworks.runner import Target
+from benchmarks.frameworks.saved_model_runners import configure_tensorrt
 
 pytestmark = pytest.mark.one_core
 
@@ -22,3 +25,24 @@ def test_the_engine_as_a_peer(cuda, dtype):
         assert found.shape == truth.shape
         assert np.abs(found - truth).max() <= tolerance * np.abs(truth).max()
     assert runner.time(2) >= 0 and runner.calls() >= 1
+
+
+class BuilderConfig:
+    """The members of tensorrt.IBuilderConfig that the benchmark uses."""
+
+    __slots__ = ("builder_optimization_level", "flags", "max_aux_streams")
+
+    def __init__(self) -> None:
+        self.flags = {"TF32"}  # TensorRT's default
+
+    def clear_flag(self, flag: str) -> None:
+        self.flags.remove(flag)
+
+
+@pytest.mark.parametrize("tf32", [True, False])
+def test_tensorrt_optimizes_as_much_as_it_can(tf32):
+    config = BuilderConfig()
+    configure_tensorrt(config, "TF32", Target("gpu" if tf32 else "gpu,tf32=off"))
+    assert config.builder_optimization_level == 5  # the highest level
+    assert config.max_aux_streams == 7  # and the caller's stream: 8 lanes
+    assert config.flags == ({"TF32"} if tf32 else set())
