@@ -52,12 +52,13 @@ class ScheduleBinder {
   // Unless `compiles`, the bound schedule has its memory plan, but no tasks.
   ScheduleBinder(Backend* backend, const Block& block,
                  const std::vector<Shape>& shapes, const Parameters& parameters,
-                 bool compiles)
+                 bool compiles, bool may_measure)
       : backend_(backend),
         block_(block),
         shapes_(shapes),
         parameters_(parameters),
         compiles_(compiles),
+        may_measure_(may_measure),
         outputs_(block.operators.size()) {}
 
   StatusOr<BoundSchedule> Bind(const Schedule& schedule);
@@ -94,7 +95,7 @@ class ScheduleBinder {
   const Block& block_;
   const std::vector<Shape>& shapes_;
   const Parameters& parameters_;
-  const bool compiles_;
+  const bool compiles_, may_measure_;
   // outputs_[i] is the location of the output of operator i. It is set only for
   // operators whose output leaves their segment.
   std::vector<TensorLocation> outputs_;
@@ -272,7 +273,8 @@ StatusOr<CompiledBlock*> ScheduleBinder::AddBlock(const Block& block,
   options.border_alignment = border_alignment;
   IOS_ASSIGN_OR_RETURN(
       const std::shared_ptr<CompiledBlock> compiled,
-      CompiledBlock::Create(backend_, block, schedule, parameters, options));
+      CompiledBlock::Create(backend_, block, schedule, parameters, options,
+                            may_measure_));
   bound_.owners.push_back(compiled);
   return compiled.get();
 }
@@ -305,8 +307,10 @@ int ScheduleBinder::AddTensors(const CompiledBlock& compiled,
 StatusOr<BoundSchedule> BindSchedule(Backend* backend, const Block& block,
                                      const std::vector<Shape>& shapes,
                                      const Schedule& schedule,
-                                     const Parameters& parameters) {
-  return ScheduleBinder(backend, block, shapes, parameters, /*compiles=*/true)
+                                     const Parameters& parameters,
+                                     bool may_measure) {
+  return ScheduleBinder(backend, block, shapes, parameters, /*compiles=*/true,
+                        may_measure)
       .Bind(schedule);
 }
 
@@ -314,7 +318,8 @@ StatusOr<int64_t> ArenaBytes(Backend* backend, const Block& block,
                              const std::vector<Shape>& shapes,
                              const Schedule& schedule) {
   const Parameters none(block.operators.size());
-  ScheduleBinder binder(backend, block, shapes, none, /*compiles=*/false);
+  ScheduleBinder binder(backend, block, shapes, none, /*compiles=*/false,
+                        /*may_measure=*/false);
   IOS_ASSIGN_OR_RETURN(const BoundSchedule bound, binder.Bind(schedule));
   return bound.arena_bytes;
 }

@@ -19,11 +19,12 @@ namespace ios {
 // is cut into segments (runs of stages with the same number of micro-batches),
 // and each segment is compiled as a block. In a segment of split stages, each
 // lane has its own compiled blocks, one per micro-batch size, and its own
-// memory for their intermediate tensors.
+// memory for their intermediate tensors. For `may_measure`, see TaskSpec.
 StatusOr<BoundSchedule> BindSchedule(Backend* backend, const Block& block,
                                      const std::vector<Shape>& shapes,
                                      const Schedule& schedule,
-                                     const Parameters& parameters);
+                                     const Parameters& parameters,
+                                     bool may_measure = true);
 
 // Returns the BoundSchedule::arena_bytes of the schedule that BindSchedule
 // would return, without weights and without compiling tasks.

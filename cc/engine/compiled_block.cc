@@ -31,9 +31,10 @@ Status CheckReads(const TaskSpec& spec) {
 
 StatusOr<std::unique_ptr<CompiledBlock>> CompiledBlock::Create(
     Backend* backend, const Block& block, const Schedule& schedule,
-    const Parameters& parameters, const MemoryPlanOptions& options) {
+    const Parameters& parameters, const MemoryPlanOptions& options,
+    bool may_measure) {
   std::unique_ptr<CompiledBlock> compiled(
-      new CompiledBlock(backend, block, parameters));
+      new CompiledBlock(backend, block, parameters, may_measure));
   IOS_RETURN_IF_ERROR(compiled->Plan(schedule, options));
   return compiled;
 }
@@ -85,6 +86,7 @@ StatusOr<Task*> CompiledBlock::TaskFor(int op, int lanes) {
     }
     spec.parameters = parameters_[op];
     spec.lanes = lanes;
+    spec.may_measure = may_measure_;
     spec.flops = Describe(op).operations;
     IOS_RETURN_IF_ERROR(CheckReads(spec));
     IOS_ASSIGN_OR_RETURN(task, backend_->Compile(spec));

@@ -23,10 +23,11 @@ class CompiledBlock {
  public:
   // Compiles a block. All stages of `schedule` must be concurrent. The
   // properties of the device come from the backend; those in `options` are
-  // ignored.
+  // ignored. For `may_measure`, see TaskSpec.
   static StatusOr<std::unique_ptr<CompiledBlock>> Create(
       Backend* backend, const Block& block, const Schedule& schedule,
-      const Parameters& parameters, const MemoryPlanOptions& options);
+      const Parameters& parameters, const MemoryPlanOptions& options,
+      bool may_measure = true);
 
   // The shapes of the operators' outputs as they are executed. Intermediate
   // tensors may have other shapes than in the block that was given to Create,
@@ -54,8 +55,11 @@ class CompiledBlock {
 
  private:
   CompiledBlock(Backend* backend, const Block& block,
-                const Parameters& parameters)
-      : backend_(backend), block_(block), parameters_(parameters) {}
+                const Parameters& parameters, bool may_measure)
+      : backend_(backend),
+        block_(block),
+        parameters_(parameters),
+        may_measure_(may_measure) {}
 
   Status Plan(const Schedule& schedule, const MemoryPlanOptions& options);
   StatusOr<Task*> TaskFor(int op, int lanes);
@@ -68,6 +72,7 @@ class CompiledBlock {
   Backend* const backend_;
   Block block_;  // as executed, with some pools and activations moved
   Parameters parameters_;
+  const bool may_measure_;
   std::vector<Shape> shapes_;
   MemoryPlan plan_;
   // The compiled tasks. A key is {index of the operator, number of lanes}.

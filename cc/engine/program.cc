@@ -8,6 +8,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -36,6 +37,12 @@ Status WrongOutputs(size_t outputs, size_t wanted) {
   return InvalidArgument("the call has " + std::to_string(outputs) +
                          " outputs, but the program has " +
                          std::to_string(wanted));
+}
+
+// Returns whether all dimensions but the first are equal.
+bool SameButBatch(const Shape& a, const Shape& b) {
+  return a.size() == b.size() &&
+         std::equal(a.begin() + 1, a.end(), b.begin() + 1);
 }
 
 // Checks that every operator's weights have the shapes of WeightShapes().
@@ -217,6 +224,14 @@ class ProgramImpl : public Program {
     return CatchExceptions([&] { return CompileForCallers(inputs); });
   }
 
+  // Compiles the program for the shapes of the block. Must be called once,
+  // before all other methods.
+  Status Initialize() {
+    IOS_RETURN_IF_ERROR(Prepare(block_.inputs));
+    first_inputs_.reset();
+    return Status();
+  }
+
   std::vector<std::vector<Shape>> PreparedShapes() const override {
     std::vector<std::vector<Shape>> result;
     const ForkGuard no_fork;
@@ -380,6 +395,7 @@ class ProgramImpl : public Program {
     // the mutex has been released.
     std::vector<std::shared_ptr<CachedExecution>> dropped;
     std::unique_lock<std::mutex> lock(mutex_);
+    if (!first_inputs_) first_inputs_ = inputs;
     std::shared_ptr<CachedExecution> known;
     while (true) {
       known = Find(key);
@@ -393,7 +409,7 @@ class ProgramImpl : public Program {
       compiled_.wait(lock);
     }
     StatusOr<std::shared_ptr<CachedExecution>> compiled =
-        CompileUnlocked(key, &lock);
+        CompileUnlocked(key, MayMeasure(key), &lock);
     if (!compiled.ok()) {
       if (known) return known;
       return compiled.status();
@@ -423,9 +439,21 @@ class ProgramImpl : public Program {
     return executions_.front();
   }
 
+  // Returns TaskSpec::may_measure for these shapes. It is true for shapes that
+  // have a schedule, and for the shapes of the first call or Prepare(). Calls
+  // with other shapes must not wait for measurements. If other calls used the
+  // device at the same time, measurements and calls would disturb each other.
+  // The caller must hold the mutex.
+  bool MayMeasure(const Key& key) const {
+    if (key.inputs == block_.inputs || key.inputs == first_inputs_) return true;
+    if (BatchSize(key.inputs) != key.scheduled.batch) return false;
+    return std::equal(key.inputs.begin(), key.inputs.end(),
+                      block_.inputs.begin(), SameButBatch);
+  }
+
   // Compiles the program for this key. Releases the mutex during that time.
   StatusOr<std::shared_ptr<CachedExecution>> CompileUnlocked(
-      const Key& key, std::unique_lock<std::mutex>* lock) {
+      const Key& key, bool may_measure, std::unique_lock<std::mutex>* lock) {
     compiling_.insert(key);
     // Runs at the end of the scope, even if compiling throws an exception.
     const auto finish = [&](void*) {
@@ -435,10 +463,11 @@ class ProgramImpl : public Program {
     };
     const std::unique_ptr<void, decltype(finish)> finally(this, finish);
     lock->unlock();
-    return CompileFor(key);
+    return CompileFor(key, may_measure);
   }
 
-  StatusOr<std::shared_ptr<CachedExecution>> CompileFor(const Key& key) const {
+  StatusOr<std::shared_ptr<CachedExecution>> CompileFor(
+      const Key& key, bool may_measure) const {
     const Scheduled& scheduled = scheduled_.at(key.scheduled);
     IOS_ASSIGN_OR_RETURN(const Block block,
                          WithInputs(scheduled.block, key.inputs));
@@ -447,9 +476,10 @@ class ProgramImpl : public Program {
     cached->lanes = backend_->traits().lanes;
     IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
     cached->outputs = OfOutputs(block, shapes);
-    const ScheduleBinding bind = [this, &scheduled, block, shapes] {
+    const ScheduleBinding bind = [this, &scheduled, block, shapes,
+                                  may_measure] {
       return BindSchedule(backend_, block, shapes, scheduled.schedule,
-                          scheduled.parameters);
+                          scheduled.parameters, may_measure);
     };
     IOS_ASSIGN_OR_RETURN(BoundSchedule bound, bind());
     cached->arena_bytes = bound.arena_bytes;
@@ -463,6 +493,8 @@ class ProgramImpl : public Program {
   const std::map<Load, Scheduled> scheduled_;
   const bool has_callers_;    // some schedule is for several callers
   mutable std::mutex mutex_;  // for the members below
+  // The shapes of the first call or Prepare() after Initialize().
+  std::optional<std::vector<Shape>> first_inputs_;
   std::list<std::shared_ptr<CachedExecution>> executions_;  // latest first
   std::set<Key> compiling_;           // executions that are being compiled
   std::condition_variable compiled_;  // signals the end of each compilation
@@ -503,7 +535,7 @@ StatusOr<std::unique_ptr<Program>> CreateProgram(const Block& block,
       std::make_unique<ProgramImpl>(backend, block, std::move(scheduled));
   // Compiles once now. This packs the weights, so that the caller may free its
   // copy.
-  IOS_RETURN_IF_ERROR(program->Prepare(block.inputs));
+  IOS_RETURN_IF_ERROR(program->Initialize());
   return std::unique_ptr<Program>(std::move(program));
 }
 

@@ -55,7 +55,9 @@ class Program {
   // of callers is the number of calls of all programs in progress. On a GPU,
   // memory must be aligned to kDeviceAlignment bytes, and the work is enqueued
   // on `stream`, a CUstream. The first call with new shapes, or with another
-  // schedule for them, compiles the program. Thread-safe.
+  // schedule for them, compiles the program. Implementations of operators are
+  // measured only for shapes that have a schedule, and for the shapes of the
+  // first call. Thread-safe.
   virtual Status Run(const std::vector<TensorArray>& inputs,
                      const std::vector<void*>& outputs, void* stream) = 0;
 

@@ -267,6 +267,21 @@ def test_memory_that_work_still_uses_is_not_written():
             assert difference(found.numpy(), x.numpy()) < TOLERANCE["float32"]
 
 
+def test_plans_are_timed_for_scheduled_batch_sizes():
+    """Plans are also timed for the first call, but not for later batch sizes."""
+    rewritten = gh.rewrite(freeze(), batch_size=[2, 12], device="gpu")
+    graph = placed(gh.lower(rewritten, device="gpu"), CPU)
+    call = gh.as_function(placed(placed(graph, GPU, "IosRegion"), ""))
+    timed = {}
+    for batch in (7, 6, 12):
+        x = on_gpu(gh.random_array(batch, 9, 8, 3))
+        before = DEVICE.cuda.report()["counts"].get("kernel Spin", 0)
+        (found,) = call(x)
+        timed[batch] = DEVICE.cuda.report()["counts"].get("kernel Spin", 0) > before
+        assert difference(found.numpy(), x.numpy()) < TOLERANCE["float32"]
+    assert timed == {7: True, 6: False, 12: True}
+
+
 def test_region_for_the_cpu_is_not_for_the_gpu():
     graph = lowered()
     for node in graph.graph_def.node:

@@ -202,6 +202,41 @@ MUTATIONS = [
         _CONVOLUTION + "test_all_that_is_ready_is_timed",
     ),
     Mutation(
+        "plans are timed for every shape",
+        "cc/engine/program.cc",
+        "if (BatchSize(key.inputs) != key.scheduled.batch) return false;",
+        "if (BatchSize(key.inputs) != key.scheduled.batch) return true;",
+        _CONVOLUTION + "test_later_shapes_take_the_first_plan",
+    ),
+    Mutation(
+        "plans are timed only for the shapes of the block and of the first call",
+        "cc/engine/program.cc",
+        "if (BatchSize(key.inputs) != key.scheduled.batch) return false;",
+        "return false;",
+        _DEVICE + "test_plans_are_timed_for_scheduled_batch_sizes",
+    ),
+    Mutation(
+        "a search takes a plan that was not timed",
+        _CUDA + "cudnn/plan_search.cc",
+        "fastest.convolution, may_measure};",
+        "fastest.convolution, true};",
+        _CONVOLUTION + "test_later_shapes_take_the_first_plan",
+    ),
+    Mutation(
+        "the first plan may be one that cuDNN compiles",
+        _CUDA + "cudnn/plan_search.cc",
+        "if (graph->candidates()[i].compiles != compiles) continue;",
+        "",
+        _CONVOLUTION + "test_the_first_plan_is_precompiled",
+    ),
+    Mutation(
+        "forms are measured for every shape",
+        _CUDA + "cudnn/convolution.cc",
+        "if (known.value_or(!may_measure)) {",
+        "if (known.value_or(false)) {",
+        _CONVOLUTION + "test_no_form_is_measured_for_later_shapes",
+    ),
+    Mutation(
         "engines that fuse anything are not asked to clip",
         _CUDA + "cudnn/cudnn_graph.cc",
         "spec.activation == Activation::kRelu6 ||",
@@ -311,8 +346,8 @@ MUTATIONS = [
     Mutation(
         "plans are stored whatever disturbed their timing",
         _CUDA + "cudnn/plan_search.cc",
-        "best.name, comparison.is_certain);",
-        "best.name, true);",
+        "comparison.is_certain);\n  Keep(",
+        "true);\n  Keep(",
         _CONVOLUTION + "test_uncertain_plans_are_not_stored",
     ),
     Mutation(

@@ -108,6 +108,66 @@ def test_the_fastest_plan_is_taken(gpu):
     assert used == {2}
 
 
+def call(gpu, program: engine.Program, batch: int) -> tuple[dict[int, int], dict]:
+    """Runs the program once. Returns how often engines ran, and the fake's counts."""
+    gpu.fake.library.fake_cuda_reset()
+    program.run([np.zeros([batch, *SHAPE[1:]], np.float16)])
+    report = gpu.fake.report()
+    return engines_run(report), report["counts"]
+
+
+def half(op: dict, batch: int = 1) -> engine.Program:
+    block = {**block_of(op), "dtype": "float16", "inputs": [[batch, *SHAPE[1:]]]}
+    return engine.Program(block, schedule_of(1), weights_of(op), "gpu")
+
+
+def test_later_shapes_take_the_first_plan(gpu):
+    """Only the shapes of the block and of the first call are timed.
+
+    The heuristics propose engine 1 first, but engine 2 is the fastest. A plan runs once
+    when it is built, and once in the call.
+    """
+    op = CONV | {"kernel": [2, 5]}
+    program = half(op)
+    engines, counts = call(gpu, program, 5)  # the first call
+    assert set(engines) == {0, 1, 2, 3}
+    assert counts["kernel Spin"] > 0
+    for batch in (3, 4):
+        engines, counts = call(gpu, program, batch)
+        assert engines == {1: 2}
+        assert counts["cudnn plans"] == 1
+        assert "kernel Spin" not in counts  # each timed sample begins with it
+    assert call(gpu, program, 3)[0] == {1: 1}
+    assert call(gpu, program, 1)[0] == {2: 1}
+
+    # A search for the shape is not misled by the first plan, which still exists.
+    searched = half(op, 3)
+    assert call(gpu, searched, 3)[0] == {2: 1}
+    later = half(op)
+    call(gpu, later, 1)
+    engines, counts = call(gpu, later, 3)
+    assert engines == {2: 1}
+    assert "kernel Spin" not in counts
+
+
+def test_the_first_plan_is_precompiled(gpu):
+    """Engine 1 is compiled, so the second engine of the heuristics is used."""
+    program = half(CONV | {"kernel": [5, 2]})
+    call(gpu, program, 1)
+    gpu.fake.set(compiled_engine=1)
+    assert call(gpu, program, 3)[0] == {2: 2}
+
+
+def test_no_form_is_measured_for_later_shapes(gpu):
+    """cuDNN has few kernels with relu6, so it computes only the sum with the bias."""
+    program = half(CONV | {"kernel": [2, 6], "activation": "relu6"})
+    call(gpu, program, 1)
+    engines, counts = call(gpu, program, 3)
+    assert engines == {1: 2}
+    assert counts["kernel Sum"] == 1
+    assert "kernel Spin" not in counts
+
+
 def test_engines_less_precise_than_asked_for_never_run(gpu):
     """Engine 1 rounds to TF32, and engine 2 rounds to bfloat16."""
     timed, used = engines_after(

@@ -100,6 +100,9 @@ struct TaskSpec {
   // For a concat: whether each input already lies in its slice of the output.
   std::vector<bool> in_place;
   int lanes = 1;  // number of lanes that share the device while the task runs
+  // Whether Backend::Compile may run several implementations on the device to
+  // find the fastest one. That may take seconds, and disturbs other calls.
+  bool may_measure = true;
   int64_t flops = 0;  // of the operator and of the operators that it absorbs
 
   // Returns whether an input tensor has no elements. CompiledBlock compiles a

@@ -26,7 +26,8 @@ struct Weighted {
         filter,
         Pack(spec, index, what.transposed ? Layout::kCrsk : Layout::kKrsc));
     IOS_ASSIGN_OR_RETURN(bias, Pack(spec, index + 1, Layout::kPlain));
-    IOS_ASSIGN_OR_RETURN(convolution, Convolution::Create(device, what));
+    IOS_ASSIGN_OR_RETURN(convolution,
+                         Convolution::Create(device, what, spec.may_measure));
     static_cast<CudaParameter*>(spec.parameters[index].get())
         ->Keep(convolution->plan());
     return Status();

@@ -40,7 +40,7 @@ constexpr int kReadyEngines = sizeof(kInvented) / sizeof(kInvented[0]);
 // fuse any graph and support tensors of any pitch. Each of them is twice as
 // fast as the one before. They are compiled when a plan is built, unless the
 // option "ready_tiles" is set. The option "tile_note" gives them one more
-// numerical note.
+// numerical note. The engine of the option "compiled_engine" is compiled, too.
 int EngineCount() { return kReadyEngines + Machine::Get().Option("tiles"); }
 
 bool IsTile(int engine) { return engine >= kReadyEngines; }
@@ -134,7 +134,8 @@ EnginePtr MakeInvented(const OperationGraph& graph, int index) {
       IsTile(index) && note > 0) {
     engine.numerical.push_back(static_cast<cudnnBackendNumericalNote_t>(note));
   }
-  if (IsTile(index) && !Machine::Get().Option("ready_tiles")) {
+  if ((IsTile(index) && !Machine::Get().Option("ready_tiles")) ||
+      index == Machine::Get().Option("compiled_engine", -1)) {
     engine.behavior = {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION};
   }
   engine.workspace = WorkspaceOf(index, graph);

@@ -52,6 +52,13 @@ StatusOr<std::shared_ptr<const void>> MakeZeros(const Device* device,
   return std::shared_ptr<const void>(std::move(zeros));
 }
 
+// The values that the plan cache keeps under FormKey().
+constexpr char kWhole[] = "whole", kSteps[] = "steps";
+
+std::string FormKey(const ConvolutionSpec& spec) {
+  return "form of " + ToString(spec);
+}
+
 void* At(const LaneResources& lane, int64_t offset) {
   return static_cast<char*>(lane.scratch) + offset;
 }
@@ -59,14 +66,23 @@ void* At(const LaneResources& lane, int64_t offset) {
 }  // namespace
 
 StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
-    const Device* device, const ConvolutionSpec& spec) {
+    const Device* device, const ConvolutionSpec& spec, bool may_measure) {
   const Device::Scope scope(device);
+  if (!FewKernelsForAll(spec)) return CreateFirst(device, spec, may_measure);
+  const auto create_steps = [&] {
+    return Create(
+        device, spec, may_measure,
+        {spec.transposed ? Form::kNothing : Form::kBias, false, false});
+  };
+  const std::optional<bool> known = StepsAreKnownFaster(device, spec);
+  if (known.value_or(!may_measure)) {
+    StatusOr<std::unique_ptr<Convolution>> steps = create_steps();
+    if (steps.ok()) return steps;
+  }
   IOS_ASSIGN_OR_RETURN(std::unique_ptr<Convolution> first,
-                       CreateFirst(device, spec));
-  if (!first->whole() || !FewKernelsForAll(spec)) return first;
-  StatusOr<std::unique_ptr<Convolution>> steps =
-      Create(device, spec,
-             {spec.transposed ? Form::kNothing : Form::kBias, false, false});
+                       CreateFirst(device, spec, may_measure));
+  if (!first->whole() || known || !may_measure) return first;
+  StatusOr<std::unique_ptr<Convolution>> steps = create_steps();
   if (!steps.ok()) return first;
   IOS_ASSIGN_OR_RETURN(const bool faster,
                        StepsAreFaster(device, spec, *first, **steps));
@@ -102,7 +118,7 @@ std::vector<Convolution::Form> Convolution::Layouts(
 }
 
 StatusOr<std::unique_ptr<Convolution>> Convolution::CreateFirst(
-    const Device* device, const ConvolutionSpec& spec) {
+    const Device* device, const ConvolutionSpec& spec, bool may_measure) {
   std::vector<Form::Fused> fusions = {Form::kAll};
   if (spec.residual || spec.activation != Activation::kNone) {
     fusions.push_back(Form::kBias);
@@ -112,7 +128,8 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::CreateFirst(
   for (Form form : Layouts(spec)) {
     for (Form::Fused fused : fusions) {
       form.fused = fused;
-      StatusOr<std::unique_ptr<Convolution>> made = Create(device, spec, form);
+      StatusOr<std::unique_ptr<Convolution>> made =
+          Create(device, spec, may_measure, form);
       if (made.ok()) return made;
       if (made.status().code() != StatusCode::kUnimplemented) {
         return made.status();
@@ -125,7 +142,8 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::CreateFirst(
 }
 
 StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
-    const Device* device, const ConvolutionSpec& spec, const Form& form) {
+    const Device* device, const ConvolutionSpec& spec, bool may_measure,
+    const Form& form) {
   std::unique_ptr<Convolution> made(new Convolution);
   ConvolutionSpec plan = spec;  // the part that cuDNN computes
   if (form.fused != Form::kAll) {
@@ -143,7 +161,7 @@ StatusOr<std::unique_ptr<Convolution>> Convolution::Create(
         MakeZeros(device, plan.output.channels() * SizeOf(plan.dtype)));
   }
   IOS_RETURN_IF_ERROR(made->MakeCopies(device, spec, form, &plan));
-  IOS_ASSIGN_OR_RETURN(made->plan_, FindPlan(device, plan));
+  IOS_ASSIGN_OR_RETURN(made->plan_, FindPlan(device, plan, may_measure));
   IOS_RETURN_IF_ERROR(made->MakeRest(device, spec, form, plan));
 
   made->scratch_bytes_ = made->plan_->workspace_bytes();
@@ -210,17 +228,18 @@ Status Convolution::MakeRest(const Device* device, const ConvolutionSpec& spec,
   return Status();
 }
 
+std::optional<bool> Convolution::StepsAreKnownFaster(
+    const Device* device, const ConvolutionSpec& spec) {
+  const std::optional<std::string> known =
+      PlanCache::Get().Find(PlanCacheName(device), FormKey(spec));
+  if (known == kWhole || known == kSteps) return known == kSteps;
+  return std::nullopt;
+}
+
 StatusOr<bool> Convolution::StepsAreFaster(const Device* device,
                                            const ConvolutionSpec& spec,
                                            const Convolution& whole,
                                            const Convolution& steps) {
-  constexpr char kWhole[] = "whole", kSteps[] = "steps";
-  PlanCache& cache = PlanCache::Get();
-  const std::string device_name = PlanCacheName(device);
-  const std::string key = "form of " + ToString(spec);
-  const std::optional<std::string> known = cache.Find(device_name, key);
-  if (known == kWhole || known == kSteps) return known == kSteps;
-
   StatusOr<ConvolutionTensors> tensors =
       ConvolutionTensors::Create(device, spec);
   Status status = tensors.status();
@@ -246,8 +265,8 @@ StatusOr<bool> Convolution::StepsAreFaster(const Device* device,
                          return tensors->ReadActivations(stream);
                        }));
   const bool faster = comparison.fastest == 1;
-  cache.Insert(device_name, key, faster ? kSteps : kWhole,
-               comparison.is_certain);
+  PlanCache::Get().Insert(PlanCacheName(device), FormKey(spec),
+                          faster ? kSteps : kWhole, comparison.is_certain);
   return faster;
 }
 

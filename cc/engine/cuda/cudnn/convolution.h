@@ -23,9 +23,11 @@ namespace ios::cuda {
 class Convolution {
  public:
   // Creates the convolution. If no Form (see below) works, returns
-  // Unimplemented, with the spec and cuDNN's reason.
+  // Unimplemented, with the spec and cuDNN's reason. Unless `may_measure`,
+  // nothing is timed: plans are chosen as in FindPlan(), and a form with
+  // precompiled plans is preferred.
   static StatusOr<std::unique_ptr<Convolution>> Create(
-      const Device* device, const ConvolutionSpec& spec);
+      const Device* device, const ConvolutionSpec& spec, bool may_measure);
 
   // Returns the cuDNN plan. While the caller keeps it, a new convolution with
   // an equal spec does not need a search.
@@ -59,11 +61,12 @@ class Convolution {
 
   // Creates the convolution in the first form that works.
   static StatusOr<std::unique_ptr<Convolution>> CreateFirst(
-      const Device* device, const ConvolutionSpec& spec);
+      const Device* device, const ConvolutionSpec& spec, bool may_measure);
   // Creates the convolution in this form. Returns Unimplemented if cuDNN has no
   // plan for it.
   static StatusOr<std::unique_ptr<Convolution>> Create(
-      const Device* device, const ConvolutionSpec& spec, const Form& form);
+      const Device* device, const ConvolutionSpec& spec, bool may_measure,
+      const Form& form);
 
   // Makes the kernels that copy and pad the input, and that cut a transposed
   // convolution's output. Changes `plan` to the part that cuDNN computes
@@ -75,6 +78,10 @@ class Convolution {
   Status MakeRest(const Device* device, const ConvolutionSpec& spec,
                   const Form& form, const ConvolutionSpec& plan);
 
+  // Returns the result of an earlier StepsAreFaster(), or nullopt if there is
+  // none.
+  static std::optional<bool> StepsAreKnownFaster(const Device* device,
+                                                 const ConvolutionSpec& spec);
   // Measures whether `steps` is faster than `whole`. Both compute `spec`.
   static StatusOr<bool> StepsAreFaster(const Device* device,
                                        const ConvolutionSpec& spec,

@@ -8,6 +8,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -119,20 +120,25 @@ std::vector<Candidate> BuildAll(const Device* device, const CudnnGraph& graph,
   return candidates;
 }
 
-// Runs each candidate once, and drops those that fail.
-Status Warm(const Device* device, ConvolutionTensors* tensors,
+// Runs each candidate once, and drops those that fail. Makes the tensors if
+// they do not exist yet.
+Status Warm(const Device* device, const ConvolutionSpec& spec,
+            std::optional<ConvolutionTensors>* tensors,
             std::vector<Candidate>* candidates) {
+  if (!*tensors) {
+    IOS_ASSIGN_OR_RETURN(*tensors, ConvolutionTensors::Create(device, spec));
+  }
   int64_t workspace = 0;
   for (const Candidate& candidate : *candidates) {
     workspace = std::max(workspace, candidate.plan->workspace_bytes());
   }
-  IOS_RETURN_IF_ERROR(tensors->MakeWorkspace(workspace));
+  IOS_RETURN_IF_ERROR((*tensors)->MakeWorkspace(workspace));
   IOS_ASSIGN_OR_RETURN(const Stream stream, MakeStream(device));
   IOS_ASSIGN_OR_RETURN(const std::shared_ptr<CudnnHandle> handle,
                        TakeCudnnHandle(device));
   std::vector<Candidate> working;
   for (Candidate& candidate : *candidates) {
-    const Status status = candidate.plan->Enqueue(tensors->pointers(),
+    const Status status = candidate.plan->Enqueue((*tensors)->pointers(),
                                                   stream.get(), handle.get());
     // Waits for the stream even after a failure, because a part of the work may
     // be running. An error here comes from a kernel and makes the context
@@ -203,58 +209,95 @@ void Keep(const CudnnPlan& plan, const std::string& key) {
   if (json.ok()) CodeCache::Get().Insert(key, *json);
 }
 
-StatusOr<Plan> Search(const Device* device, const ConvolutionSpec& spec,
-                      const std::string& convolution) {
-  const std::string device_name = PlanCacheName(device);
-  std::optional<ConvolutionTensors> tensors;
-  const auto warm = [&](std::vector<Candidate>* candidates) -> Status {
-    if (!tensors) {
-      IOS_ASSIGN_OR_RETURN(tensors, ConvolutionTensors::Create(device, spec));
-    }
-    return Warm(device, &*tensors, candidates);
-  };
+// Runs a candidate once and returns its plan. Returns null if it fails. If
+// there is not enough memory to run it, returns its plan, too.
+StatusOr<Plan> WarmOne(const Device* device, const ConvolutionSpec& spec,
+                       std::optional<ConvolutionTensors>* tensors,
+                       Candidate candidate) {
+  std::vector<Candidate> candidates = {candidate};
+  const Status status = Warm(device, spec, tensors, &candidates);
+  if (status.code() != StatusCode::kResourceExhausted) {
+    IOS_RETURN_IF_ERROR(status);
+    if (candidates.empty()) return Plan();
+  }
+  return candidate.plan;
+}
 
-  PlanCache& cache = PlanCache::Get();
-  if (const std::optional<std::string> name =
-          cache.Find(device_name, convolution)) {
-    const std::string key = PlanKey(device_name, convolution, *name);
-    for (const bool kept : {true, false}) {
-      std::optional<Candidate> known =
-          kept ? Reload(device, spec, *name, key) : Recall(device, spec, *name);
-      if (!known) continue;
-      const Plan plan = known->plan;
-      std::vector<Candidate> candidates = {std::move(*known)};
-      const Status status = warm(&candidates);
-      if (status.code() == StatusCode::kResourceExhausted) return plan;
-      IOS_RETURN_IF_ERROR(status);
-      if (candidates.empty()) continue;
-      if (!kept) Keep(*plan, key);
-      return plan;
+// Returns the plan that the plan cache names for the spec, or null.
+StatusOr<Plan> FindKnown(const Device* device, const ConvolutionSpec& spec,
+                         const std::string& convolution) {
+  const std::string device_name = PlanCacheName(device);
+  const std::optional<std::string> name =
+      PlanCache::Get().Find(device_name, convolution);
+  if (!name) return Plan();
+  const std::string key = PlanKey(device_name, convolution, *name);
+  std::optional<ConvolutionTensors> tensors;
+  for (const bool kept : {true, false}) {
+    std::optional<Candidate> known =
+        kept ? Reload(device, spec, *name, key) : Recall(device, spec, *name);
+    if (!known) continue;
+    IOS_ASSIGN_OR_RETURN(Plan plan,
+                         WarmOne(device, spec, &tensors, std::move(*known)));
+    if (!plan) continue;
+    if (!kept) Keep(*plan, key);
+    return plan;
+  }
+  return Plan();
+}
+
+Status CannotBuild(const CudnnGraph& graph, const ConvolutionSpec& spec) {
+  return Unimplemented("none of cuDNN's " +
+                       std::to_string(graph.candidates().size()) +
+                       " plans can be built with a workspace of at most " +
+                       std::to_string(MaxWorkspaceBytes(spec) >> 20) + " MiB");
+}
+
+Status AllFail() {
+  return Unimplemented(
+      "all of cuDNN's plans for this convolution fail when they run");
+}
+
+// Returns the first plan that works. Precompiled plans come first.
+StatusOr<Plan> FindFirst(const Device* device, const ConvolutionSpec& spec) {
+  IOS_ASSIGN_OR_RETURN(const std::unique_ptr<CudnnGraph> graph,
+                       CudnnGraph::Create(device, spec));
+  std::optional<ConvolutionTensors> tensors;
+  Status failure = CannotBuild(*graph, spec);
+  for (const bool compiles : {false, true}) {
+    for (size_t i = 0; i < graph->candidates().size(); ++i) {
+      if (graph->candidates()[i].compiles != compiles) continue;
+      std::optional<Candidate> candidate = Build(*graph, spec, i);
+      if (!candidate) continue;
+      IOS_ASSIGN_OR_RETURN(
+          Plan plan, WarmOne(device, spec, &tensors, std::move(*candidate)));
+      if (plan) return plan;
+      failure = AllFail();
     }
   }
+  return failure;
+}
 
+// Times plans and returns the fastest one.
+StatusOr<Plan> FindFastest(const Device* device, const ConvolutionSpec& spec,
+                           const std::string& convolution) {
   IOS_ASSIGN_OR_RETURN(const std::unique_ptr<CudnnGraph> graph,
                        CudnnGraph::Create(device, spec));
   std::vector<Candidate> candidates = BuildAll(device, *graph, spec);
-  if (candidates.empty()) {
-    return Unimplemented(
-        "none of cuDNN's " + std::to_string(graph->candidates().size()) +
-        " plans can be built with a workspace of at most " +
-        std::to_string(MaxWorkspaceBytes(spec) >> 20) + " MiB");
-  }
+  if (candidates.empty()) return CannotBuild(*graph, spec);
   const Plan first = candidates[0].plan;
-  const Status status = warm(&candidates);
+  std::optional<ConvolutionTensors> tensors;
+  const Status status = Warm(device, spec, &tensors, &candidates);
   // If there is not enough memory to time the plans, uses cuDNN's first choice,
   // but does not store it.
   if (status.code() == StatusCode::kResourceExhausted) return first;
   IOS_RETURN_IF_ERROR(status);
-  if (candidates.empty())
-    return Unimplemented(
-        "all of cuDNN's plans for this convolution fail when they run");
+  if (candidates.empty()) return AllFail();
   IOS_ASSIGN_OR_RETURN(const Comparison comparison,
                        Fastest(device, *tensors, candidates));
   const Candidate& best = candidates[comparison.fastest];
-  cache.Insert(device_name, convolution, best.name, comparison.is_certain);
+  const std::string device_name = PlanCacheName(device);
+  PlanCache::Get().Insert(device_name, convolution, best.name,
+                          comparison.is_certain);
   Keep(*best.plan, PlanKey(device_name, convolution, best.name));
   return best.plan;
 }
@@ -269,21 +312,38 @@ std::string PlanCacheName(const Device* device) {
          std::to_string(CudnnVersion(device));
 }
 
-StatusOr<Plan> FindPlan(const Device* device, const ConvolutionSpec& spec) {
-  using Key = std::pair<int, std::string>;
+StatusOr<Plan> FindPlan(const Device* device, const ConvolutionSpec& spec,
+                        bool may_measure) {
+  struct Key {
+    int device;
+    std::string convolution;
+    bool is_fastest;  // false: the plan was not timed
+    bool operator<(const Key& o) const {
+      return std::tie(device, convolution, is_fastest) <
+             std::tie(o.device, o.convolution, o.is_fastest);
+    }
+  };
   static auto* const plans = new SharedObjects<Key, const CudnnPlan>;
   static auto* const searches = new SharedObjects<Key, std::mutex>;
-  const std::string convolution = ToString(spec);
-  const Key key(device->ordinal(), convolution);
+  const Key fastest = {device->ordinal(), ToString(spec), true};
+  const Key wanted = {fastest.device, fastest.convolution, may_measure};
   // Threads that need plans for equal specs wait for one search. Searches for
   // different specs run at the same time, but measure one after the other.
-  std::shared_ptr<std::mutex> search = searches->Find(key);
-  if (!search) search = searches->Put(key, std::make_shared<std::mutex>());
+  std::shared_ptr<std::mutex> search = searches->Find(wanted);
+  if (!search) search = searches->Put(wanted, std::make_shared<std::mutex>());
   std::lock_guard<std::mutex> lock(*search);
-  if (Plan plan = plans->Find(key)) return plan;
+  for (const Key& key : {fastest, wanted}) {
+    if (Plan plan = plans->Find(key)) return plan;
+  }
   const Device::Scope scope(device);
-  IOS_ASSIGN_OR_RETURN(Plan plan, Search(device, spec, convolution));
-  return plans->Put(key, std::move(plan));
+  IOS_ASSIGN_OR_RETURN(Plan plan, FindKnown(device, spec, fastest.convolution));
+  if (plan) return plans->Put(fastest, std::move(plan));
+  if (may_measure) {
+    IOS_ASSIGN_OR_RETURN(plan, FindFastest(device, spec, fastest.convolution));
+  } else {
+    IOS_ASSIGN_OR_RETURN(plan, FindFirst(device, spec));
+  }
+  return plans->Put(wanted, std::move(plan));
 }
 
 }  // namespace ios::cuda

@@ -19,10 +19,13 @@ std::string PlanCacheName(const Device* device);
 // Returns the fastest plan that computes the spec with one graph. Equal specs
 // share the plan. The plan has already run once (unless memory ran out), so
 // that no code must be loaded while a stream is captured. If the plan cache
-// does not have the fastest plan, plans are timed on the device. Returns
+// does not have the fastest plan, plans are timed on the device. Unless
+// `may_measure`, the first plan that cuDNN proposes and that works is returned
+// instead, if possible a precompiled one, and is not stored. Returns
 // Unimplemented if cuDNN has no plan for the spec.
-StatusOr<std::shared_ptr<const CudnnPlan>> FindPlan(
-    const Device* device, const ConvolutionSpec& spec);
+StatusOr<std::shared_ptr<const CudnnPlan>> FindPlan(const Device* device,
+                                                    const ConvolutionSpec& spec,
+                                                    bool may_measure);
 
 }  // namespace ios::cuda
 
