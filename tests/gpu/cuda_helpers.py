@@ -21,7 +21,13 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).resolve().parent / "fake_cuda"
 LIBRARIES = {
-    "libcuda.so.1": ["machine.cc", "timeline.cc", "kernel_runner.cc", "driver.cc"],
+    "libcuda.so.1": [
+        "machine.cc",
+        "cache.cc",
+        "timeline.cc",
+        "kernel_runner.cc",
+        "driver.cc",
+    ],
     "libnvrtc.so.13": ["nvrtc.cc"],
     "libnvToolsExt.so.1": ["nvtx.cc"],
     "libcudnn.so.9": [

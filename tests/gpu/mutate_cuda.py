@@ -159,6 +159,29 @@ MUTATIONS = [
         _MEASURED + "test_plans_are_timed_with_weights_that_are_not_in_the_cache",
     ),
     Mutation(
+        "weights are evicted from the cache only before the first run",
+        _CUDA + "timing/measure_work.cc",
+        "if (before) IOS_RETURN_IF_ERROR(before(stream));\n      return work(stream);",
+        "static int n = 0;\n"
+        "      if (before && n++ == 0) IOS_RETURN_IF_ERROR(before(stream));\n"
+        "      return work(stream);",
+        _CONVOLUTION + "test_plans_that_wait_for_cold_weights_are_equally_fast",
+    ),
+    Mutation(
+        "all data is in the cache of the fake GPU",
+        "tests/gpu/fake_cuda/cache.cc",
+        "missing += kLineBytes;",
+        "missing += 0;",
+        _MEASURED + "test_stages_alone_are_faster_than_in_a_network",
+    ),
+    Mutation(
+        "the fake GPU's memory serves all work at once",
+        "tests/gpu/fake_cuda/timeline.cc",
+        "std::max(device->memory_free, start) +",
+        "start +",
+        _MEASURED + "test_concurrency_gains_nothing_where_memory_is_the_limit",
+    ),
+    Mutation(
         "merges are measured with copies of all parts",
         "cc/engine/merge_block.cc",
         "  if (IsOutput(block, i)) return true;",

@@ -213,6 +213,25 @@ def test_plans_that_are_far_slower_are_not_sampled(gpu):
     assert 2 * of_a_plan < launches("float16", "gpu") < 2.5 * of_a_plan
 
 
+def test_plans_that_wait_for_cold_weights_are_equally_fast(gpu):
+    """Engine 2 computes at least twice as fast as the others, but needs as much memory.
+
+    For a plan that is sampled, 35 graphs are launched: 2 for its first run, and 3 for
+    each of one warmup, 3 baselines and 7 samples. For a plan that is far slower, 3 are.
+    """
+
+    def launches(kernel: list[int], **options: int) -> int:
+        gpu.fake.reset()
+        gpu.fake.set(**options)
+        half(CONV | {"kernel": kernel})
+        return gpu.fake.report()["counts"]["cuGraphLaunch"]
+
+    # Memory needs 640 us for the weights. Each engine computes for less than 10 us.
+    assert launches([1, 2], time_scale=1, dram_bytes_per_us=1) == 4 * 35
+    # Engines 1 and 2 are tried first.
+    assert launches([2, 1], time_scale=10_000) == 2 * 35 + 2 * 3
+
+
 @pytest.mark.parametrize("pitched", [True, False])
 def test_all_that_takes_a_pitch_is_timed_where_there_is_one(gpu, pitched):
     """Engines that cuDNN compiles write into a concat (with a pitch) without a copy.

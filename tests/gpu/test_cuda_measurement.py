@@ -109,6 +109,49 @@ def test_stages_share_multiprocessors(gpu, operator, fills):
     assert groups == ([((0,),), ((1,),)] if fills else [((0,), (1,))])
 
 
+# Its filter has 16 KiB, and its input and its output have 256 bytes each.
+WIDE = {"type": "conv2d", "kernel": [1, 1], "filters": 64}
+
+
+def wide_block(*inputs: int) -> dict:
+    """Convolutions that each read the tensor with the given number."""
+    operators = [{**WIDE, "inputs": [i]} for i in inputs]
+    outputs = [i for i in range(len(inputs)) if i not in inputs]
+    return block_of(*operators, outputs=outputs) | {"inputs": [[1, 1, 1, 64]]}
+
+
+def test_stages_alone_are_faster_than_in_a_network(gpu):
+    """A stage alone finds its weights in the L2 cache. In a network, the weights of the
+    other stages have evicted them.
+
+    Memory moves 100 bytes per microsecond, and starting a kernel takes 1 us.
+    """
+    block = wide_block(-1, 0, 1)
+    network = stages([[0]], [[1]], [[2]])
+    gpu.fake.set(time_scale=1, dram_bytes_per_us=100, l2_bytes=40_960)
+    alone = [medians(block, stages([[i]]))[0] for i in range(3)]
+    assert all(0.002 < ms < 0.005 for ms in alone)
+    # Each stage reads the output of the stage before from the cache.
+    in_microseconds = 3 * 1 + (3 * 16_384 + 4 * 256) / 100
+    assert medians(block, network)[0] == pytest.approx(in_microseconds / 1e3, rel=1e-3)
+    gpu.fake.set(l2_bytes=65_536)  # all weights fit
+    assert medians(block, network)[0] == pytest.approx(sum(alone), rel=0.01)
+
+
+def test_concurrency_gains_nothing_where_memory_is_the_limit(gpu):
+    """Two convolutions with cold weights take as long side by side as in turn."""
+    block = wide_block(-1, -1)
+    in_turn, together = stages([[0]], [[1]]), stages([[0], [1]])
+    gpu.fake.set(time_scale=1, dram_bytes_per_us=100, l2_bytes=16_384)
+    one = (16_384 + 2 * 256) / 100
+    assert medians(block, in_turn)[0] == pytest.approx(2 * (1 + one) / 1e3, rel=1e-3)
+    found = medians(block, together)[0]
+    assert 2 * one < 1e3 * found < 2 * (1 + one) + 5
+    # With weights in the cache, the time of one convolution is saved.
+    gpu.fake.set(l2_bytes=65_536)
+    assert medians(block, together)[0] < 0.7 * medians(block, in_turn)[0]
+
+
 def test_a_capture_that_another_thread_invalidates_changes_no_time(gpu):
     """The capture is repeated. Without a graph, a kernel would take 2 us longer."""
     gpu.fake.set(time_scale=1)

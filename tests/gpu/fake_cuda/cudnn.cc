@@ -346,21 +346,29 @@ cudnnStatus_t Execute(const cudnnContext& handle, Descriptor& plan,
   machine.Count("cudnn operations " +
                 std::to_string(plan.graph->operations.size()));
   const std::shared_ptr<const fake::OperationGraph> graph = plan.graph;
-  const CUresult result =
-      fake::EnqueueOn(reinterpret_cast<CUstream>(handle.stream),
-                      {"cudnn convolution",
-                       [graph, memory, arithmetic = engine.arithmetic,
-                        keeps_nan = engine.KeepsNan(), workspace, bytes] {
-                         if (bytes > 0) {
-                           if (!Machine::Get().Accessible(workspace, bytes))
-                             return;
-                           Machine::Get().Write(workspace, bytes);
-                           std::memset(workspace, 0xff, bytes);
-                         }
-                         fake::RunGraph(*graph, memory, arithmetic, keeps_nan);
-                       },
-                       engine.microseconds, /*by_the_clock=*/true,
-                       handle.context, engine.blocks, fake::kThreads});
+  fake::Work work = {"cudnn convolution",
+                     [graph, memory, arithmetic = engine.arithmetic,
+                      keeps_nan = engine.KeepsNan(), workspace, bytes] {
+                       if (bytes > 0) {
+                         if (!Machine::Get().Accessible(workspace, bytes))
+                           return;
+                         Machine::Get().Write(workspace, bytes);
+                         std::memset(workspace, 0xff, bytes);
+                       }
+                       fake::RunGraph(*graph, memory, arithmetic, keeps_nan);
+                     },
+                     engine.microseconds,
+                     /*by_the_clock=*/true,
+                     handle.context,
+                     engine.blocks,
+                     fake::kThreads};
+  for (const fake::GraphTensor& tensor : graph->Tensors()) {
+    work.accesses.push_back(
+        {memory[tensor.uid],
+         static_cast<size_t>(tensor.elements() * tensor.element_bytes())});
+  }
+  const CUresult result = fake::EnqueueOn(
+      reinterpret_cast<CUstream>(handle.stream), std::move(work));
   return result == CUDA_SUCCESS
              ? CUDNN_STATUS_SUCCESS
              : Fail(CUDNN_STATUS_EXECUTION_FAILED, "cannot enqueue");

@@ -462,7 +462,7 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute,
       *value = 132;
       return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
-      *value = 4096;
+      *value = machine.Option("l2_bytes", fake::kCacheBytes);
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;
@@ -598,14 +598,16 @@ CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from,
   machine.Count("cuMemcpyDtoDAsync");
   void* const target = reinterpret_cast<void*>(to);
   const void* const source = reinterpret_cast<const void*>(from);
-  return Enqueue(stream, {"copy",
-                          [target, source, bytes] {
-                            Machine& machine = Machine::Get();
-                            if (!machine.Accessible(source, bytes)) return;
-                            machine.Read(source, bytes);
-                            CopyToDevice(target, source, bytes);
-                          },
-                          bytes / kBytesPerMicrosecond});
+  Work work = {"copy",
+               [target, source, bytes] {
+                 Machine& machine = Machine::Get();
+                 if (!machine.Accessible(source, bytes)) return;
+                 machine.Read(source, bytes);
+                 CopyToDevice(target, source, bytes);
+               },
+               bytes / kBytesPerMicrosecond};
+  work.accesses = {{source, bytes}, {target, bytes}};
+  return Enqueue(stream, std::move(work));
 }
 
 CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr to, unsigned char value,
@@ -615,14 +617,16 @@ CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr to, unsigned char value,
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   machine.Count("cuMemsetD8Async");
   void* const target = reinterpret_cast<void*>(to);
-  return Enqueue(stream, {"memset",
-                          [target, value, bytes] {
-                            Machine& machine = Machine::Get();
-                            if (!machine.Accessible(target, bytes)) return;
-                            machine.Write(target, bytes);
-                            std::memset(target, value, bytes);
-                          },
-                          bytes / kBytesPerMicrosecond});
+  Work work = {"memset",
+               [target, value, bytes] {
+                 Machine& machine = Machine::Get();
+                 if (!machine.Accessible(target, bytes)) return;
+                 machine.Write(target, bytes);
+                 std::memset(target, value, bytes);
+               },
+               bytes / kBytesPerMicrosecond};
+  work.accesses = {{target, bytes}};
+  return Enqueue(stream, std::move(work));
 }
 
 // --- streams

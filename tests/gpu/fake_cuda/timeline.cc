@@ -29,7 +29,7 @@ void Timeline::Add(const NodePtr& node, double host_time,
     }
   }
   if (node->waits_for_end == 0) {
-    Push(node->ready + node->work.latency, node, 0);
+    Push(node->ready + node->work.latency, node, kStart);
   }
 }
 
@@ -46,20 +46,24 @@ void Timeline::RunEvent() {
   const Event event = events_.top();
   events_.pop();
   const NodePtr& node = event.node;
-  if (event.blocks == 0) return Start(node, event.time);
+  if (event.blocks == kStart) return Start(node, event.time);
+  if (event.blocks == kMemoryEnd) return Finish(node, event.time);
   node->running_blocks -= event.blocks;
   if (node->block_threads > 0) {
     Device* const device = &devices_[node->work.context];
     device->used -= event.blocks * node->block_threads;
     StartBlocks(device, event.time);
   }
-  if (node->running_blocks == 0 && node->waiting_blocks == 0) {
-    Finish(node, event.time);
+  if (node->running_blocks > 0 || node->waiting_blocks > 0) return;
+  if (event.time < node->memory_end) {
+    return Push(node->memory_end, node, kMemoryEnd);
   }
+  Finish(node, event.time);
 }
 
 void Timeline::Start(const NodePtr& node, double time) {
   const Work& work = node->work;
+  node->memory_end = MemoryEnd(work, time);
   const double microseconds = work.microseconds * Slowness(work, time);
   const int64_t room = Room();
   if (room == 0 || work.blocks == 0) {
@@ -100,9 +104,26 @@ void Timeline::Finish(const NodePtr& node, double time) {
   for (const NodePtr& next : std::exchange(node->followers, {})) {
     next->ready = std::max(next->ready, time);
     if (--next->waits_for_end == 0) {
-      Push(next->ready + next->work.latency, next, 0);
+      Push(next->ready + next->work.latency, next, kStart);
     }
   }
+}
+
+// Returns when memory has served the accesses of work that starts now.
+double Timeline::MemoryEnd(const Work& work, double start) {
+  const Machine& machine = Machine::Get();
+  const int64_t bandwidth = machine.Option("dram_bytes_per_us");
+  if (bandwidth == 0) return start;
+  Device* const device = &devices_[work.context];
+  int64_t missing = 0;
+  for (const Range& range : work.accesses) {
+    missing +=
+        device->cache.Use(range, machine.Option("l2_bytes", kCacheBytes));
+  }
+  if (missing == 0) return start;
+  device->memory_free = std::max(device->memory_free, start) +
+                        static_cast<double>(missing) / bandwidth;
+  return device->memory_free;
 }
 
 // With the option "clock_ramp", a GPU that was idle for 0.1 s runs four times
