@@ -33,10 +33,11 @@ def run(options: argparse.Namespace) -> int:
     Raises:
       UserError: the model does not run on the engine, or cannot be called.
     """
+    import ios_tf
     from ios_tf.native import tracing
 
     function, inputs = function_of(options)
-    empty = _empty(function)
+    empty, direct = _empty(function), ios_tf.direct(function)
 
     def call(called: Any) -> float:
         run_once = waiting(called, inputs)
@@ -55,12 +56,14 @@ def run(options: argparse.Namespace) -> int:
             )
         # Every call of the model runs the same number of regions, and becomes a row.
         of_calls = np.reshape(spans, [options.calls + UNMEASURED, -1]).sum(axis=1)
-        rounds.append((call(function), np.median(of_calls) / 1e3, call(empty)))
-    whole, engine, nothing = np.array(rounds).T
+        of_engine = np.median(of_calls) / 1e3
+        rounds.append((call(function), of_engine, call(empty), call(direct)))
+    whole, engine, nothing, directly = np.array(rounds).T
     print(f"a call of the model        {np.median(whole):.3f} ms")
     print(f"  in the engine            {np.median(engine):.3f} ms")
     print(f"  an empty function        {np.median(nothing):.3f} ms")
     print(f"  the rest                 {np.median(whole - engine - nothing):.3f} ms")
+    print(f"a call by ios_tf.direct    {np.median(directly):.3f} ms")
     print(f"variables that a call reads: {len(function.captured_inputs)}")
     return 0
 

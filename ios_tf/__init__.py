@@ -17,6 +17,7 @@ from ios_tf.printable import only_printable
 
 if TYPE_CHECKING:
     from ios_tf.conversion.convert import convert
+    from ios_tf.conversion.direct_function import DirectFunction, direct
     from ios_tf.conversion.optimized_function import OptimizedFunction, optimize
     from ios_tf.conversion.report import Report
     from ios_tf.trace_files import trace
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 logging.getLogger("ios_tf").addFilter(only_printable)
 __version__ = "0.1.0"
 __all__ = [
+    "DirectFunction",
     "NativeLibraryError",
     "OptimizedFunction",
     "RegionStatus",
@@ -41,6 +43,7 @@ __all__ = [
     "Tuned",
     "UserError",
     "convert",
+    "direct",
     "disable",
     "enable",
     "optimize",
@@ -51,12 +54,14 @@ __all__ = [
 ]
 # These modules are imported on first use, because most of them need TensorFlow.
 _MODULES = {
+    "DirectFunction": "ios_tf.conversion.direct_function",
     "OptimizedFunction": "ios_tf.conversion.optimized_function",
     "RegionStatus": "ios_tf.tuning.on_the_fly",
     "Report": "ios_tf.conversion.report",
     "Status": "ios_tf.tuning.on_the_fly",
     "Tuned": "ios_tf.tuning.pending",
     "convert": "ios_tf.conversion.convert",
+    "direct": "ios_tf.conversion.direct_function",
     "disable": "ios_tf.tuning.on_the_fly",
     "enable": "ios_tf.tuning.on_the_fly",
     "optimize": "ios_tf.conversion.optimized_function",

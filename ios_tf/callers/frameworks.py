@@ -173,6 +173,16 @@ class IosSession(TensorFlowSession):
         super().__init__(model)
 
 
+class DirectIosSession(IosSession):
+    """A signature of a SavedModel in TensorFlow with the plugin, by `ios_tf.direct`."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        from ios_tf.conversion.direct_function import direct
+
+        self.function = direct(self.function)
+
+
 class OpenVinoSession(SeparateSession):
     """OpenVINO with an infer request for each caller."""
 
@@ -327,6 +337,7 @@ _TF2ONNX = {"tf2onnx": "tf2onnx"}
 FRAMEWORKS: Mapping[str, Framework] = {
     STOCK: Framework("TensorFlow", TensorFlowSession, "original"),
     "ios": Framework("IOS-TF", IosSession, "converted"),
+    "ios_direct": Framework("IOS-TF, direct", DirectIosSession, "converted"),
     "tensorflow_batching": Framework(
         "TensorFlow, batching", TensorFlowSession, "original", batching=True
     ),

@@ -11,6 +11,7 @@ import tensorflow as tf
 from ios_tf import validation
 from ios_tf.conversion import notes, phases
 from ios_tf.conversion.comparison import Comparison, DifferenceError
+from ios_tf.conversion.direct_function import DirectFunction
 from ios_tf.conversion.measuring import (
     empty_report,
     keeps_all,
@@ -32,6 +33,7 @@ from ios_tf.conversion.saved_function import save_function
 from ios_tf.cost.samples import RECORDER
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import assigned_variables, frozen_graphs, graph_optimizer
+from ios_tf.model.flat_calls import FlatCall
 from ios_tf.model.not_converted import NoFunctionError, NotConvertedError
 from ios_tf.model.temp_dirs import remove_abandoned_steps
 from ios_tf.model.weights import Weights
@@ -41,10 +43,8 @@ from ios_tf.reasons.models import NO_OUTPUTS, ORIGINAL_RUNS
 from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import NetworkSearcher
 
-_Compute = Callable[[list[tf.Tensor]], Sequence[tf.Tensor]]
 
-
-class OptimizedFunction:
+class OptimizedFunction(DirectFunction):
     """The function that `optimize` returns. Call it like the original.
 
     Several threads may call it at the same time. `save` writes it as a SavedModel.
@@ -56,21 +56,13 @@ class OptimizedFunction:
     def __init__(
         self,
         original: Original,
-        compute: _Compute,
+        compute: Callable[[list[tf.Tensor]], Sequence[tf.Tensor]],
         report: Report,
         variables: Sequence[tf.Variable] = (),
     ) -> None:
-        self._original = original
-        self._form = original.call
-        self._compute = compute
+        super().__init__(original, compute)
         self._variables = variables
-        self.__name__ = original.name
-        self.__signature__ = original.call.signature
         self.report = report
-
-    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._form.result(self._compute(self._form.tensors(args, kwargs)))
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the function as a SavedModel, with the schedules that were found.
@@ -156,7 +148,7 @@ def optimize(model_or_function: Any, options: OptimizeOptions) -> OptimizedFunct
     if isinstance(model_or_function, OptimizedFunction):
         raise UserError("the function is already optimized. Pass the original function")
     samples = samples_of(options.samples)
-    original = Original.of(model_or_function)
+    original = Original.of(model_or_function, "ios_tf.optimize")
     remove_abandoned_steps()
     with searcher_for(options) as searcher:
         report = empty_report(options, searcher, None, original.name)
@@ -325,31 +317,26 @@ class _Equivalents:
             ) from error
         # The owner keeps tables and other resources alive.
         owner = self._original.owner if self._frozen.captures else None
-        return _Rebuilt(rebuilt, list(self._frozen.outputs), self._weights, owner)
+        return _Rebuilt(rebuilt, self._weights, owner)
 
 
 class _Rebuilt:
     """Computes the flat outputs of a function from its flat inputs.
 
     Args:
-      function: the ConcreteFunction that computes.
-      outputs: the names of its outputs.
+      function: the ConcreteFunction that computes. Its outputs have names in
+        alphabetical order (`frozen_graphs.freeze_flat`), so they keep their order.
       weights: the variables that it reads.
       owner: an object that this one keeps alive.
     """
 
-    def __init__(
-        self, function: Any, outputs: Sequence[str], weights: Weights, owner: Any
-    ) -> None:
-        self._function = function
-        self._captures = function.captured_inputs  # a property that builds a list
-        self._outputs = outputs
+    def __init__(self, function: Any, weights: Weights, owner: Any) -> None:
+        self._call = FlatCall(function)
         self._weights = weights
         self._owner = owner
 
-    def __call__(self, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
-        results = self._function._call_flat(tensors, self._captures)
-        return [results[key] for key in self._outputs]
+    def __call__(self, tensors: list[tf.Tensor]) -> Sequence[tf.Tensor]:
+        return self._call(tensors)
 
     @property
     def variables(self) -> Sequence[tf.Variable]:

@@ -1,4 +1,4 @@
-"""The functions that users pass to `optimize`, and how they are called."""
+"""The functions that users pass to `optimize` and `direct`, and how they are called."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import keras2
 from ios_tf.model.endpoints import parameters_of
+from ios_tf.model.flat_calls import FlatCall
 from ios_tf.model.loading import traced
 from ios_tf.model.saved_models import without_signatures
 
@@ -47,8 +48,11 @@ class Call:
         self._keywords = function._arg_keywords
         self._positional = function._num_positional_args
         self._prepare = prepare
-        # Types of arguments that need no conversion: one tensor per argument.
-        self._direct = self.types if len(self._keywords) == len(self.types) else ()
+        # The types by the names of the arguments, if each argument is one tensor.
+        one_each = len(self._keywords) == len(self.types)
+        self._simple = (
+            dict(zip(self._keywords, self.types, strict=True)) if one_each else {}
+        )
         self.signature = (
             inspect.signature(prepare)
             if prepare
@@ -68,8 +72,9 @@ class Call:
         """
         if self._prepare:
             args, kwargs = self._prepare(*args, **kwargs), {}
-        if not kwargs and self._need_no_conversion(args):
-            return list(args)
+        tensors = self._unchanged(args, kwargs)
+        if tensors:
+            return tensors
         try:
             bound = self._type.bind_partial(*args, **kwargs)
             for name, value in self._defaults.items():
@@ -85,18 +90,26 @@ class Call:
             return [one for key, of in types for one in of.to_tensors(values[key])]
         return self._type.unpack_inputs(bound)
 
-    def _need_no_conversion(self, args: tuple[Any, ...]) -> bool:
-        """Whether the arguments are the flat tensors already, which is the usual case.
+    def _unchanged(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> list[tf.Tensor]:
+        """The arguments, if they are the flat tensors already, as usual. Otherwise [].
 
         Binding them takes longer than all of a small network's other Python code.
         """
-        return len(args) == len(self._direct) and all(
+        simple = self._simple
+        if kwargs:
+            if args or kwargs.keys() != simple.keys():
+                return []
+            args = tuple(kwargs[name] for name in simple)
+        fits = len(args) == len(simple) and all(
             isinstance(arg, tf.Tensor)
             and isinstance(spec, tf.TensorSpec)
             and arg.dtype == spec.dtype
             and spec.shape.is_compatible_with(arg.shape)
-            for arg, spec in zip(args, self._direct, strict=True)
+            for arg, spec in zip(args, simple.values(), strict=True)
         )
+        return list(args) if fits else []
 
     def result(self, tensors: Sequence[tf.Tensor]) -> Any:
         """Puts the graph's flat output tensors into the function's structure."""
@@ -173,6 +186,7 @@ class Original:
         self.call = call
         self.owner = owner
         self.function = function
+        self._call = FlatCall(function)
         if any(one.dtype in (tf.resource, tf.variant) for one in call.types):
             raise UserError(
                 f"{name} takes variables or data sets as arguments. Pass a function "
@@ -180,8 +194,12 @@ class Original:
             )
 
     @classmethod
-    def of(cls, given: Any) -> Original:
+    def of(cls, given: Any, caller: str) -> Original:
         """Finds the function in a user's argument.
+
+        Args:
+          given: the argument.
+          caller: the name of the function whose argument it is.
 
         Raises:
           UserError: the argument has no function, or several.
@@ -211,7 +229,7 @@ class Original:
             raise UserError(f"the model has no signatures. {without_signatures(given)}")
         if isinstance(given, (str, os.PathLike)):
             raise UserError(
-                "ios_tf.optimize does not accept a path. Convert a model on disk "
+                f"{caller} does not accept a path. Convert a model on disk "
                 f"with ios_tf.convert, or pass {_KINDS}"
             )
         if callable(given) and not isinstance(given, type):
@@ -220,7 +238,7 @@ class Original:
                 "tf.function(f, input_signature=[tf.TensorSpec([None, 224, 224, 3])]))"
             )
         raise UserError(
-            f"ios_tf.optimize does not accept objects of type {type(given).__name__}. "
+            f"{caller} does not accept objects of type {type(given).__name__}. "
             f"Pass {_KINDS}"
         )
 
@@ -279,13 +297,10 @@ class Original:
 
     def compute(self, tensors: list[tf.Tensor]) -> Sequence[tf.Tensor]:
         """Returns the outputs of the function's graph."""
-        function = self.function
         # The shapes of the outputs are not checked, because some TensorFlow kernels
         # return shapes that their own shape functions refuse, for images without
         # pixels.
-        result = function._call_flat(tensors, function.captured_inputs)
-        flat = tf.nest.flatten(result, expand_composites=True)
-        return [tensor for tensor in flat if tensor is not None]
+        return self._call(tensors)
 
 
 def _name(function: Any) -> str:

@@ -131,7 +131,8 @@ def test_open_loop_without_peers(capfd, monkeypatch, tiny):
     assert code == 0, err
     result = json.loads(out)
     check_schema(result, 2)
-    assert [row["name"] for row in result["rows"]] == ["TensorFlow", "IOS-TF"]
+    names = ["TensorFlow", "IOS-TF", "IOS-TF, direct"]
+    assert [row["name"] for row in result["rows"]] == names
     for row in result["rows"]:
         assert row["calls"] + row["unanswered"] == 2 * 20
     assert (result["batch_size"], result["rate"]) == (3, 1000)

@@ -29,25 +29,6 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
 
 
-def assert_same(found, expected) -> None:
-    """Asserts equal structures, and equal values, types and static shapes."""
-    tf.nest.assert_same_structure(found, expected, expand_composites=True)
-    pairs = zip(
-        tf.nest.flatten(found, expand_composites=True),
-        tf.nest.flatten(expected, expand_composites=True),
-        strict=True,
-    )
-    for one, truth in pairs:
-        if not tf.is_tensor(truth):
-            assert one == truth
-            continue
-        assert one.dtype == truth.dtype
-        if truth.dtype.is_floating:
-            gh.assert_equal([one.numpy()], [truth.numpy()])
-        else:
-            np.testing.assert_array_equal(one, truth)
-
-
 def assert_on_engine(function, *arguments, **keywords) -> None:
     """Asserts that a call runs regions; another option forces a new optimization."""
     tf.config.optimizer.set_experimental_options({"debug_stripper": True})
@@ -94,10 +75,10 @@ def test_keras_model(tmp_path, monkeypatch):
     }
     expected = {batch: model(call, training=False) for batch, call in calls.items()}
     for batch, (image, hint) in calls.items():
-        assert_same(faster([image, hint]), expected[batch])
-        assert_same(faster((tf.constant(image), hint)), expected[batch])
-        assert_same(faster(inputs=[image, hint], training=False), expected[batch])
-        assert_same(tf.function(faster)([image, hint]), expected[batch])
+        gh.assert_same(faster([image, hint]), expected[batch])
+        gh.assert_same(faster((tf.constant(image), hint)), expected[batch])
+        gh.assert_same(faster(inputs=[image, hint], training=False), expected[batch])
+        gh.assert_same(tf.function(faster)([image, hint]), expected[batch])
     with pytest.raises(ValueError, match="training=False"):
         faster(calls[1], training=True)
     with pytest.raises(ValueError, match="optimized for calls with all inputs"):
@@ -107,7 +88,7 @@ def test_keras_model(tmp_path, monkeypatch):
     # The weights are those at the time of `optimize`.
     for weight in model.weights:
         weight.assign(weight * 2)
-    assert_same(faster(calls[3]), expected[3])
+    gh.assert_same(faster(calls[3]), expected[3])
     saved = tmp_path / "saved"
     faster.save(saved)
     with pytest.raises(ios_tf.UserError, match="already exists"):
@@ -129,7 +110,7 @@ def test_keras_model(tmp_path, monkeypatch):
             signature.structured_input_signature == of_export.structured_input_signature
         )
         assert signature.structured_outputs == of_export.structured_outputs
-    assert_same(loaded.serve(calls[3]), expected[3])
+    gh.assert_same(loaded.serve(calls[3]), expected[3])
     assert_on_engine(loaded.serve, calls[1])
     again = ios_tf.optimize(model, batch_size=1, **FAST)
     assert again.report.cached_blocks == again.report.different_blocks > 0
@@ -144,7 +125,7 @@ def test_keras_model_reads_inputs_by_name_and_casts_them():
     faster = ios_tf.optimize(model, **FAST)
     images = np.random.default_rng(0).integers(0, 255, (2, 3, 8, 8, 3), np.uint8)
     inputs = {"y": images[0], "x": images[1]}
-    assert_same(faster(inputs), model(inputs, training=False))
+    gh.assert_same(faster(inputs), model(inputs, training=False))
 
 
 Detections = collections.namedtuple("Detections", "scores more")
@@ -188,15 +169,15 @@ def test_tf_function(tmp_path):
     for batch in (1, 3):
         one, ids = arguments(batch)
         expected = detect(one, ids)
-        assert_same(faster(one, ids), expected)
-        assert_same(faster(one, ids=ids, round_up=False), expected)
+        gh.assert_same(faster(one, ids), expected)
+        gh.assert_same(faster(one, ids=ids, round_up=False), expected)
         tensors = tf.nest.map_structure(tf.constant, [one, ids.astype(np.int32)])
         tensors[0]["images"] = [fm.images(batch)]
-        assert_same(loaded(*tensors), expected)
+        gh.assert_same(loaded(*tensors), expected)
         # Calls inside a caller's function, with the caller's shapes.
         one["images"] = [fm.images(batch)]
         caller = tf.function(lambda one, ids: faster(one, ids).scores)
-        assert_same(caller(one, ids.astype(np.int32)), expected.scores)
+        gh.assert_same(caller(one, ids.astype(np.int32)), expected.scores)
     for wrong in ((one,), (one, ids, True), (one, ids, False, 1), ({}, ids)):
         with pytest.raises((TypeError, ValueError, AssertionError)):
             faster(*wrong)
@@ -209,7 +190,7 @@ def test_concrete_function():
     concrete = tf.function(network).get_concrete_function(fm.image_spec())
     faster = ios_tf.optimize(concrete, **FAST)
     assert_on_engine(faster, fm.images(1))
-    assert_same(faster(x=fm.images(3)), concrete(fm.images(3)))
+    gh.assert_same(faster(x=fm.images(3)), concrete(fm.images(3)))
 
 
 @pytest.mark.parametrize(
@@ -232,9 +213,9 @@ def test_pruned_functions(inputs, outputs):
     values = {"x": fm.images(2), "a/z": tf.constant(0.5)}
     flat = [values[one.op.name] for one in pruned.inputs]
     assert_on_engine(faster, *flat)
-    assert_same(faster(*flat), pruned(*flat))
+    gh.assert_same(faster(*flat), pruned(*flat))
     named = {one.op.name: values[one.op.name] for one in pruned.inputs}
-    assert_same(faster(**named), pruned(**named))
+    gh.assert_same(faster(**named), pruned(**named))
     with pytest.raises(TypeError, match="takes the tensors"):
         faster()
     with pytest.raises(TypeError, match="takes the tensors"):
@@ -251,9 +232,9 @@ def test_loaded_signature(tmp_path):
     assert_on_engine(faster, x=fm.images(1))
     for batch in (1, 3):
         expected = {"y": network(fm.images(batch))}
-        assert_same(faster(x=fm.images(batch)), expected)
-        assert_same(faster(fm.images(batch)), expected)
-    assert_same(
+        gh.assert_same(faster(x=fm.images(batch)), expected)
+        gh.assert_same(faster(fm.images(batch)), expected)
+    gh.assert_same(
         ios_tf.optimize(tf.saved_model.load(path), **FAST)(x=fm.images(1)),
         {"y": network(fm.images(1))},
     )
@@ -270,7 +251,7 @@ def test_foreign_signatures(name, tmp_path):
     }
     for call in calls:
         expected = loaded.signatures[call.signature](**call.inputs)
-        assert_same(faster[call.signature](**call.inputs), expected)
+        gh.assert_same(faster[call.signature](**call.inputs), expected)
     assert any(one.report.blocks for one in faster.values())
     if name != "ragged_and_sparse_outputs":
         # The tables belong to `loaded`.
@@ -285,7 +266,7 @@ def test_foreign_signatures(name, tmp_path):
         saved = tf.saved_model.load(str(tmp_path / key))
         for call in (call for call in calls if call.signature == key):
             expected = loaded.signatures[key](**call.inputs)
-            assert_same(saved.signatures["serving_default"](**call.inputs), expected)
+            gh.assert_same(saved.signatures["serving_default"](**call.inputs), expected)
 
 
 def test_without_convolutions(tmp_path):
@@ -299,10 +280,10 @@ def test_without_convolutions(tmp_path):
     assert same._repr_html_().startswith("<iframe")
     assert repr(same).startswith("<not optimized function ")
     images = gh.random_array(3, 4)
-    assert_same(same(images), model(images))
+    gh.assert_same(same(images), model(images))
     same.save(tmp_path / "saved")
     saved = tf.saved_model.load(str(tmp_path / "saved"))
-    assert_same(saved.serve(images), model(images))
+    gh.assert_same(saved.serve(images), model(images))
 
 
 def test_without_outputs():
@@ -413,9 +394,9 @@ def test_distribution_strategies(tmp_path):
                 call()
     inputs = gh.random_array(2, 12, 12, 3), gh.random_array(2, 4)
     expected = model(inputs)
-    assert_same(ios_tf.optimize(model, **FAST)(inputs), expected)
+    gh.assert_same(ios_tf.optimize(model, **FAST)(inputs), expected)
     with tf.distribute.OneDeviceStrategy("/cpu:0").scope():
-        assert_same(ios_tf.optimize(model, **FAST)(inputs), expected)
+        gh.assert_same(ios_tf.optimize(model, **FAST)(inputs), expected)
 
 
 def test_batch_sizes_of_numpy():

@@ -256,6 +256,25 @@ def assert_equal(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) ->
             assert np.abs(a - b).max() <= 1e-4 * np.abs(b).max()
 
 
+def assert_same(found, expected) -> None:
+    """Asserts equal structures, and equal values, types and static shapes."""
+    tf.nest.assert_same_structure(found, expected, expand_composites=True)
+    pairs = zip(
+        tf.nest.flatten(found, expand_composites=True),
+        tf.nest.flatten(expected, expand_composites=True),
+        strict=True,
+    )
+    for one, truth in pairs:
+        if not tf.is_tensor(truth):
+            assert one == truth
+            continue
+        assert one.dtype == truth.dtype
+        if truth.dtype.is_floating:
+            assert_equal([one.numpy()], [truth.numpy()])
+        else:
+            np.testing.assert_array_equal(one, truth)
+
+
 def assert_lowered_equals(
     graph: Graph, *shapes: Sequence[int], **parameters: int
 ) -> Graph:

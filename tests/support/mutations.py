@@ -65,7 +65,7 @@ class Converted:
 
     @classmethod
     def of(cls, model: Any) -> Converted:
-        original = Original.of(model)
+        original = Original.of(model, "ios_tf.optimize")
         frozen = frozen_graphs.freeze_flat(original.name, original.function)
         weights = Weights()
 
