@@ -22,10 +22,12 @@ from ios_tf.conversion.output_differences import (
     tolerance,
 )
 from ios_tf.differences import relative_difference, spread
-from ios_tf.model import graph_optimizer, subgraphs
+from ios_tf.model import function_library, graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 
-# Operations whose output may hide a difference of their input.
+# Operations whose output may hide a difference of their input. Those before another
+# layer are not compared. There may be hundreds of them, such as the Sigmoid of each
+# Swish, and the result of a region that uses them shows the difference.
 _SATURATING = (
     "Softmax",
     "LogSoftmax",
@@ -39,6 +41,7 @@ _SATURATING = (
     "NonMaxSuppressionV5",
 )
 
+_LAYERS = (*function_library.CONVOLUTIONS, "MatMul")
 # Prefix of the keys of logits that are added to a signature's outputs.
 _LOGITS = "logits of "
 
@@ -164,7 +167,10 @@ class _Steps:
         self, name: str, truth: np.ndarray, scale: float | None, exact: float
     ) -> tuple[float, float]:
         """The difference of a tensor from its expected value, and the allowed one."""
-        given = {key: value for key, value in self._values.items() if key != name}
+        given = {
+            key: self._values[key]
+            for key in subgraphs.sources(self._lowered, name, self._values)
+        }
         specs = {
             key: tf.TensorSpec(value.shape, value.dtype) for key, value in given.items()
         }
@@ -189,16 +195,31 @@ def worst(tensors: Sequence[InnerTensor]) -> InnerTensor | None:
 
 def _with_logits(frozen: FrozenSignature) -> FrozenSignature:
     """The signature with the inputs of saturating operators as additional outputs."""
+    saturating = _last_saturating(frozen)
     logits = dict.fromkeys(
         subgraphs.full_name(node.input[0])
         for node in frozen.graph_def.node
-        if node.op in _SATURATING
+        if node.name in saturating
     )
     structure = next(iter(frozen.outputs.values()))[1]
     outputs = dict(frozen.outputs)
     for name in logits:
         outputs[_LOGITS + name] = (name, structure)
     return dataclasses.replace(frozen, outputs=outputs)
+
+
+def _last_saturating(frozen: FrozenSignature) -> set[str]:
+    """The saturating nodes between the last layers and the outputs."""
+    nodes = {node.name: node for node in frozen.graph_def.node}
+    edges = {
+        name: []
+        if node.op in _LAYERS
+        else [function_library.node_of(one) for one in node.input if one[0] != "^"]
+        for name, node in nodes.items()
+    }
+    outputs = [function_library.node_of(name) for name, _ in frozen.outputs.values()]
+    reached = function_library.reachable(outputs, edges)
+    return {name for name in reached if nodes[name].op in _SATURATING}
 
 
 def _pairs(
@@ -214,10 +235,11 @@ def _pairs(
     }
     known = {truth for _, _, truth in results}
     kept = {node.name for node in lowered.node}
+    saturating = _last_saturating(frozen)
     logits = [
         ("", subgraphs.full_name(node.input[0]), subgraphs.full_name(before.input[0]))
         for node in lowered.node
-        if node.op in _SATURATING and subgraphs.is_common(node, originals)
+        if node.name in saturating and subgraphs.is_common(node, originals)
         for before in [originals[node.name]]
     ]
     logits += [

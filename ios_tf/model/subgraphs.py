@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -88,6 +88,29 @@ def between(
     arguments = [f"{argument[name]}:0" for name in inputs]
     captures = {name: t for name, t in frozen.captures.items() if name in needed}
     return _import(cut, arguments, outputs, captures)
+
+
+def sources(
+    graph_def: graph_pb2.GraphDef, output: str, known: Container[str]
+) -> list[str]:
+    """Finds the nearest known tensors from which a tensor is computed.
+
+    Args:
+      graph_def: the graph.
+      output: the name of the tensor. It may be known.
+      known: names of tensors.
+    """
+    reads = {
+        node.name: [full_name(tensor) for tensor in node.input if tensor[0] != "^"]
+        for node in graph_def.node
+    }
+    before = {
+        name: [function_library.node_of(one) for one in read if one not in known]
+        for name, read in reads.items()
+    }
+    reached = function_library.reachable([function_library.node_of(output)], before)
+    found = (one for name in reads if name in reached for one in reads[name])
+    return list(dict.fromkeys(one for one in found if one in known))
 
 
 def other_inputs(

@@ -199,6 +199,32 @@ def test_only_the_wrong_part_of_a_network_differs():
         assert differ == [i == number for i in range(3)]
 
 
+def test_gates_between_layers_do_not_split_regions():
+    """Only the results of regions and the inputs of the last softmax are compared."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 6, 6, 4], name="x")])
+    def function(x):
+        for seed in range(3):
+            filters = tf.random.stateless_normal([3, 3, 4, 4], [seed, 1])
+            x = tf.nn.conv2d(x, filters, 1, "SAME")
+            x *= tf.sigmoid(x)
+        x = tf.tanh(tf.reduce_mean(x, [1, 2]))
+        dense = tf.random.stateless_normal([4, 5], [1, 2])
+        return {"y": tf.nn.softmax(tf.matmul(x, dense), name="last")}
+
+    frozen = graph_optimizer.fold_constants(
+        frozen_graphs.freeze("f", function.get_concrete_function())
+    )
+    collected = graph_optimizer.collect(frozen, 1)
+    schedules = {s: sequential_schedule(p) for s, p in collected.problems.items()}
+    graph_def = graph_optimizer.rewrite(frozen, schedules, [1], "cpu")
+    images = [{"x": tf.random.stateless_normal([1, 6, 6, 4], [s, 3])} for s in (1, 2)]
+    compared = inner_tensors.compare(frozen, graph_def, *images, "cpu")
+    # The region ends with the logits instead of the softmax.
+    assert [one.is_region for one in compared] == [True, True]
+    assert not any(one.differs for one in compared)
+
+
 def test_inputs_of_all_types_are_made_up():
     specs = {
         "photo": tf.TensorSpec([None, None, 6, 3], tf.uint8),
