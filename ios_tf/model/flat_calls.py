@@ -1,7 +1,10 @@
-"""Calls of a ConcreteFunction with little Python code."""
+"""Calls of a ConcreteFunction with little Python code, in order of arrival."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +13,9 @@ from tensorflow.python.eager import context, record
 from tensorflow.python.eager.polymorphic_function import atomic_function
 from tensorflow.python.framework import ops
 
+from ios_tf.model import function_library
+from ios_tf.model.turns import Turns
+
 
 class FlatCall:
     """Calls a ConcreteFunction with flat tensors, and returns its flat outputs.
@@ -17,6 +23,9 @@ class FlatCall:
     TensorFlow's own call runs Python code for gradients, for functions that are being
     traced and for distributed variables. Usual calls need none of it, and this class
     then passes the tensors to TensorFlow's runtime directly.
+
+    Calls that wait for a thread of TensorFlow are not in order there, so this class
+    lets only as many calls begin as there are threads, in order of arrival.
 
     Args:
       function: the function. Its captures must not change later.
@@ -35,6 +44,11 @@ class FlatCall:
             and not any(one.dtype in (tf.resource, tf.variant) for one in outputs)
         )
 
+    @functools.cached_property
+    def _takes_turns(self) -> bool:
+        # A call that waits for another one must not keep the other one from beginning.
+        return not function_library.may_wait(self._function.graph.as_graph_def())
+
     def __call__(self, tensors: list[tf.Tensor]) -> Sequence[tf.Tensor]:
         """Computes the flat outputs.
 
@@ -46,7 +60,8 @@ class FlatCall:
             and context.executing_eagerly()
             and not record.could_possibly_record()
         ):
-            with atomic_function.InterpolateRuntimeError(self._atomic):
+            turn = _turns() if self._takes_turns else contextlib.nullcontext()
+            with turn, atomic_function.InterpolateRuntimeError(self._atomic):
                 results = context.context().call_function(
                     self._atomic.name, [*tensors, *self._captures], self._count
                 )
@@ -54,3 +69,27 @@ class FlatCall:
         result = self._function._call_flat(tensors, self._function.captured_inputs)
         flat = tf.nest.flatten(result, expand_composites=True)
         return [tensor for tensor in flat if tensor is not None]
+
+
+_all_turns: list[Turns] = []
+# The threads that have a turn do not exist in a child process.
+os.register_at_fork(after_in_child=_all_turns.clear)
+
+
+def _turns() -> Turns:
+    """The turns of all calls of the process."""
+    if not _all_turns:
+        # One call more than TensorFlow has threads, so that no thread waits for Python.
+        _all_turns.append(Turns(_inter_op_threads() + 1))
+    return _all_turns[0]
+
+
+def _inter_op_threads() -> int:
+    """The number of calls that TensorFlow runs at the same time."""
+    threads = tf.config.threading.get_inter_op_parallelism_threads()
+    if threads > 0:
+        return threads
+    variable = os.environ.get("TF_NUM_INTEROP_THREADS", "")
+    if variable.isdecimal() and int(variable) > 0:
+        return int(variable)
+    return len(os.sched_getaffinity(0))

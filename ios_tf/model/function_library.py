@@ -65,6 +65,17 @@ def has_effects(graph_def: graph_pb2.GraphDef) -> bool:
     return False
 
 
+# Operations without side effects whose calls may wait for other calls.
+_WAITING = ("Batch", "BatchFunction", "PyFuncStateless", "Unbatch")
+
+
+def may_wait(graph_def: graph_pb2.GraphDef) -> bool:
+    """Whether a call of the graph may wait for another call of a graph."""
+    return has_effects(graph_def) or any(
+        node.op in _WAITING for node in nodes(graph_def)
+    )
+
+
 def node_of(tensor: str) -> str:
     """Returns the name of the node of a tensor or a control input."""
     return tensor.partition(":")[0].removeprefix("^")
