@@ -16,7 +16,8 @@ from ios_tf.cost.cost_model import Measurement, NetworkCostModel
 from ios_tf.cost.database import open_database
 from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.errors import UserError
-from ios_tf.fleet.ray_fleet import network_fleet
+from ios_tf.fleet.cost_model import FleetNetworkCostModel
+from ios_tf.fleet.ray_fleet import ray_connection
 from ios_tf.native import devices, plugin
 from ios_tf.options import ModelOptions
 from ios_tf.scheduler import Load, Pruning
@@ -72,11 +73,11 @@ def searcher_for(options: ModelOptions) -> Iterator[NetworkSearcher]:
             stack.callback(database.close)
             cost_model: NetworkCostModel = MeasuredCostModel(device, measurement)
             if options.ray is not None:
-                cost_model = stack.enter_context(
-                    network_fleet(
-                        options.ray, device.engine, name, measurement, cost_model
-                    )
+                connection = stack.enter_context(
+                    ray_connection(options.ray, device.engine, name, measurement)
                 )
+                cost_model = FleetNetworkCostModel(connection, measurement, cost_model)
+                stack.callback(cost_model.close)
             yield Searcher(
                 cost_model,
                 SearchSettings(

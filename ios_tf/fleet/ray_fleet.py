@@ -26,9 +26,8 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ios_tf.cost.cost_model import Measurement, NetworkCostModel
+from ios_tf.cost.cost_model import Measurement
 from ios_tf.errors import UserError, first_line
-from ios_tf.fleet.cost_model import FleetCostModel, FleetNetworkCostModel
 from ios_tf.fleet.device import MeasuringDevice, versions
 from ios_tf.fleet.dispatcher import (
     DeviceLostError,
@@ -421,43 +420,6 @@ class RayConnection:
             ) from None
 
 
-@contextlib.contextmanager
-def ray_fleet(
-    address: str, device: str, fingerprint: str | None, measurement: Measurement
-) -> Iterator[FleetCostModel]:
-    """Makes the cost model of a Ray cluster's devices for the `with` block.
-
-    Args:
-      address: "auto", HOST:PORT or ray://HOST:PORT.
-      device: the engine's name of the device on each machine, such as "cpu" or "gpu".
-      fingerprint: the devices' fingerprint; by default, that of the first device.
-      measurement: how the devices measure.
-
-    Raises:
-      UserError: Ray is not installed, the cluster cannot be reached, or none of its
-        devices is suitable.
-    """
-    with _connection(address, device, fingerprint, measurement) as connection:
-        model = FleetCostModel(connection, measurement)
-        with contextlib.closing(model):
-            yield model
-
-
-@contextlib.contextmanager
-def network_fleet(
-    address: str,
-    device: str,
-    fingerprint: str,
-    measurement: Measurement,
-    local: NetworkCostModel,
-) -> Iterator[FleetNetworkCostModel]:
-    """Like `ray_fleet`; `local` measures whole networks on this machine."""
-    with _connection(address, device, fingerprint, measurement) as connection:
-        model = FleetNetworkCostModel(connection, measurement, local)
-        with contextlib.closing(model):
-            yield model
-
-
 def _check_address(address: str) -> None:
     """Fails at once if no server listens at the address; Ray would try for minutes.
 
@@ -473,9 +435,23 @@ def _check_address(address: str) -> None:
 
 
 @contextlib.contextmanager
-def _connection(
+def ray_connection(
     address: str, device: str, fingerprint: str | None, measurement: Measurement
 ) -> Iterator[RayConnection]:
+    """Connects to a Ray cluster for the `with` block.
+
+    The block must close the connection, or the cost model that uses it.
+
+    Args:
+      address: "auto", HOST:PORT or ray://HOST:PORT.
+      device: the engine's name of the device on each machine, such as "cpu" or "gpu".
+      fingerprint: the devices' fingerprint; by default, that of the first device.
+      measurement: how the devices measure.
+
+    Raises:
+      UserError: Ray is not installed, the cluster cannot be reached, or none of its
+        devices is suitable.
+    """
     ray = _import_ray()
     logging.getLogger("ray").setLevel(logging.ERROR)
     with contextlib.ExitStack() as stack:

@@ -20,7 +20,7 @@ from ios_tf.cost.database import open_database
 from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.errors import UserError, first_line
 from ios_tf.fleet.cost_model import FleetCostModel
-from ios_tf.fleet.ray_fleet import ray_fleet
+from ios_tf.fleet.ray_fleet import ray_connection
 from ios_tf.native import engine, plugin
 from ios_tf.options import TuneOptions, with_options
 from ios_tf.reasons import Decision, Reason
@@ -187,9 +187,13 @@ def tune(options: TuneOptions) -> Tuned:
     with contextlib.ExitStack() as stack:
         fleet = None
         if options.ray is not None:
-            fleet = stack.enter_context(
-                ray_fleet(options.ray, options.device, options.fingerprint, measurement)
+            connection = stack.enter_context(
+                ray_connection(
+                    options.ray, options.device, options.fingerprint, measurement
+                )
             )
+            fleet = FleetCostModel(connection, measurement)
+            stack.callback(fleet.close)
         fingerprint = _fingerprint(options.device, fleet)
         paths = list(pending_files(directory, fingerprint))
         if not paths:  # the directory need not exist
