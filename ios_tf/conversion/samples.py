@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf import empty_pb2, unknown_fields
 from google.protobuf.message import DecodeError
 from tensorflow.core.framework import tensor_pb2
 
@@ -170,7 +171,7 @@ class Samples:
                     yield from _request(record, signature)
                 else:
                     yield self._parsed_example(record, specs)
-            except (DecodeError, ValueError, IndexError) as error:
+            except (DecodeError, ValueError) as error:
                 raise UserError(
                     f"{self.source} has a record that is neither a tf.Example nor a "
                     f"PredictionLog: {first_line(error)}"
@@ -311,7 +312,7 @@ def _request(record: bytes, signature: str) -> Iterator[_Arrays]:
         for part, request in _fields(log):
             if part != 1:
                 continue
-            fields = list(_fields(request))
+            fields = _fields(request)
             asked = b"serving_default"
             for model in (value for key, value in fields if key == 1):
                 asked = dict(_fields(model)).get(3, asked)
@@ -347,36 +348,13 @@ def is_prediction_log(record: bytes) -> bool:
     return bool(numbers & {_PREDICT, *_WITH_EXAMPLES})
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields (number, content) of a serialized message's length-delimited fields."""
-    place = 0
-
-    def varint() -> int:
-        nonlocal place
-        value = shift = 0
-        while True:
-            byte = message[place]
-            place += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while place < len(message):
-        key = varint()
-        kind = key & 7
-        if kind == 0:
-            varint()
-        elif kind == 2:
-            size = varint()
-            if place + size > len(message):
-                raise ValueError("the record is truncated")
-            yield key >> 3, message[place : place + size]
-            place += size
-        elif kind in (1, 5):
-            place += 8 if kind == 1 else 4
-        else:
-            raise ValueError("the record is not a protocol buffer")
+def _fields(message: bytes) -> list[tuple[int, bytes]]:
+    """Returns (number, content) of a serialized message's length-delimited fields."""
+    try:
+        fields = unknown_fields.UnknownFieldSet(empty_pb2.Empty.FromString(message))
+    except DecodeError:
+        raise ValueError("the record is not a protocol buffer") from None
+    return [(one.field_number, one.data) for one in fields if one.wire_type == 2]
 
 
 def rows(
