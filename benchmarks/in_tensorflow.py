@@ -7,11 +7,10 @@ the converted model are called in turn, in one process.
 from __future__ import annotations
 
 import argparse
-import functools
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.standalone import add_batch_sizes, add_whole, saved_model_of
@@ -88,6 +87,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _measure(name: str, device: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Converts a model and measures it at each batch size."""
+    import tensorflow as tf
+
     import ios_tf
     from ios_tf.model import saved_models
     from ios_tf.model.inputs import accepted_inputs
@@ -112,7 +113,10 @@ def _measure(name: str, device: Any, options: argparse.Namespace) -> dict[str, A
     stock = original.signatures[signature]
     functions: dict[str, tuple[Any, bool]] = {_STOCK: (stock, False)}
     if options.xla:
-        functions[_XLA] = (_compiled(stock), False)
+        compiled = tf.function(
+            lambda **inputs: stock(**inputs), jit_compile=True, autograph=False
+        )
+        functions[_XLA] = (compiled, False)
     functions[_OURS] = (converted.signatures[signature], True)
     found: dict[str, Any] = {
         "convert_seconds": round(seconds, 1),
@@ -127,15 +131,6 @@ def _measure(name: str, device: Any, options: argparse.Namespace) -> dict[str, A
             functions, inputs, device, options.callers
         )
     return found
-
-
-def _compiled(function: Any) -> Callable[..., Any]:
-    """Returns a function that runs `function` compiled by XLA."""
-    import tensorflow as tf
-
-    return tf.function(
-        lambda **inputs: function(**inputs), jit_compile=True, autograph=False
-    )
 
 
 def _latencies(
@@ -155,8 +150,7 @@ def _latencies(
     found: dict[str, Any] = {}
     expected = None
     for name, (function, plugin) in functions.items():
-        context = functools.partial(timing.running, plugin=plugin, device=device.kind)
-        call = functools.partial(function, **inputs)
+        context, call = timing.turn(plugin, device.kind, function, **inputs)
         try:
             with context():
                 outputs = call()
@@ -167,8 +161,7 @@ def _latencies(
         else:
             turns[name] = context, call
     medians = timing.latencies(list(turns.values()), callers)
-    ranges = timing.ranges(medians)
-    for name, median, (low, high) in zip(turns, medians, ranges, strict=True):
+    for name, median, (low, high) in zip(turns, medians, medians.ranges, strict=True):
         found[name] |= {"median_ms": median, "p10_ms": low, "p90_ms": high}
         found[name]["speedup"] = medians[0] / median
     return found

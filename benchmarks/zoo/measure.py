@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import json
 import os
 import tempfile
@@ -279,14 +278,11 @@ def _latency(
     inputs = _tensors(arrays)
     latencies = timing.latencies(
         [
-            (
-                functools.partial(timing.running, plugin=plugin, device="cpu"),
-                functools.partial(function, **inputs),
-            )
-            for function, plugin in ((expected, False), (converted, True))
+            timing.turn(False, "cpu", expected, **inputs),
+            timing.turn(True, "cpu", converted, **inputs),
         ]
     )
-    (speedup,) = timing.ratios(latencies)
+    (speedup,) = latencies.ratios
     return {
         "tensorflow_ms": latencies[0],
         "converted_ms": latencies[1],

@@ -6,7 +6,6 @@ Both models run in this process and take turns. The original runs without the pl
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -198,12 +197,8 @@ class Reference:
             {size: latency[2] for size, latency in latencies.items() if portable},
             [*decisions, *self._constant_outputs(constant, inner), *skipped],
             equal,
-            {size: timing.ratios(latency)[0] for size, latency in latencies.items()},
-            {
-                size: timing.ratios(latency)[1]
-                for size, latency in latencies.items()
-                if portable
-            },
+            {size: one.ratios[0] for size, one in latencies.items()},
+            {size: one.ratios[1] for size, one in latencies.items() if portable},
             constant,
             bool(constant) and has_no_evidence(references),
             inner,
@@ -379,30 +374,25 @@ class Reference:
 
     def _latencies(
         self, found: Callable[..., Any], load: int, portable: bool
-    ) -> list[float]:
+    ) -> timing.Latencies:
         inputs = self._calls.inputs[int(load)]
-        turns = [(self._function, False), (found, True), (found, False)]
+        turns = [(False, self._function), (True, found), (False, found)]
         return timing.latencies(
             [
-                (
-                    functools.partial(timing.running, plugin, self._device),
-                    functools.partial(function, **inputs),
-                )
-                for function, plugin in turns[: 2 + portable]
+                timing.turn(plugin, self._device, function, **inputs)
+                for plugin, function in turns[: 2 + portable]
             ],
             Load.of(load).callers,
         )
 
 
 def _ranges(
-    latencies: Mapping[int, Sequence[float]],
+    latencies: Mapping[int, timing.Latencies],
 ) -> dict[str, dict[int, tuple[float, float]]]:
     """The ranges of the latencies that `Reference._latencies` measured, by name."""
     found: dict[str, dict[int, tuple[float, float]]] = {}
     for size, of_size in latencies.items():
-        ranges = timing.ranges(of_size)
-        for name, one in zip(
-            ("tensorflow", "converted", "portable"), ranges, strict=False
-        ):
+        names = ("tensorflow", "converted", "portable")
+        for name, one in zip(names, of_size.ranges, strict=False):
             found.setdefault(name, {})[size] = one
     return found

@@ -11,7 +11,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 
@@ -245,7 +244,7 @@ def _timed(
     part: _Part,
     number: Mapping[str, int],
     lowered: graph_pb2.GraphDef,
-    times: Mapping[int, Sequence[float]],
+    times: Mapping[int, timing.Latencies],
 ) -> RegionLatency:
     """Returns the latencies of a part.
 
@@ -262,7 +261,7 @@ def _timed(
         graph_optimizer.describe_region(lowered, part.regions[0]),
         {size: one for size, (one, _) in times.items()},
         {size: one for size, (_, one) in times.items()},
-        {size: timing.ratios(latencies)[0] for size, latencies in times.items()},
+        {size: latencies.ratios[0] for size, latencies in times.items()},
     )
 
 
@@ -273,7 +272,7 @@ def _latencies(
     values: Mapping[str, tf.Tensor],
     device: str,
     load: int,
-) -> list[float]:
+) -> timing.Latencies:
     """Measures the latencies of a part in ms: in TensorFlow, and with its regions."""
     ones, truths = zip(*part.outputs, strict=True)
     arguments = [values[name] for name in part.inputs]
@@ -283,13 +282,7 @@ def _latencies(
         subgraphs.between(frozen, lowered, specs, ones),
     ]
     return timing.latencies(
-        [
-            (
-                functools.partial(timing.running, plugin=False, device=device),
-                functools.partial(call, *arguments),
-            )
-            for call in calls
-        ],
+        [timing.turn(False, device, call, *arguments) for call in calls],
         Load.of(load).callers,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from ios_tf.cost.samples import RECORDER, Latency, Sample
-from ios_tf.cost.verdict import GAIN, Ratio, ratio_of
+from ios_tf.cost.verdict import GAIN, ratio_of
 from ios_tf.native import engine, grappler
 
 # A function to measure: (a factory of the context for its calls, the function itself).
@@ -56,17 +57,6 @@ class Latencies(list[float]):
         self.ranges = [_range(of_one) for of_one in samples]
 
 
-def ratios(latencies: Sequence[float]) -> list[Ratio]:
-    """Returns the ratios of the first latency to each of the others.
-
-    If `latencies` is a plain list, its numbers are treated as exact.
-    """
-    if isinstance(latencies, Latencies):
-        return latencies.ratios
-    first, *others = latencies
-    return [Ratio.exactly(first / other) for other in others]
-
-
 def _range(samples: Sequence[Sample]) -> tuple[float, float]:
     """The percentiles of the samples that the latency is the median of."""
     disturbed = Latency.of(samples).disturbed
@@ -75,20 +65,25 @@ def _range(samples: Sequence[Sample]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def ranges(latencies: Sequence[float]) -> list[tuple[float, float]]:
-    """The 10th and 90th percentiles of latencies; plain numbers have no range."""
-    if isinstance(latencies, Latencies):
-        return latencies.ranges
-    return [(ms, ms) for ms in latencies]
+def turn(
+    plugin: bool,
+    device: str,
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    **inputs: Any,
+) -> Turn:
+    """Calls of a function with these arguments. For `plugin`, see `running`."""
+    context = functools.partial(running, plugin, device)
+    return context, functools.partial(function, *args, **inputs)
 
 
-def latencies(turns: Sequence[Turn], callers: int = 1) -> list[float]:
+def latencies(turns: Sequence[Turn], callers: int = 1) -> Latencies:
     """Measures the latencies of functions that take turns in rounds, in milliseconds.
 
     Each function returns a nested structure of tensors. A call ends when all tensors
     are computed. With several callers, that many threads call the function at the same
-    time, again and again, and a sample is the mean latency of their calls. For the
-    result's intervals, see `ratios`.
+    time, again and again, and a sample is the mean latency of their calls.
     """
     samples: list[list[Sample]] = [[] for _ in turns]
     on_cpu = not tf.config.list_logical_devices("GPU")

@@ -60,11 +60,6 @@ class Ratio:
     disturbed: int = 0
     by_processor_time: bool = False
 
-    @classmethod
-    def exactly(cls, ratio: float) -> Ratio:
-        """A ratio that is known exactly."""
-        return cls(ratio, ratio, ratio)
-
     @property
     def calm(self) -> bool:
         """True if enough pairs were undisturbed."""

@@ -13,6 +13,7 @@ import gpu_device
 import graph_helpers as gh
 import numpy as np
 import pytest
+import shared
 import tensorflow as tf
 from cache_helpers import undoing_enable
 from tensorflow.core.framework import graph_pb2
@@ -393,7 +394,8 @@ def test_conversion_for_the_gpu(tmp_path, tf32, monkeypatch):
     # kernels for GPUs cannot run. The nodes of users' networks name no device.
     monkeypatch.setattr(frozen_graphs, "freeze", unplaced(frozen_graphs.freeze))
     # Measuring TensorFlow's latency would run its own kernels on the GPU.
-    monkeypatch.setattr(timing, "latencies", lambda turns, callers: [2.0, 1.0, 2.0])
+    latencies = shared.exactly(2.0, 1.0, 2.0)
+    monkeypatch.setattr(timing, "latencies", lambda turns, callers: latencies)
     # Comparing tensors inside of the network would also run its own kernels there.
     monkeypatch.setattr(inner_tensors, "compare", lambda *arguments: [])
     # The fake GPU computes on one core, so operators of the usual size take a minute.

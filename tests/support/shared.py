@@ -10,12 +10,16 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prepared_python import DIRECTORY
 
+from ios_tf.cost.samples import Sample
 from ios_tf.reasons import Reason
 from ios_tf.reasons.measurements import BUSY
+
+if TYPE_CHECKING:
+    from ios_tf.conversion import timing
 
 # Quick and noisy measurements, for tests of results rather than of speed. Searches are
 # fast, and schedules are kept even if small networks do not gain.
@@ -148,6 +152,13 @@ def _read_graph(directory: Path):
 
     graph_def = graph_pb2.GraphDef.FromString((directory / "graph.pb").read_bytes())
     return gh.Graph(graph_def, *json.loads((directory / "graph.json").read_text()))
+
+
+def exactly(*milliseconds: float) -> timing.Latencies:
+    """The result of `timing.latencies` after one sample of each function."""
+    from ios_tf.conversion import timing
+
+    return timing.Latencies([[Sample(ms)] for ms in milliseconds], on_cpu=True)
 
 
 def reasons(report: Any) -> list[Reason]:

@@ -48,6 +48,10 @@ def test_intervals_of_few_values_say_nothing():
     assert interval_of_median([1.0] * 7) == (1.0, 1.0)  # 2 / 2**7 is below 2 %
 
 
+def exactly(ratio):
+    return Ratio(ratio, ratio, ratio)
+
+
 def ratio(estimate, low, high, disturbed):
     return Ratio(estimate, low, high, pairs=20, disturbed=disturbed)
 
@@ -56,8 +60,8 @@ def ratio(estimate, low, high, disturbed):
     ("ratios", "verdict", "faster"),
     [
         ({}, Verdict.NOT_FASTER, False),
-        ({1: Ratio.exactly(1.5)}, Verdict.FASTER, True),
-        ({1: Ratio.exactly(1.005)}, Verdict.NOT_FASTER, False),
+        ({1: exactly(1.5)}, Verdict.FASTER, True),
+        ({1: exactly(1.005)}, Verdict.NOT_FASTER, False),
         # On a calm machine, the interval's uncertainty does not change the verdict.
         ({1: ratio(1.02, 0.99, 1.04, 0)}, Verdict.FASTER, True),
         # On a busy machine, the verdict is certain only if the interval excludes 1.
@@ -85,7 +89,7 @@ def test_verdicts(ratios, verdict, faster):
 
 
 def test_sizes_that_lose():
-    ratios = {1: Ratio.exactly(0.99), 2: Ratio.exactly(0.97), 4: Ratio.exactly(2.0)}
+    ratios = {1: exactly(0.99), 2: exactly(0.97), 4: exactly(2.0)}
     assert slower_sizes(ratios) == [2]
 
 
