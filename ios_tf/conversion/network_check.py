@@ -14,8 +14,6 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tensorflow.core.framework import graph_pb2
-
 from ios_tf.cost.cost_model import compare_within_memory
 from ios_tf.model import graph_optimizer
 from ios_tf.model.frozen_graphs import FrozenSignature
@@ -83,13 +81,14 @@ def check(
     # faster.
     seconds = _SHARE * searcher.time_limit / len(collected)
     light = frozen.without_weights
-    graphs: dict[_Choice, graph_pb2.GraphDef] = {}
+    rewritten: dict[_Choice, FrozenSignature] = {}
 
-    def graph_of(choice: Mapping[str, Schedule]) -> graph_pb2.GraphDef:
+    def with_schedules(choice: Mapping[str, Schedule]) -> FrozenSignature:
         key = _key(choice, problems)
-        if key not in graphs:
-            graphs[key] = graph_optimizer.rewrite(light, choice, batch_sizes, device)
-        return graphs[key]
+        if key not in rewritten:
+            graph_def = graph_optimizer.rewrite(light, choice, batch_sizes, device)
+            rewritten[key] = dataclasses.replace(light, graph_def=graph_def)
+        return rewritten[key]
 
     sizes = {}
     for number, (batch_size, network) in enumerate(collected.items()):
@@ -100,11 +99,7 @@ def check(
         latencies = compare_within_memory(
             functools.partial(cost_model.compare_programs, seconds=seconds),
             [
-                programs(
-                    dataclasses.replace(light, graph_def=graph_of(choice)),
-                    batch_size,
-                    device,
-                )
+                programs(with_schedules(choice), batch_size, device)
                 for choice in choices.values()
             ],
             cost_model.release,

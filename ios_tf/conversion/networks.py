@@ -19,9 +19,9 @@ from ios_tf.conversion.planning import Plan
 from ios_tf.conversion.report import Report
 from ios_tf.cost.work import Work, work_of
 from ios_tf.model import graph_optimizer
+from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.native import engine
 from ios_tf.native.devices import Device
-from ios_tf.native.names import MERGED
 from ios_tf.reasons import Decision
 from ios_tf.reasons.measurements import LATENCIES_MISSING
 from ios_tf.scheduler import Load, Problem, Schedule, Stage, Strategy
@@ -59,8 +59,9 @@ def with_networks(
     decisions: list[Decision] = []
     for plan in plans:
         blocks: list[_Block] = []
+        frozen = plan.without_weights(searcher.cost_model.device.kind)
         for size in plan.checked.sizes:
-            network, of_network = _network(plan, size, searcher)
+            network, of_network = _network(plan, frozen, size, searcher)
             networks.append(network)
             blocks += of_network
         measuring = _Measuring(searcher, sum(len(one.operators) for one in blocks))
@@ -201,9 +202,12 @@ class _Block:
 
 
 def _network(
-    plan: Plan, batch_size: int, searcher: NetworkSearcher
+    plan: Plan, frozen: FrozenSignature, batch_size: int, searcher: NetworkSearcher
 ) -> tuple[dict[str, Any], list[_Block]]:
-    """The network at a batch size, without latencies, and its blocks."""
+    """The network at a batch size, without latencies, and its blocks.
+
+    `frozen`: the function with the schedules of the plan.
+    """
     collected = plan.function.collected[batch_size]
     checked = plan.checked.sizes[batch_size]
     regions: dict[int, list[_Block]] = {}
@@ -216,7 +220,8 @@ def _network(
         regions.setdefault(block["region"], []).extend(
             _blocks(problem, schedule, operators, first, searcher)
         )
-    arenas = _arenas(plan, batch_size, searcher.cost_model.device)
+    device = searcher.cost_model.device
+    arenas = _arenas(frozen, collected.regions, batch_size, device)
     network = {
         "signature": plan.function.reference.name,
         "batch_size": int(batch_size),
@@ -238,25 +243,13 @@ def _network(
     return network, [block for blocks in regions.values() for block in blocks]
 
 
-def _arenas(plan: Plan, batch_size: int, device: Device) -> dict[int, int]:
+def _arenas(
+    frozen: FrozenSignature, numbers: Mapping[str, int], batch_size: int, device: Device
+) -> dict[int, int]:
     """Number of a region -> the bytes for the tensors inside of it, in one call."""
-    collected = plan.function.collected
-    numbers = {
-        name: block["region"]
-        for block in collected[batch_size].blocks
-        for name in block["names"]
-    }
-    light = plan.function.frozen.without_weights
-    graph_def = graph_optimizer.rewrite(
-        light, plan.checked.schedules, list(collected), device.kind, plan.left
-    )
-    light = dataclasses.replace(light, graph_def=graph_def)
     arenas: dict[int, int] = {}
-    for program in network_check.programs(light, batch_size, device.kind):
-        names = [
-            operator["name"].partition(MERGED)[0]
-            for operator in program["block"]["operators"]
-        ]
+    for program in network_check.programs(frozen, batch_size, device.kind):
+        names = graph_optimizer.operators_of(program)
         number = next((numbers[name] for name in names if name in numbers), None)
         # A conversion does not fail because a number is missing in its report.
         with contextlib.suppress(engine.EngineError):
@@ -316,9 +309,7 @@ def _blocks(
         }
         alone = with_algorithms(alone, algorithms)
         stages = [
-            dataclasses.replace(
-                stage, groups=tuple(tuple(number[op] for op in g) for g in stage.groups)
-            )
+            stage.renumbered(number)
             for stage in schedule.stages
             if stage.operators & mask
         ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.left_nodes import decisions_about
@@ -347,12 +347,11 @@ def _sizes_not_scheduled(
 
 def _slow_regions(made: Plan) -> list[Decision]:
     """The regions that are left to TensorFlow, and why."""
-    names: dict[int, list[str]] = collections.defaultdict(list)
-    for block in next(iter(made.function.collected.values())).blocks:
-        names[block["region"]] += block["names"]
+    region_of = next(iter(made.function.collected.values())).regions
 
-    def operators(regions: Iterable[int]) -> tuple[str, ...]:
-        return tuple(name for region in sorted(regions) for name in names[region])
+    def operators(regions: Collection[int]) -> tuple[str, ...]:
+        names = (name for name, region in region_of.items() if region in regions)
+        return tuple(sorted(names, key=region_of.__getitem__))
 
     decisions = [
         Decision(

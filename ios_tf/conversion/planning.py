@@ -409,8 +409,18 @@ class Plan:
         self, device: str, materialise_merges: bool = True
     ) -> graph_pb2.GraphDef:
         """The function's graph with its schedules."""
+        return self._rewritten(self.function.frozen, device, materialise_merges)
+
+    def without_weights(self, device: str) -> FrozenSignature:
+        """The function with its schedules, but without the values of its weights."""
+        light = self.function.frozen.without_weights
+        return dataclasses.replace(light, graph_def=self._rewritten(light, device))
+
+    def _rewritten(
+        self, frozen: FrozenSignature, device: str, materialise_merges: bool = True
+    ) -> graph_pb2.GraphDef:
         return graph_optimizer.rewrite(
-            self.function.frozen,
+            frozen,
             self.checked.schedules,
             list(self.function.collected),
             device,

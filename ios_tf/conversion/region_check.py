@@ -11,7 +11,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
@@ -27,7 +26,7 @@ from ios_tf.cost.verdict import Ratio, Verdict, by_estimate, judge
 from ios_tf.model import function_library, graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.graph_optimizer import Collected
-from ios_tf.native.names import MERGED, REGION, SHAPE_OF_WEIGHT
+from ios_tf.native.names import REGION, SHAPE_OF_WEIGHT
 from ios_tf.scheduler import Load
 
 
@@ -79,7 +78,7 @@ def measure(
       inputs: the inputs of the signature, by batch size or load.
       device: "cpu" or "gpu".
     """
-    number = _numbers(collected)
+    number = collected.regions
     if len(set(number.values())) < 2 or not inputs:
         return []
     lowered = graph_optimizer.lowered(
@@ -129,7 +128,7 @@ def measure_made_up(
     lowered = graph_optimizer.lowered(
         dataclasses.replace(frozen, graph_def=rewrite()), device=device
     )
-    number = _numbers(collected)
+    number = collected.regions
     measured = []
     for part in _parts(frozen, lowered):
         tensors = subgraphs.tensors(frozen, frozen.graph_def, part.inputs).outputs
@@ -154,13 +153,6 @@ def measure_made_up(
             }
             measured.append(_timed(part, number, lowered, times))
     return measured
-
-
-def _numbers(collected: Collected) -> dict[str, int]:
-    """Maps each operator's name to the number of its region."""
-    return {
-        name: block["region"] for block in collected.blocks for name in block["names"]
-    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,8 +244,9 @@ def _timed(
     """
     regions = {
         number[operator]
-        for name in part.regions
-        for operator in _operators(lowered, name)
+        for node in lowered.node
+        if node.name in part.regions
+        for operator in graph_optimizer.operators_of(graph_optimizer.program_of(node))
         if operator in number
     }
     return RegionLatency(
@@ -292,13 +285,3 @@ def _spec(value: tf.Tensor) -> tf.TensorSpec:
     if len(shape) < 2:  # the tensor may be a shape, whose length must be known
         return tf.TensorSpec(shape, value.dtype)
     return tf.TensorSpec([None, *shape[1:]], value.dtype)
-
-
-def _operators(lowered: graph_pb2.GraphDef, region: str) -> list[str]:
-    """Returns the names of a region's operators.
-
-    A merged convolution has the name of its first part.
-    """
-    (program,) = (n.attr["program"].s for n in lowered.node if n.name == region)
-    names = [one["name"] for one in json.loads(program)["block"]["operators"]]
-    return [name.partition(MERGED)[0] for name in names]

@@ -16,7 +16,7 @@ from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.not_converted import NotOptimizedError
 from ios_tf.native import grappler
 from ios_tf.native.graph import Graph
-from ios_tf.native.names import ANNOTATIONS, NO_SHAPES, REGION
+from ios_tf.native.names import ANNOTATIONS, MERGED, NO_SHAPES, REGION
 from ios_tf.scheduler import Load, Problem, Schedule, document
 
 
@@ -34,6 +34,13 @@ class Collected:
     problems: Mapping[str, Problem]
     blocks: Sequence[Mapping[str, Any]]
     report: Mapping[str, Any]
+
+    @property
+    def regions(self) -> dict[str, int]:
+        """The number of each operator's region, by the operator's name."""
+        return {
+            name: block["region"] for block in self.blocks for name in block["names"]
+        }
 
     @property
     def bound_sizes(self) -> list[tuple[int, int, int]]:
@@ -178,7 +185,7 @@ def lowered_programs(
     (cc/tensorflow/ops/program_json.h).
     """
     return [
-        _program(node)
+        program_of(node)
         for node in lowered(frozen.without_weights, batch_size, device).node
         if node.op == REGION
     ]
@@ -190,7 +197,7 @@ def describe_region(graph_def: graph_pb2.GraphDef, name: str) -> str:
     (number,) = (i for i, node in enumerate(regions, 1) if node.name == name)
     names = [
         operator["name"]
-        for operator in _program(regions[number - 1])["block"]["operators"]
+        for operator in program_of(regions[number - 1])["block"]["operators"]
     ]
     return (
         f"region {number} of {len(regions)} ({len(names)} operators, from {names[0]} "
@@ -198,10 +205,20 @@ def describe_region(graph_def: graph_pb2.GraphDef, name: str) -> str:
     )
 
 
-def _program(node: node_def_pb2.NodeDef) -> dict[str, Any]:
+def program_of(node: node_def_pb2.NodeDef) -> dict[str, Any]:
+    """The program of a region of a lowered graph."""
     # The program is parsed with limits, because it may come from an untrusted model.
     data = node.attr["program"].s
     return document.parse(data, f"the program of {node.name}", len(data))
+
+
+def operators_of(program: Mapping[str, Any]) -> list[str]:
+    """The names of a program's operators.
+
+    A merged convolution has the name of its first part.
+    """
+    operators = program["block"]["operators"]
+    return [operator["name"].partition(MERGED)[0] for operator in operators]
 
 
 def _opened(frozen: FrozenSignature) -> Graph:

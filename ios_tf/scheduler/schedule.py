@@ -69,7 +69,7 @@ class Stage:
         """The split stage of a bitmask of operators, in the block's order."""
         return cls(Strategy.SPLIT, (tuple(operators_of(operators)),), micro_batches)
 
-    def renumbered(self, operators: Sequence[int]) -> Stage:
+    def renumbered(self, operators: Sequence[int] | Mapping[int, int]) -> Stage:
         """The same stage with operator i renumbered to operators[i]."""
         groups = tuple(tuple(operators[op] for op in g) for g in self.groups)
         return dataclasses.replace(self, groups=groups)
