@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import keras
 import networks
@@ -23,13 +24,9 @@ from ios_tf.reasons.models import DIRECT_CONVOLUTIONS
 from ios_tf.scheduler import greedy_schedule, sequential_schedule
 from ios_tf.tuning.searcher import Searcher
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 FOUR, TWO = "winograd_4x4", "winograd_2x2"
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 def by(algorithm, form):
@@ -97,7 +94,7 @@ def convert(output, *flags) -> None:
 
 
 def allowed(cache) -> set[str]:
-    files = sorted(cache.glob("*/*.json"))
+    files = sorted(Path(cache).glob("*/*.json"))
     settings = [json.loads(file.read_text())["algorithms_option"] for file in files]
     return {" ".join(names) for names in settings}
 

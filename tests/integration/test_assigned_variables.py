@@ -15,14 +15,9 @@ from shared import FAST
 import ios_tf
 from ios_tf.reasons.models import CHANGES_VARIABLE
 
-pytestmark = pytest.mark.one_core
+pytestmark = [pytest.mark.one_core, pytest.mark.usefixtures("cache")]
 
 CALLS = 3
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
 
 
 class Assigning(fm.Network):

@@ -35,25 +35,15 @@ from ios_tf.tuning.cache import ScheduleCache
 from ios_tf.tuning.searcher import Searcher
 from ios_tf.tuning.settings import SearchSettings
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 # Each batch size and the scheduled size that it must use: the nearest by ratio.
 NEAREST = {1: 1, 2: 1, 5: 8, 8: 8, 9: 8, 32: 32}
 
 
 @pytest.fixture(scope="module")
-def saved():
-    return shared.branches()
-
-
-@pytest.fixture(scope="module")
 def network(saved):
     return original(saved)
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    path = str(tmp_path / "cache")
-    monkeypatch.setenv("IOS_TF_CACHE", path)
-    return path
 
 
 def is_first_block(problem: Problem) -> bool:

@@ -51,11 +51,6 @@ def problem(filters: int, batch: int = 1) -> Problem:
 
 
 @pytest.fixture
-def cache(tmp_path) -> str:
-    return str(tmp_path / "cache")
-
-
-@pytest.fixture
 def filled(cache) -> str:
     """A cache with two schedules and a pending block."""
     for filters in (4, 6):

@@ -4,11 +4,11 @@ import concurrent.futures
 import contextlib
 import json
 import threading
+from pathlib import Path
 
 import graph_helpers as gh
 import numpy as np
 import pytest
-import shared
 import stock
 import tensorflow as tf
 from batch_sizes import freeze, function_of, original, rewrite, write
@@ -26,22 +26,13 @@ from ios_tf.model import graph_optimizer
 from ios_tf.native import tracing
 from ios_tf.scheduler import Load, Problem, Stage, greedy_schedule, sequential_schedule
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 LOADS = [Load(1), Load(1, 4), Load(8), Load(8, 4)]
 
 
 def images_of(batch_size: int) -> tf.Tensor:
     return tf.constant(gh.random_array(batch_size, 17, 17, 3))
-
-
-@pytest.fixture(scope="module")
-def saved():
-    return shared.branches()
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +146,7 @@ def test_converts_for_several_callers(saved, tmp_path, cache):
     assert "batch 1 with 4 callers" in page.read_text()
     for load in loads:
         for signature in graph_optimizer.collect(freeze(saved), load).problems:
-            assert list(cache.glob(f"*/{signature}.json"))
+            assert list(Path(cache).glob(f"*/{signature}.json"))
 
 
 def test_a_fixed_batch_size_is_scheduled_for_every_number_of_callers(tmp_path):

@@ -10,13 +10,10 @@ import shared
 import tensorflow as tf
 from hammer import hammer
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 # Eight shapes stay compiled: with ten, threads compile, use and evict concurrently.
 FEW, MANY = (1, 2, 3), tuple(range(1, 11))
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize(("batch_sizes", "runs"), [(FEW, 2000), (MANY, 400)])

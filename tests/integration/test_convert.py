@@ -18,10 +18,7 @@ import ios_tf
 from ios_tf.reasons.models import INSIDE_FUNCTION
 from ios_tf.scheduler import STRATEGIES
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def serve(model: str, images: tf.Tensor) -> np.ndarray:

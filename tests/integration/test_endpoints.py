@@ -11,12 +11,7 @@ from shared import FAST, branches
 import ios_tf
 from ios_tf.reasons.models import LOST_FUNCTION
 
-pytestmark = pytest.mark.one_core
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
+pytestmark = [pytest.mark.one_core, pytest.mark.usefixtures("cache")]
 
 
 def _images(batch=3, size=12, channels=3, seed=0):

@@ -42,12 +42,9 @@ from ios_tf.reasons.models import (
     SLOW_WITHOUT_PACKAGE,
 )
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 FAST = {key: value for key, value in shared.FAST.items() if key != "keep_slower"}
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize(

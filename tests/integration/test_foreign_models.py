@@ -47,12 +47,7 @@ from ios_tf.reasons.models import (
 )
 from ios_tf.tuning.searcher import Searcher
 
-pytestmark = pytest.mark.one_core
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
+pytestmark = [pytest.mark.one_core, pytest.mark.usefixtures("cache")]
 
 
 @pytest.fixture(autouse=True)

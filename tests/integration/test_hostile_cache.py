@@ -73,11 +73,6 @@ def spoil(path: str, how) -> None:
 
 
 @pytest.fixture
-def cache(tmp_path) -> str:
-    return str(tmp_path / "cache")
-
-
-@pytest.fixture
 def problem() -> Problem:
     return Problem.from_json(engine.problem(BLOCK))
 

@@ -12,12 +12,7 @@ from shared import FAST
 
 import ios_tf
 
-pytestmark = pytest.mark.one_core
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
+pytestmark = [pytest.mark.one_core, pytest.mark.usefixtures("cache")]
 
 
 def _images(shape=(3, 12, 12, 3)):

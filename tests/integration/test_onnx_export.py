@@ -23,14 +23,11 @@ from ios_tf.conversion.onnx_export import export_onnx
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.reasons.comparisons import NO_ONNX_RUNTIME
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 onnx = pytest.importorskip("onnx", reason="pip install 'ios-tf[onnx]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install 'ios-tf[onnx]'")
 pytest.importorskip("tf2onnx", reason="pip install 'ios-tf[onnx]'")
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
 
 
 def branches() -> keras.Model:

@@ -19,14 +19,11 @@ from shared import FAST
 import ios_tf
 from ios_tf.reasons.models import CHANGES_VARIABLE, NO_OUTPUTS, ORIGINAL_RUNS
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 v1 = tf.compat.v1
 
 # Measurements are quick and noisy: these tests check results, not speed.
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
 
 
 def assert_on_engine(function, *arguments, **keywords) -> None:

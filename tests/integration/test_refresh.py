@@ -116,11 +116,6 @@ class Server:
         return [line for line in errors.splitlines() if "ios_tf: " in line]
 
 
-@pytest.fixture
-def cache(tmp_path) -> str:
-    return str(tmp_path / "cache")
-
-
 def put(cache: str, schedule: Schedule) -> None:
     times = {"latency_ms": 1.0, "sequential_ms": 1.0}
     ScheduleCache(cache, DEVICE).put(

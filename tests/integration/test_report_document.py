@@ -22,10 +22,7 @@ from ios_tf.errors import UserError
 from ios_tf.reasons.models import COPIED, NO_CONVOLUTION
 from ios_tf.report import document
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def stored(directory: str) -> dict:

@@ -9,14 +9,11 @@ import pytest
 import shared
 import tensorflow as tf
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 CALLERS, CALLS, VERSIONS = 8, 40, 4
 # Batches of several images may run by other algorithms than a single image.
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
 
 
 def batched(signature):

@@ -4,7 +4,6 @@ import dataclasses
 
 import networks
 import pytest
-import shared
 import stock
 import tensorflow as tf
 from batch_sizes import Stopwatch, freeze, original, stages, write
@@ -27,22 +26,12 @@ from ios_tf.scheduler import (
 from ios_tf.tuning.searcher import Searcher
 from ios_tf.tuning.settings import SearchSettings
 
-
-@pytest.fixture(scope="module")
-def saved():
-    return shared.branches()
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 @pytest.fixture(scope="module")
 def network(saved):
     return original(saved)
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    path = str(tmp_path / "cache")
-    monkeypatch.setenv("IOS_TF_CACHE", path)
-    return path
 
 
 def split_into(micro_batches: int):

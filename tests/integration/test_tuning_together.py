@@ -9,7 +9,6 @@ import sys
 import threading
 
 import prepared_python
-import pytest
 import tensorflow as tf
 from cache_helpers import DEVICE, add_pending
 
@@ -75,11 +74,6 @@ def start(python: str, code: str, *arguments: str) -> subprocess.Popen:
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-
-
-@pytest.fixture
-def cache(tmp_path) -> str:
-    return str(tmp_path / "cache")
 
 
 def test_processes_divide_the_blocks(cache):

@@ -15,12 +15,9 @@ from ios_tf.cost.samples import RECORDER, Sample
 from ios_tf.reasons.measurements import BUSY, UNDECIDED
 from ios_tf.reasons.models import COPIED
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 FAST = ["--warmup_runs=0", "--runs=1", "--sample_count=1", "--device=cpu"]
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="module")
