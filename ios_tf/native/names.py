@@ -1,6 +1,6 @@
 """Names in graphs and caches, which must be equal to those of cc/tensorflow/names.h."""
 
-import itertools
+import os.path
 from collections.abc import Iterable
 
 # Names of the attributes of nodes that contain schedules: lists with one entry per
@@ -39,13 +39,5 @@ PENDING = "pending"
 
 def common_scope(names: Iterable[str]) -> str:
     """The scope that all names of nodes share: "" or a text that ends with a slash."""
-    scope: list[str] | None = None
-    for name in names:
-        parts = name.split("/")[:-1]
-        same = itertools.takewhile(
-            lambda pair: pair[0] == pair[1], zip(parts, scope or parts, strict=False)
-        )
-        scope = [part for part, _ in same]
-        if not scope:
-            break
-    return "".join(f"{part}/" for part in scope or [])
+    start = os.path.commonprefix(list(names))  # noqa: RUF071 (characters are meant)
+    return start[: start.rfind("/") + 1]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import collections
-import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ios_tf.native.names import common_scope
 from ios_tf.reasons import Reason, by_code
 from ios_tf.report import gain
 from ios_tf.report.document import Document
@@ -110,7 +110,7 @@ def _network(network: Mapping[str, Any], number: int) -> dict[str, Any]:
         "load": gain.load_of(network),
         "sequential_ms": network["sequential_ms"],
         "scheduled_ms": network["scheduled_ms"],
-        "scope": _scope([one["name"] for one in operators]),
+        "scope": common_scope(one["name"] for one in operators)[:-1],
         "blocks": blocks,
         "operators": operators,
         "slowest": [one for one in slowest if one["ms"]],
@@ -266,8 +266,7 @@ def _stage(
 
 def short_names(names: Sequence[str]) -> list[str]:
     """Names without the scope that all share, and without the operation at the end."""
-    scope = _scope(names)
-    skip = len(scope) + 1 if scope else 0
+    skip = len(common_scope(names))
     shorter = [name[skip:] for name in names]
     heads = [name.rpartition("/")[0] for name in shorter]
     counts = collections.Counter(heads)
@@ -275,11 +274,3 @@ def short_names(names: Sequence[str]) -> list[str]:
         head if head and counts[head] == 1 else name
         for head, name in zip(heads, shorter, strict=True)
     ]
-
-
-def _scope(names: Sequence[str]) -> str:
-    """The scope that all names share."""
-    folders = [posixpath.dirname(name) for name in names]
-    if not folders or any(name.startswith("/") for name in folders):
-        return ""
-    return posixpath.commonpath(folders)
