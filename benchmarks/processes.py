@@ -53,14 +53,17 @@ def run_for(
                     process.wait(_GRACE_SECONDS)
 
 
-def run_python(program: str, *arguments: str) -> Any:
+def run_python(program: str, *arguments: str, variables: Mapping[str, str] = {}) -> Any:
     """Runs a program of `python_line`; returns the JSON in the last line it prints.
+
+    `variables` are added to the environment.
 
     Raises:
       RuntimeError: the program failed; the message is its last line or its signal.
     """
     command = python_line(program, *arguments)
-    done = subprocess.run(command, capture_output=True, text=True)
+    environment = {**os.environ, **variables}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         raise RuntimeError(lines[-1] if lines else f"exit code {done.returncode}")

@@ -7,6 +7,7 @@ in random order.
 from __future__ import annotations
 
 import argparse
+import functools
 import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -53,7 +54,9 @@ def differences(
             target.device,
         )
         batches = _batches(program, data, target.dtype, sizes)
-        wrong += _of_all_threads(program, batches, target, threads, calls)
+        work = functools.partial(_of_thread, program, batches, target, calls)
+        with ThreadPoolExecutor(threads) as pool:
+            wrong += sum(pool.map(work, range(threads)))
     return wrong
 
 
@@ -71,20 +74,6 @@ def _batches(
         inputs = [arrays.encoded(numbers.uniform(-1, 1, s), dtype) for s in shapes]
         batches.append((inputs, program.run(inputs)))
     return batches
-
-
-def _of_all_threads(
-    program: engine.Program,
-    batches: Sequence[_Batch],
-    target: Target,
-    threads: int,
-    calls: int,
-) -> int:
-    def work(seed: int) -> int:
-        return _of_thread(program, batches, target, calls, seed)
-
-    with ThreadPoolExecutor(threads) as pool:
-        return sum(pool.map(work, range(threads)))
 
 
 def _of_thread(

@@ -24,6 +24,7 @@ from benchmarks.network import Network
 from benchmarks.network_search import Found, find_schedules, interleaved_ms
 from benchmarks.results import read_json, write_results
 from ios_tf.errors import UserError
+from ios_tf.native import engine
 from ios_tf.packages import version_of
 from ios_tf.scheduler import PAPER_PRUNING, Pruning, Schedule, document
 
@@ -242,17 +243,8 @@ class Record:
 
 def machine() -> dict[str, Any]:
     """Returns the processor, this process's usable cores, and operating system."""
-    processor = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    processor = line.partition(":")[2].strip()
-                    break
-    except OSError:
-        pass
     return {
-        "processor": processor,
+        "processor": engine.cpu_description()["processor"],
         "cores": len(os.sched_getaffinity(0)),
         "system": platform.platform(),
     }

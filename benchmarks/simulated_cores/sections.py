@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import native, python_line
+from benchmarks import native
 from benchmarks.frameworks.runner import data_of
 from benchmarks.network import Network
 from benchmarks.network_search import find_schedules
+from benchmarks.processes import run_python
 from ios_tf.errors import UserError
 from ios_tf.native import engine
 from ios_tf.scheduler import Schedule
@@ -72,17 +72,11 @@ def _record(
     library: Path, network: str, schedules: Path, threads: int
 ) -> list[list[float]]:
     words = [str(library), network, str(schedules), str(threads)]
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": str(library),
-        "RECORD_THREADS": str(threads),
-    }
-    done = subprocess.run(
-        python_line(_CHILD, *words), env=environment, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise UserError(f"the recorder failed: {done.stderr.strip().splitlines()[-1]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    variables = {"LD_PRELOAD": str(library), "RECORD_THREADS": str(threads)}
+    try:
+        return run_python(_CHILD, *words, variables=variables)
+    except RuntimeError as error:
+        raise UserError(f"the recorder failed: {error}") from None
 
 
 def record_in_child(library: str, network: str, schedules: str, threads: str) -> None:

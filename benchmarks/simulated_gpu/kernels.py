@@ -22,12 +22,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from benchmarks.simulated_gpu.device import Arithmetic, SimulatedDevice
+from ios_tf.cost.work import VIEWS
 from ios_tf.scheduler.problem import Problem
 
 # Output elements of a CTA that moves bytes: 256 threads with four elements each.
 _CTA_ELEMENTS = 1024
 _PRODUCTS = ("conv2d", "conv2d_transpose", "matmul")
-_VIEWS = ("concat", "slice")
 
 
 class Kernel(NamedTuple):
@@ -67,7 +67,7 @@ def kernels_of(problem: Problem, op: int, device: SimulatedDevice) -> list[Kerne
     read = _elements_read(problem, op)
     window = _window(problem, [op])
     make = _Maker(device, problem.dtype)
-    if operator["type"] in _VIEWS:
+    if operator["type"] in VIEWS:
         return []
     if operator["type"] == "sepconv":
         pixels = elements // channels

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ios_tf.conversion import timing
 from ios_tf.errors import UserError
 from ios_tf.model import saved_models
 from ios_tf.model.inputs import Given, accepted_inputs, outputs_of
@@ -52,8 +53,7 @@ def trace_model(
     outputs_of(function, arguments)
     with tracing.record(max_operators) as recording:
         for _ in range(runs):
-            for output in outputs_of(function, arguments).values():
-                output.numpy()  # waits until the call is done
+            timing.wait_for(outputs_of(function, arguments))
     assert recording.trace is not None
     if not recording.trace.calls:
         raise UserError(
