@@ -20,13 +20,13 @@ from ios_tf.fleet.cost_model import FleetNetworkCostModel
 from ios_tf.fleet.ray_fleet import ray_connection
 from ios_tf.native import devices, plugin
 from ios_tf.options import ModelOptions
-from ios_tf.scheduler import Load, Pruning
+from ios_tf.scheduler import BASELINES, Load, Pruning
 from ios_tf.tuning.algorithms import allowed
 from ios_tf.tuning.cache import ScheduleCache, directory_of, latency_database
 from ios_tf.tuning.parts import Patterns
 from ios_tf.tuning.progress import Progress
 from ios_tf.tuning.searcher import NetworkSearcher, Searcher
-from ios_tf.tuning.settings import BASELINES, SearchSettings
+from ios_tf.tuning.settings import SearchSettings
 
 _one_at_a_time = threading.RLock()
 

@@ -147,7 +147,7 @@ class _Measuring:
         key = device.engine, dtype
         if key not in _ROOFLINES:
             try:
-                _ROOFLINES[key] = self.searcher.roofline(device.kind, dtype)
+                _ROOFLINES[key] = Roofline.measured(self.searcher, device.kind, dtype)
             except MemoryError:
                 self.searcher.cost_model.release()
                 return None

@@ -1,6 +1,7 @@
 """The inter-operator scheduler. It uses only Python and numpy, and no device."""
 
 from ios_tf.scheduler.baselines import (
+    BASELINES,
     greedy_schedule,
     sequential_schedule,
     split_schedules,
@@ -29,6 +30,7 @@ from ios_tf.scheduler.units import (
 from ios_tf.strategies import STRATEGIES
 
 __all__ = [
+    "BASELINES",
     "PAPER_PRUNING",
     "STRATEGIES",
     "UNPRUNED",

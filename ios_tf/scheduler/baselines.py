@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ios_tf.scheduler.problem import Problem, operators_of
+from ios_tf.scheduler.problem import Problem, mask_of, operators_of
 from ios_tf.scheduler.schedule import Schedule, Stage
 
 
@@ -39,10 +39,15 @@ def greedy_schedule(problem: Problem) -> Schedule:
     stages = []
     done = 0
     while done != problem.all_operators:
-        ready = 0
-        for op in operators_of(problem.all_operators & ~done):
-            if not problem.predecessors[op] & ~done:
-                ready |= 1 << op
+        ready = mask_of(
+            op
+            for op in operators_of(problem.all_operators & ~done)
+            if not problem.predecessors[op] & ~done
+        )
         stages.append(Stage.concurrent(problem, ready))
         done |= ready
     return Schedule(tuple(stages), problem.signature)
+
+
+# By the names of their strategies.
+BASELINES = {"sequential": sequential_schedule, "greedy": greedy_schedule}

@@ -24,15 +24,6 @@ def column(mask: int, words: int) -> np.ndarray:
     return np.array(split, np.uint64)[:, np.newaxis]
 
 
-def to_masks(sets: np.ndarray) -> list[int]:
-    """The bitmasks of an array of sets."""
-    masks = sets[0].tolist()
-    for i in range(1, len(sets)):
-        high = sets[i].tolist()
-        masks = [low | word << 64 * i for low, word in zip(masks, high, strict=True)]
-    return masks
-
-
 def to_mask(sets: np.ndarray, i: int) -> int:
     """The bitmask of one set of an array."""
     return sum(word << 64 * k for k, word in enumerate(sets[:, i].tolist()))
@@ -62,7 +53,7 @@ def unions(sets: np.ndarray, masks: Sequence[int], words: int) -> np.ndarray:
       words: the number of 64-bit words of a bitmask.
     """
     result = np.zeros((words, sets.shape[1]), np.uint64)
-    (present,) = to_masks(np.bitwise_or.reduce(sets, axis=1, keepdims=True))
+    present = to_mask(np.bitwise_or.reduce(sets, axis=1, keepdims=True), 0)
     for op in operators_of(present):
         has = sets[op // 64] >> np.uint64(op % 64) & np.uint64(1)
         # The left operand has all bits set if the operator is in the set, and is 0

@@ -18,10 +18,15 @@ from ios_tf.scheduler import document
 
 def mask_of(operators: Iterable[int]) -> int:
     """The bitmask of a set of operator indices."""
-    mask = 0
-    for op in operators:
-        mask |= 1 << op
-    return mask
+    return union_of(1 << op for op in operators)
+
+
+def union_of(masks: Iterable[int]) -> int:
+    """The union of sets; all are bitmasks."""
+    union = 0
+    for mask in masks:
+        union |= mask
+    return union
 
 
 def operators_of(mask: int) -> Iterator[int]:
@@ -163,12 +168,6 @@ class Problem:
     @property
     def dtype(self) -> str:
         return str(self.block.get("dtype", "float32"))
-
-    def may_merge(self, operators: int) -> bool:
-        """Returns whether a stage of these operators may run as one merged operator."""
-        return operators.bit_count() > 1 and any(
-            operators & ~merge_class == 0 for merge_class in self.merge_classes
-        )
 
     def components(self, operators: int) -> tuple[tuple[int, ...], ...]:
         """The connected components of a set of operators, each ascending."""

@@ -33,14 +33,6 @@ class Pruning:
             if value is not None:
                 object.__setattr__(self, field, search_limit(field, value))
 
-    def group_size_limit(self, largest: int) -> int:
-        """The limit r (`max_group_size`), but at most the size of the largest group."""
-        return min(self.max_group_size or largest, largest)
-
-    def groups_limit(self, most: int) -> int:
-        """The limit s (`max_groups`), but at most the largest number of groups."""
-        return min(self.max_groups or most, most)
-
 
 PAPER_PRUNING = Pruning()
 UNPRUNED = Pruning(max_group_size=None, max_groups=None)

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from ios_tf.scheduler import bitsets
-from ios_tf.scheduler.baselines import greedy_schedule, sequential_schedule
+from ios_tf.scheduler.baselines import BASELINES
 from ios_tf.scheduler.dynamic_programming import DynamicProgram, solve
 from ios_tf.scheduler.forecasts import Forecast, Forecaster, Form
 from ios_tf.scheduler.problem import Problem
@@ -159,9 +159,8 @@ def search(
       BlockTooLargeError: there are too many transitions to hold in memory.
     """
     strategy = options.strategy
-    if strategy in ("sequential", "greedy"):
-        make = sequential_schedule if strategy == "sequential" else greedy_schedule
-        schedule = make(problem)
+    if strategy in BASELINES:
+        schedule = BASELINES[strategy](problem)
         start = Progress(0, 0, 0, len(schedule.stages))
         asker = _Asker(problem, cost_model, progress, start)
         latency_ms = math.fsum([asker.ask(stage) for stage in schedule.stages])

@@ -206,8 +206,8 @@ class _Rules:
         self._only_merges = only_merges
         self._single_source = pruning.single_source
         count = len(problem)
-        self._group_size = pruning.group_size_limit(count)
-        self._groups = pruning.groups_limit(count)
+        self._group_size = min(pruning.max_group_size or count, count)
+        self._groups = min(pruning.max_groups or count, count)
 
     def may_add(self, stages: np.ndarray, op: int, wanted: np.ndarray) -> np.ndarray:
         """Returns which of the wanted stages may get `op` without breaking a limit."""

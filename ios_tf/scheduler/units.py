@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ios_tf.scheduler import bitsets
-from ios_tf.scheduler.problem import Problem, mask_of, operators_of
+from ios_tf.scheduler.problem import Problem, mask_of, operators_of, union_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,17 +34,12 @@ class Units:
 
     def operators(self, units: int) -> int:
         """The operators of a set of units; both are bitmasks."""
-        if len(self.masks) == len(self.problem):
-            return units  # every operator is a unit
-        operators = 0
-        for unit in operators_of(units):
-            operators |= self.masks[unit]
-        return operators
+        return union_of(self.masks[unit] for unit in operators_of(units))
 
     def operator_sets(self, units: np.ndarray) -> np.ndarray:
         """The operators of many sets of units; both are bitsets."""
         if len(self.masks) == len(self.problem):
-            return units
+            return units  # every operator is a unit
         return bitsets.unions(units, self.masks, bitsets.words_for(len(self.problem)))
 
 
@@ -175,9 +170,7 @@ def _topological(problem: Problem, masks: Sequence[int]) -> list[int]:
     """Orders the masks so that no unit reads a later unit."""
     reads = []
     for mask in masks:
-        before = 0
-        for op in operators_of(mask):
-            before |= problem.predecessors[op]
+        before = union_of(problem.predecessors[op] for op in operators_of(mask))
         reads.append(before & ~mask)
     # Units are sorted by their last operators, which keeps the order of the block if
     # possible.

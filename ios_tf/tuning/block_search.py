@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from ios_tf.cost.cached import CachedCostModel
 from ios_tf.cost.cost_model import BlockCostModel, compare_within_memory
 from ios_tf.scheduler import (
+    BASELINES,
     Bounds,
     Problem,
     Schedule,
@@ -20,7 +21,7 @@ from ios_tf.scheduler import (
     sequential_schedule,
     split_schedules,
 )
-from ios_tf.tuning.settings import BASELINES, SearchSettings
+from ios_tf.tuning.settings import SearchSettings
 
 # A schedule must take less than this fraction of the sequential schedule's latency. The
 # margin is needed because, of several equally fast schedules, the one that is measured

@@ -26,7 +26,6 @@ from ios_tf.tuning.algorithms import GEMM, choose, with_algorithms, with_product
 from ios_tf.tuning.block_search import BlockSearch, splits
 from ios_tf.tuning.parts import Part, joined, parts_of
 from ios_tf.tuning.progress import Progress
-from ios_tf.tuning.roofline import Roofline
 from ios_tf.tuning.search_progress import SearchProgress, search_weight
 from ios_tf.tuning.settings import SearchSettings
 
@@ -213,10 +212,6 @@ class Searcher(Generic[_Model]):
     ) -> float:
         """The latency of a group in ms, alone on its lane of a stage of `groups`."""
         return self._cached.group_latency(problem, group, groups)
-
-    def roofline(self, device: str, dtype: str) -> Roofline:
-        """The machine's roofline for a type; see `Roofline.measured`."""
-        return Roofline.measured(self._cached, device, dtype)
 
     def alternatives(
         self, problems: Iterable[Problem], found: Mapping[str, Schedule]

@@ -5,16 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ios_tf.scheduler import (
-    PAPER_PRUNING,
-    Pruning,
-    greedy_schedule,
-    sequential_schedule,
-)
+from ios_tf.scheduler import BASELINES, PAPER_PRUNING, Pruning
 from ios_tf.tuning.parts import DEFAULT_PATTERNS, Patterns
 
 DEFAULT_STRATEGY = "auto"
-BASELINES = {"sequential": sequential_schedule, "greedy": greedy_schedule}
 
 
 @dataclasses.dataclass(frozen=True)

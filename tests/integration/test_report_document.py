@@ -145,9 +145,9 @@ def test_a_merge_is_one_stage(tmp_path, monkeypatch):
     """Schedules with every possible merge, as another strategy would find them."""
     from merges import merge_everything
 
-    from ios_tf.tuning import settings
+    from ios_tf.scheduler import BASELINES
 
-    monkeypatch.setitem(settings.BASELINES, "greedy", merge_everything)
+    monkeypatch.setitem(BASELINES, "greedy", merge_everything)
     target = str(tmp_path / "converted")
     ios_tf.convert(shared.branches(), target, strategy="greedy")
     (network,) = stored(target)["networks"]

@@ -24,7 +24,10 @@ _PRUNINGS = [
 def _endings(problem, pruning, only_merges=False):
     """The sorted endings of each state as bitmasks; checks the space's consistency."""
     space = build_state_space(problem, pruning, only_merges)
-    states, stages = bitsets.to_masks(space.states), bitsets.to_masks(space.stages)
+    states, stages = (
+        [bitsets.to_mask(sets, i) for i in range(sets.shape[1])]
+        for sets in (space.states, space.stages)
+    )
     assert states[0] == 0
     assert states[-1] == problem.all_operators
     assert [mask.bit_count() for mask in states] == sorted(

@@ -20,9 +20,6 @@ def test_reads_the_optimizers_json():
     assert problem.shapes[2] == (1, 8, 8, 16)
     assert problem.flops == (1000,) * 4
     assert problem.merge_classes == (0b1001,)
-    assert problem.may_merge(0b1001)
-    assert not problem.may_merge(0b0001)
-    assert not problem.may_merge(0b1011)
     assert problem.components(0b1011) == ((0, 1), (3,))
     assert problem.block["operators"][0]["type"] == "conv2d"
 
