@@ -6,7 +6,6 @@ except large filters and tables.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -151,10 +150,7 @@ def large_filters(
       captures: the tensors that it captures, by placeholder.
       outputs: the names of the fetched tensors.
     """
-    readers = collections.defaultdict(list)
-    for node in graph_def.node:
-        for k, tensor in enumerate(node.input):
-            readers[tensor.partition(":")[0]].append((node, k))
+    readers = function_library.readers_of(graph_def.node)
     fetched = {tensor.partition(":")[0] for tensor in outputs}
 
     def is_filter(name: str) -> bool:
@@ -194,21 +190,18 @@ def large_tables(
     if not large:
         return {}
     nodes = {node.name: node for node in graph_def.node}
-    readers = collections.defaultdict(list)
-    for node in graph_def.node:
-        for tensor in node.input:
-            readers[tensor.partition(":")[0]].append(node)
+    readers = function_library.readers_of(graph_def.node)
     # A value that is computed only from variables and constants counts as a constant.
     variables = {name for name in captures if name in nodes}
     computed = set(computed_of_constants(graph_def.node, variables))
 
     def is_table(placeholder: str, size: int) -> bool:
         # The variable is not a table if an operation may write to it.
-        if not all(node.op in _READS for node in readers[placeholder]):
+        if not all(node.op in _READS for node, _ in readers[placeholder]):
             return False
         names, seen = [placeholder], {placeholder}
         while names:
-            for node in readers[names.pop()]:
+            for node, _ in readers[names.pop()]:
                 if node.op in _LOOKUPS:
                     continue
                 if node.name in computed:

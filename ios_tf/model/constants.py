@@ -28,19 +28,16 @@ def computed_of_constants(
       nodes: the nodes of a graph or of a function.
       variables: the names of nodes that count as constants, too.
     """
-    readers = collections.defaultdict(list)
-    inputs: collections.Counter[str] = collections.Counter()
-    for node in nodes:
-        for tensor in node.input:
-            if tensor[0] != "^":
-                readers[node_of(tensor)].append(node.name)
-                inputs[node.name] += 1
+    readers = function_library.readers_of(nodes)
+    inputs = collections.Counter(
+        node.name for of_node in readers.values() for node, _ in of_node
+    )
     computed = [n.name for n in nodes if n.op == "Const" or n.name in variables]
     for name in computed:
-        for reader in readers[name]:
-            inputs[reader] -= 1
-            if inputs[reader] == 0:
-                computed.append(reader)
+        for reader, _ in readers[name]:
+            inputs[reader.name] -= 1
+            if inputs[reader.name] == 0:
+                computed.append(reader.name)
     return computed
 
 

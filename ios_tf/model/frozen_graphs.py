@@ -95,8 +95,7 @@ class FrozenSignature:
             if node.op in function_library.WITH_FILTERS:
                 # An Einsum may have only one input, so that the slice may be empty.
                 filters.update(name.partition(":")[0] for name in node.input[1:2])
-        light = graph_pb2.GraphDef(versions=self.graph_def.versions)
-        light.library.CopyFrom(self.graph_def.library)
+        light = function_library.without_nodes(self.graph_def)
         for node in self.graph_def.node:
             content = node.attr["value"].tensor if node.op == "Const" else None
             if (

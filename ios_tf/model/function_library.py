@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorflow.core.framework import graph_pb2, types_pb2
@@ -87,9 +87,14 @@ def pruned(graph_def: graph_pb2.GraphDef, wanted: Iterable[str]) -> graph_pb2.Gr
         map(node_of, wanted),
         {node.name: [node_of(one) for one in node.input] for node in graph_def.node},
     )
-    result = graph_pb2.GraphDef(library=graph_def.library, versions=graph_def.versions)
+    result = without_nodes(graph_def)
     result.node.extend(node for node in graph_def.node if node.name in needed)
     return result
+
+
+def without_nodes(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
+    """A copy of the graph with only its functions."""
+    return graph_pb2.GraphDef(library=graph_def.library, versions=graph_def.versions)
 
 
 def computed_from(graph_def: graph_pb2.GraphDef, tensors: Iterable[str]) -> set[str]:
@@ -115,6 +120,16 @@ def reachable(starts: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[
         reached |= new
         left += new
     return reached
+
+
+def readers_of(nodes: Iterable[Any]) -> dict[str, list[tuple[Any, int]]]:
+    """For each node, those that read its tensors, and the numbers of their inputs."""
+    readers = collections.defaultdict(list)
+    for node in nodes:
+        for number, tensor in enumerate(node.input):
+            if tensor[0] != "^":
+                readers[node_of(tensor)].append((node, number))
+    return readers
 
 
 def wait_as_before(before: graph_pb2.GraphDef, graph_def: graph_pb2.GraphDef) -> None:
@@ -232,16 +247,24 @@ def inline_where_convolutions_are(graph_def: graph_pb2.GraphDef) -> None:
     to compute the convolutions.
     """
     library = {f.signature.name: f for f in graph_def.library.function}
-    convolve = {
-        name for name in library if _all_nodes(name, library, CONVOLUTIONS.__contains__)
+    calls = {
+        name: {called for node in one.node_def for called in _called_by(node, library)}
+        for name, one in library.items()
     }
+
+    def with_operations(wanted: Callable[[str], bool]) -> set[str]:
+        """The functions that have such an operation, or call a function that has."""
+        having = {
+            name
+            for name, one in library.items()
+            if any(wanted(node.op) for node in one.node_def)
+        }
+        return {n for n in library if not having.isdisjoint(reachable([n], calls))}
+
+    convolve = with_operations(CONVOLUTIONS.__contains__)
     # Functions with XLA's own operators are left alone, because only XLA has kernels
     # for these operators.
-    convolve -= {
-        name
-        for name in library
-        if _all_nodes(name, library, lambda op: op[:3] == "Xla")
-    }
+    convolve -= with_operations(lambda op: op[:3] == "Xla")
     compiled = set()
     for name in convolve:
         if COMPILED in library[name].attr:
@@ -272,13 +295,12 @@ def keep_biases_apart(graph_def: graph_pb2.GraphDef) -> None:
     for node in graph_def.node:
         if node.attr.pop(_COMPILED_BEFORE, None):
             convolutions.add(node.name)
-    readers = collections.defaultdict(list)
-    for node in graph_def.node if convolutions else ():
-        for name in node.input[:1]:
-            readers[name.partition(":")[0]].append(node)
+    readers = readers_of(graph_def.node if convolutions else ())
     waiting = list(convolutions)
     while waiting:
-        for node in readers[waiting.pop()]:
+        for node, number in readers[waiting.pop()]:
+            if number > 0:
+                continue
             if node.op == "Identity":
                 waiting.append(node.name)
             elif node.op == "BiasAdd" and node.attr["data_format"].s != b"NCHW":
@@ -324,19 +346,6 @@ def _kind(node: Any, library: dict[str, Any]) -> str:
     if node.op in CALLS or node.op in library:
         return "functions that are not inlined"
     return f"functions of {node.op}"
-
-
-def _all_nodes(name: str, library: dict[str, Any], wanted: Any) -> bool:
-    """Whether a function, or one that it calls, has an operation that is `wanted`."""
-    waiting, seen = [name], {name}
-    while waiting:
-        for node in library[waiting.pop()].node_def:
-            if wanted(node.op):
-                return True
-            more = _called_by(node, library) - seen
-            seen |= more
-            waiting += more
-    return False
 
 
 def _called_by(node: Any, library: dict[str, Any]) -> set[str]:

@@ -63,8 +63,7 @@ def between(
     """
     nodes = {node.name: node for node in graph_def.node}
     argument = {name: f"ios_tf_input_{i}" for i, name in enumerate(inputs)}
-    cut = graph_pb2.GraphDef(versions=graph_def.versions)
-    cut.library.CopyFrom(graph_def.library)
+    cut = function_library.without_nodes(graph_def)
     for name, spec in inputs.items():
         placeholder = cut.node.add(name=argument[name], op="Placeholder")
         placeholder.attr["dtype"].type = spec.dtype.as_datatype_enum

@@ -63,8 +63,7 @@ class Weights:
                 del captures[name]
         if not same:
             return dataclasses.replace(frozen, captures=captures)
-        graph_def = graph_pb2.GraphDef(versions=frozen.graph_def.versions)
-        graph_def.library.CopyFrom(frozen.graph_def.library)
+        graph_def = function_library.without_nodes(frozen.graph_def)
         for node in frozen.graph_def.node:
             if node.name not in same:
                 copy = graph_def.node.add()
@@ -216,8 +215,7 @@ class _Editor:
     def finish(self) -> tuple[graph_pb2.GraphDef, dict[str, tf.Tensor]]:
         """The graph without unused nodes, and its captures."""
         before = self._frozen.graph_def
-        graph_def = graph_pb2.GraphDef(versions=before.versions)
-        graph_def.library.CopyFrom(before.library)
+        graph_def = function_library.without_nodes(before)
         for node in before.node:
             graph_def.node.extend(self._replaced.get(node.name, [node]))
         graph_def.node.extend(self._added)
@@ -243,11 +241,7 @@ def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
     The engine needs these operands as constants. An example is a tensor that is added
     to each image. The result includes constants from which such an operand is computed.
     """
-    readers = collections.defaultdict(list)
-    for node in graph_def.node:
-        for k, tensor in enumerate(node.input):
-            if tensor[0] != "^":
-                readers[function_library.node_of(tensor)].append((node, k))
+    readers = function_library.readers_of(graph_def.node)
     computed = computed_of_constants(graph_def.node)
     # Both map a node's name to a bool. `as_filter` says whether operators read the
     # node's value as a filter. `needed` says whether operators read the value as
