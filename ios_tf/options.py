@@ -82,10 +82,11 @@ def _option(default: Any, help: str, group: str, **details: Any) -> Any:
     return field(default=default, metadata={_KEY: option})
 
 
-def _same(options: Any, name: str) -> dict[str, Any]:
-    """Returns the metadata of another class's field that has the same meaning."""
+def _same(options: Any, name: str, **changes: Any) -> Any:
+    """Returns a field that equals another class's field except for these changes."""
     (found,) = (f for f in dataclasses.fields(options) if f.name == name)
-    return dict(found.metadata)
+    details: dict[str, Any] = {"default": found.default, "metadata": found.metadata}
+    return field(**details | changes)
 
 
 def number(text: str) -> Any:
@@ -216,7 +217,7 @@ class EnableOptions(SearchOptions):
         "Many callers",
         check=validation.caller_count,
     )
-    progress: bool = field(default=True, metadata=_same(SearchOptions, "progress"))
+    progress: bool = _same(SearchOptions, "progress", default=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -273,7 +274,7 @@ class TuneOptions(MeasuringOptions):
     cache_dir: str | os.PathLike[str] | None = field(
         default=SearchOptions.cache_dir,
         kw_only=False,
-        metadata=_same(SearchOptions, "cache_dir"),
+        metadata=_same(SearchOptions, "cache_dir").metadata,
     )
     device: str = _option(
         "cpu",
@@ -434,7 +435,7 @@ class OptimizeOptions(ModelOptions):
     batch_size: int | Sequence[int] = field(
         default=ModelOptions.batch_size,
         kw_only=False,
-        metadata=_same(ModelOptions, "batch_size"),
+        metadata=_same(ModelOptions, "batch_size").metadata,
     )
 
 
@@ -490,12 +491,8 @@ class BenchOptions(_Callers, _Checked):
         parse=number,
         metavar="N",
     )
-    device: str = field(
-        default=ModelOptions.device, metadata=_same(ModelOptions, "device")
-    )
-    tags: Sequence[str] | None = field(
-        default=None, metadata=_same(ConvertOptions, "tags")
-    )
+    device: str = _same(ModelOptions, "device")
+    tags: Sequence[str] | None = _same(ConvertOptions, "tags")
     signature: str | None = _option(
         None,
         "signature to call",
@@ -503,7 +500,7 @@ class BenchOptions(_Callers, _Checked):
         metavar="NAME",
         default_text="serving_default or the only one",
     )
-    weights: str | None = field(default=None, metadata=_same(ConvertOptions, "weights"))
+    weights: str | None = _same(ConvertOptions, "weights")
     inputs: Sequence[str] = _option(
         (),
         "the values of an input as FILE.npy, or the shape of random values, such as "
@@ -566,13 +563,9 @@ class BenchOptions(_Callers, _Checked):
         parse=_decimal,
         metavar="SECONDS",
     )
-    cache_dir: str | os.PathLike[str] | None = field(
-        default=SearchOptions.cache_dir, metadata=_same(SearchOptions, "cache_dir")
-    )
-    progress: bool = field(default=False, metadata=_same(SearchOptions, "progress"))
-    log: Callable[[str], None] = field(
-        default=_ignore, metadata=_same(ModelOptions, "log")
-    )
+    cache_dir: str | os.PathLike[str] | None = _same(SearchOptions, "cache_dir")
+    progress: bool = _same(SearchOptions, "progress")
+    log: Callable[[str], None] = _same(ModelOptions, "log")
 
     def __post_init__(self) -> None:
         super().__post_init__()

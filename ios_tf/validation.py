@@ -142,12 +142,7 @@ def seconds(name: str, value: Any) -> float:
     Raises:
       UserError: the argument is not a number, or is below 0.
     """
-    try:
-        if isinstance(value, (bool, str, bytes)):
-            raise TypeError
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = -1.0
+    number = _float(value)
     if not number >= 0:
         raise UserError(f"{name} must be at least 0 seconds, not {_shown(value)}")
     return number
@@ -169,17 +164,22 @@ def _positive(name: str, value: Any, most: float) -> float:
     Raises:
       UserError: the argument is not a number, not above 0, or above `most`.
     """
-    try:
-        if isinstance(value, (bool, str, bytes)):
-            raise TypeError
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = -1.0
+    number = _float(value)
     if not 0 < number <= most:
         raise UserError(
             f"{name} must be above 0 and at most {most}, not {_shown(value)}"
         )
     return number
+
+
+def _float(value: Any) -> float:
+    """Returns a number as a float, and -1 for anything else."""
+    if isinstance(value, (bool, str, bytes)):
+        return -1.0
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return -1.0
 
 
 def strings(name: str, value: Any) -> list[str]:
