@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorflow.core.framework import graph_pb2
@@ -21,6 +21,7 @@ from ios_tf.conversion.comparison import Comparison
 from ios_tf.conversion.reference import Reference
 from ios_tf.conversion.region_check import RegionLatency
 from ios_tf.cost.verdict import Verdict
+from ios_tf.cost.work import element_size
 from ios_tf.errors import UserError
 from ios_tf.model import graph_optimizer
 from ios_tf.model.frozen_graphs import FrozenSignature
@@ -175,7 +176,8 @@ class Function:
         """Returns the batch sizes or loads for which latencies are measured."""
         fixed = self.fixed_batch_size()
         if fixed:
-            return list(dict.fromkeys(Load(fixed, n) for n in _callers(batch_sizes)))
+            loads = (Load(fixed, Load.of(size).callers) for size in batch_sizes)
+            return list(dict.fromkeys(loads))
         return [size for size in batch_sizes if size not in self.other_networks]
 
     def fixed_batch_size(self) -> int | None:
@@ -254,10 +256,6 @@ def _of_first_batch_size(collected: Mapping[int, Collected]) -> dict[int, Collec
     return {load: one for load, one in collected.items() if int(load) == first}
 
 
-def _callers(loads: Iterable[int]) -> Iterator[int]:
-    return (Load.of(load).callers for load in loads)
-
-
 def largest_consistent_batch_sizes(
     collected: Mapping[int, Collected],
 ) -> dict[int, Collected]:
@@ -294,8 +292,7 @@ def _check_memory(name: str, function: Function) -> None:
         for problem in collected.problems.values():
             block = problem.block
             shapes = [*block["inputs"], *problem.shapes]
-            of_element = 4 if block.get("dtype", "float32") == "float32" else 2
-            largest = max(map(math.prod, shapes)) * of_element
+            largest = max(map(math.prod, shapes)) * element_size(problem.dtype)
             try:
                 engine.check_memory(3 * largest)
             except engine.EngineMemoryError:

@@ -246,8 +246,8 @@ class Dispatcher:
                     return
                 self._notice_of(
                     device.name,
-                    f"is {_described(deviation)} than the other devices and gets no "
-                    "tasks until it agrees with them",
+                    f"{_described('is', deviation)} than the other devices and gets "
+                    "no tasks until it agrees with them",
                 )
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -341,15 +341,11 @@ class Dispatcher:
 
     def _task_for(self, device: str) -> _Job | None:
         """The first waiting task that this device may measure."""
-        waiting = itertools.chain.from_iterable(self._waiting)
-        return next((job for job in waiting if self._suits(device, job)), None)
-
-    def _suits(self, device: str, job: _Job) -> bool:
-        """Whether a device may measure a task.
-
-        It may repeat a measurement only if all admitted devices have tried the task.
-        """
-        return device not in job.tried or not self._admitted - job.tried
+        for job in itertools.chain.from_iterable(self._waiting):
+            # A device repeats a measurement only if all admitted devices have tried it.
+            if device not in job.tried or not self._admitted - job.tried:
+                return job
+        return None
 
     async def _judge(
         self, device: str, keys: Sequence[str], references: Sequence[float]
@@ -360,7 +356,8 @@ class Dispatcher:
             if self._agrees(references):
                 self._confirm(keys)
                 return True
-            text = f"has become {_described(self._deviation(references))} than before: "
+            deviation = self._deviation(references)
+            text = f"{_described('has become', deviation)} than before: "
             if self._admitted == {device}:
                 self._norm = list(references)  # the only device sets the norm
                 self._tell(keys, "estimated")
@@ -495,10 +492,12 @@ def _norm(references: Sequence[Sequence[float]]) -> list[float]:
     return [statistics.median_low(values) for values in zip(*references, strict=True)]
 
 
-def _described(deviation: float) -> str:
+def _described(verb: str, deviation: float) -> str:
+    """How a device deviates: the begin of a sentence that goes on with "than"."""
     if math.isinf(deviation):
-        return "more different"
-    return f"{100 * abs(deviation):.0f} % {'slower' if deviation > 0 else 'faster'}"
+        return "measures another number of references"
+    speed = "slower" if deviation > 0 else "faster"
+    return f"{verb} {100 * abs(deviation):.0f} % {speed}"
 
 
 def _is_disturbed(answer: Mapping[str, Any]) -> bool:

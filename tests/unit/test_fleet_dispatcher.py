@@ -163,6 +163,19 @@ def test_a_device_that_deviates_measures_nothing(start, factor):
     assert answers == {f"task {i}": LATENCY_MS for i in range(9)}
 
 
+def test_a_device_with_another_number_of_references_measures_nothing(start):
+    fleet = start(device("a"))
+    fleet.submit(tasks(1))
+    fleet.events("answer", seconds=3.0)
+    other = device("b", references_ms=(1.0,))
+    fleet.add(other)
+    (notice,) = fleet.events("notice", seconds=20.0)
+    assert notice["text"].startswith(
+        "b measures another number of references than the other devices"
+    )
+    assert other.measured == []
+
+
 def test_of_two_devices_the_faster_one_is_right(start):
     devices = [device("a", slowness=lambda s: 1.3), device("b")]
     fleet = start(*devices)
