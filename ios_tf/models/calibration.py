@@ -7,8 +7,9 @@ layer.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
@@ -41,21 +42,25 @@ def calibrate(model: keras.Model, seed: int = 0, images: int = 2) -> None:
       seed: the seed of the images and of the affine maps.
       images: the number of images; all of their activations are in memory at once.
     """
-    norms = [
-        layer
-        for layer in model.layers
-        if isinstance(layer, keras.layers.BatchNormalization)
-    ]
-    momenta = [layer.momentum for layer in norms]
-    for layer in norms:
-        layer.momentum = 0.0
-    model(smooth_images(images, model.input_shape[1], seed=seed), training=True)
+    with _without_momentum(model.layers) as norms:
+        model(smooth_images(images, model.input_shape[1], seed=seed), training=True)
     random = np.random.default_rng(seed)
-    for layer, momentum in zip(norms, momenta, strict=True):
-        layer.momentum = momentum
+    for layer in norms:
         if layer.scale:  # the batch norms of Inception V3 have no factors
             layer.gamma.assign(random.uniform(0.8, 1.2, layer.gamma.shape))
         layer.beta.assign(random.uniform(-0.2, 0.2, layer.beta.shape))
+
+
+@contextlib.contextmanager
+def _without_momentum(layers: Iterable[Any]) -> Iterator[list[Any]]:
+    """Batch norms of these layers take the statistics of the next call alone."""
+    norms = [one for one in layers if isinstance(one, keras.layers.BatchNormalization)]
+    momenta = [layer.momentum for layer in norms]
+    for layer in norms:
+        layer.momentum = 0.0
+    yield norms
+    for layer, momentum in zip(norms, momenta, strict=True):
+        layer.momentum = momentum
 
 
 def structured(shape: tuple[int, ...]) -> np.ndarray:
@@ -81,26 +86,17 @@ def calibrate_on(network: keras.Model, inputs: np.ndarray) -> None:
     convolutions and products are standardised instead.
     """
     random = np.random.default_rng(0)
-    norms = [
-        layer
-        for layer in network._flatten_layers(include_self=False)
-        if isinstance(layer, keras.layers.BatchNormalization)
-    ]
     for weight in network.trainable_weights:
         values = weight.numpy()
         if not values.size or np.ptp(values) > 0:
             continue
         bounds = (-0.2, 0.2) if values.flat[0] == 0 else (0.6, 1.2)
         weight.assign(random.uniform(*bounds, values.shape))
-    momenta = [layer.momentum for layer in norms]
-    for layer in norms:
-        layer.momentum = 0.0
-    if norms:
-        network(inputs, training=True)
-    else:
-        _standardise(network, inputs)
-    for layer, momentum in zip(norms, momenta, strict=True):
-        layer.momentum = momentum
+    with _without_momentum(network._flatten_layers(include_self=False)) as norms:
+        if norms:
+            network(inputs, training=True)
+        else:
+            _standardise(network, inputs)
 
 
 def _standardise(network: keras.Model, inputs: np.ndarray) -> None:
