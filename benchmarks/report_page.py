@@ -49,9 +49,6 @@ _SCROLL = """
   requestAnimationFrame(step);
 })
 """
-_OPEN_BLOCKS = (
-    "document.querySelectorAll('details.block').forEach((b) => b.open = true)"
-)
 _SIZE = {"width": 1280, "height": 900}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import os
 import tempfile
-import time
 from collections.abc import Iterator
 
 import tensorflow as tf
@@ -91,13 +90,8 @@ def _entries(
 
 
 def _ages(entries: list[cache_admin.Entry]) -> str:
-    seconds = [tf.io.gfile.stat(e.path).mtime_nsec / 1e9 for e in entries]
-    if not seconds:
-        return ""
-    days = [
-        max(0.0, time.time() - when) / 86400 for when in (max(seconds), min(seconds))
-    ]
-    return f", {days[0]:.1f} to {days[1]:.1f} days old"
+    days = [max(0.0, e.age_s) / 86400 for e in entries if e.age_s is not None]
+    return f", {min(days):.1f} to {max(days):.1f} days old" if days else ""
 
 
 def _latencies(topic: str, path: str) -> Iterator[Finding]:

@@ -9,7 +9,6 @@ import zipfile
 from collections.abc import Sequence
 from typing import Any
 
-import tensorflow as tf
 from tensorflow.python.checkpoint import trackable_view
 from tensorflow.python.trackable import asset, resource
 
@@ -80,14 +79,3 @@ def resources(model: Any) -> list[Any]:
     kinds = (asset.Asset, resource.CapturableResource)
     trackables = trackable_view.TrackableView(model).descendants()
     return [one for one in trackables if isinstance(one, kinds)]
-
-
-def save(model: Any, function: Any, path: str) -> None:
-    """Writes a SavedModel of a model's function for inference."""
-    module = tf.Module()
-    module.kept = list(model.variables)
-    module.resources = resources(model)
-    module.serve = function
-    tf.saved_model.save(
-        module, path, signatures={"serve": function, "serving_default": function}
-    )

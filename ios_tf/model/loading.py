@@ -143,12 +143,9 @@ def export_for_inference(model: Any, path: str) -> None:
     """
     import keras
 
-    if keras2.is_model(model):
-        function, _ = inference_function(model)
-        keras2.save(model, function, path)
-        return
+    is_keras2 = keras2.is_model(model)
     try:
-        if not isinstance(model, keras.Model):
+        if not is_keras2 and not isinstance(model, keras.Model):
             raise ImportError
         function, _ = inference_function(model)
     except ImportError:  # another version of Keras, or another package
@@ -157,14 +154,18 @@ def export_for_inference(model: Any, path: str) -> None:
     # Writes a plain module, because writing Keras's lists of layers and variables takes
     # several times as long.
     module = tf.Module()
-    module.kept = [variable.value for variable in model.variables]
-    module.serve = function
-    if _has_resources(function.get_concrete_function(), module.kept):
+    if is_keras2:
+        module.kept = list(model.variables)
+        module.resources = keras2.resources(model)
+    else:
+        module.kept = [variable.value for variable in model.variables]
+    if not is_keras2 and _has_resources(function.get_concrete_function(), module.kept):
         archive = keras.export.ExportArchive()
         archive.track(model)
         archive.add_endpoint("serve", function)
         archive.write_out(path, verbose=False)
         return
+    module.serve = function
     tf.saved_model.save(
         module, path, signatures={"serve": function, "serving_default": function}
     )

@@ -337,9 +337,7 @@ def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:
                 problem = _check(name, data, pending)
         except tf.errors.NotFoundError:
             continue
-        except tf.errors.OpError as error:
-            problem = first_line(error)
-        except ValueError as error:
+        except (tf.errors.OpError, ValueError) as error:
             problem = first_line(error)
         if kind == "temporary" and not problem:
             continue  # a process is writing the file
