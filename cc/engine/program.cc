@@ -26,10 +26,8 @@
 namespace ios {
 namespace {
 
-// A program keeps compiled executions, one per set of input shapes and
-// schedule: always the latest kFewExecutions, and up to kMaxExecutions if all
-// of their arenas together take at most kArenaBytes.
-constexpr size_t kFewExecutions = 8;
+// A program keeps up to kMaxExecutions, and not only kFewExecutions, if all of
+// their arenas together take at most kArenaBytes.
 constexpr size_t kMaxExecutions = 64;
 constexpr int64_t kArenaBytes = int64_t{256} << 20;
 

@@ -3,6 +3,7 @@
 #ifndef IOS_TF_CC_ENGINE_PROGRAM_H_
 #define IOS_TF_CC_ENGINE_PROGRAM_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,6 +15,10 @@
 #include "cc/engine/backend/arrays.h"
 
 namespace ios {
+
+// A program keeps compiled executions, one per set of input shapes and
+// schedule: always this many of the latest ones.
+inline constexpr size_t kFewExecutions = 8;
 
 class Program {
  public:

@@ -21,9 +21,6 @@ namespace {
 
 constexpr double kDefaultSeconds = 60, kMostSeconds = 1e6;
 constexpr double kLeastSeconds = 0.01;
-// The largest number of shapes that are remembered for compilation in advance.
-// A program always keeps this many compiled executions (program.cc).
-constexpr size_t kFewShapes = 8;
 // The longest time that exit() waits for the background thread.
 constexpr std::chrono::seconds kLongestExit(20);
 
@@ -221,7 +218,8 @@ bool WatchedRegion::IsReady(const std::string& key,
         std::find(seen.begin(), seen.end(), inputs) != seen.end()) {
       continue;
     }
-    if (seen.size() == kFewShapes) seen.erase(seen.begin());
+    // A program would not keep the executions of more shapes.
+    if (seen.size() == kFewExecutions) seen.erase(seen.begin());
     seen.push_back(inputs);
   }
   return exists && ready;
