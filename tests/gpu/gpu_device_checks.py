@@ -7,7 +7,6 @@ a whole process.
 import dataclasses
 import json
 import os
-import threading
 
 import gpu_device
 import graph_helpers as gh
@@ -17,6 +16,7 @@ import shared
 import tensorflow as tf
 from cache_helpers import undoing_enable
 from tensorflow.core.framework import graph_pb2
+from threads import in_threads
 
 import ios_tf
 from ios_tf.conversion import inner_tensors, timing
@@ -191,20 +191,13 @@ def test_inputs_that_are_not_aligned(offset):
 def test_concurrent_calls():
     call = region()
     batches = [gh.random_array(2, 9, 8, 3, seed=i) for i in range(4)]
-    results = {}
 
-    def work(i: int) -> None:
+    def work(images: np.ndarray) -> None:
         for _ in range(3):
-            (found,) = call(on_gpu(batches[i]))
-            results[i] = found.numpy()
+            (found,) = call(on_gpu(images))
+            assert difference(found.numpy(), images) < TOLERANCE["float32"]
 
-    threads = [threading.Thread(target=work, args=[i]) for i in range(len(batches))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for i, images in enumerate(batches):
-        assert difference(results[i], images) < TOLERANCE["float32"]
+    in_threads(work, batches)
 
 
 def test_wrong_shape_is_an_error():

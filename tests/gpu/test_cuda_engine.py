@@ -13,6 +13,7 @@ import cuda_engine
 import numpy as np
 import pytest
 from random_blocks import RandomBlock, random_schedule
+from threads import in_threads
 
 from ios_tf.native import engine
 
@@ -123,28 +124,19 @@ def test_threads_share_a_program(gpu, seed):
     """Each thread has its own stream. Some shapes are new to all threads."""
     gpu.fake.set(seed=seed)
     case = Case(seed, 10)
-    failures = []
 
     def call(batch: int) -> None:
-        try:
-            with gpu.context():
-                inputs = case.inputs(batch)
-                expected = case.expected(inputs)
-                run = cuda_engine.DeviceRun(gpu, case.program, inputs, "float32")
-                for _ in range(8):
-                    case.assert_right(run(), expected)
-                run.close()
-                for _ in range(3):
-                    case.assert_right(case.program.run(inputs), expected)
-        except Exception as error:
-            failures.append(error)
+        with gpu.context():
+            inputs = case.inputs(batch)
+            expected = case.expected(inputs)
+            run = cuda_engine.DeviceRun(gpu, case.program, inputs, "float32")
+            for _ in range(8):
+                case.assert_right(run(), expected)
+            run.close()
+            for _ in range(3):
+                case.assert_right(case.program.run(inputs), expected)
 
-    threads = [threading.Thread(target=call, args=[b]) for b in (1, 2, 1, 3, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(call, (1, 2, 1, 3, 1))
 
 
 def test_threads_enqueue_without_waiting(gpu):
@@ -183,11 +175,7 @@ def test_threads_that_share_a_stream_share_an_instance(gpu):
         for _ in range(20):
             run.enqueue()
 
-    threads = [threading.Thread(target=call, args=[run]) for run in runs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(call, runs)
     for kind in ("stream", "event"):  # each instance has its own streams and events
         assert gpu.fake.report()["live"][kind] == before[kind]
     for run in runs:

@@ -6,13 +6,13 @@ tests/support/make_network_data.py generated the blocks.
 
 import functools
 import json
-import threading
 
 import cuda_engine
 import numpy as np
 import pytest
 import scheduler_helpers
 from random_blocks import components
+from threads import in_threads
 
 from benchmarks.network import Network
 from benchmarks.simulated_gpu import Arithmetic, SimulatedCostModel, SimulatedDevice
@@ -209,24 +209,15 @@ def test_threads_run_one_network_at_once(gpu, name):
     program = engine.Program(
         block, schedule_of(name, "auto", 0), weights, cuda_engine.DEVICE
     )
-    failures = []
 
-    def call() -> None:
-        try:
-            with gpu.context():
-                run = cuda_engine.DeviceRun(gpu, program, inputs, "float32")
-                for _ in range(4):
-                    cuda_engine.assert_close(run(), expected, TOLERANCE["float32"])
-                run.close()
-        except Exception as error:
-            failures.append(error)
+    def call(_: int) -> None:
+        with gpu.context():
+            run = cuda_engine.DeviceRun(gpu, program, inputs, "float32")
+            for _ in range(4):
+                cuda_engine.assert_close(run(), expected, TOLERANCE["float32"])
+            run.close()
 
-    threads = [threading.Thread(target=call) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(call, range(3))
 
 
 def test_events_removed_from_a_network_are_found(gpu):

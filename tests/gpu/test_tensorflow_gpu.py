@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 
 import graph_helpers as gh
 import keras
@@ -19,6 +18,7 @@ import tensorflow as tf
 from cache_helpers import undoing_enable
 from keras import layers
 from networks import relative_difference as difference
+from threads import in_threads
 
 import ios_tf
 from ios_tf.model import function_library
@@ -200,22 +200,13 @@ def test_concurrent_calls(tmp_path, cache):
     function = tf.saved_model.load(output).signatures["serving_default"]
     batches = [images(1 + i % 3, seed=i) for i in range(8)]
     expected = [on_cpu(source, x) for x in batches]
-    found: list[list[np.ndarray]] = [[] for _ in batches]
 
     def call(i: int) -> None:
         for _ in range(30):
             (result,) = function(tf.constant(batches[i])).values()
-            found[i].append(result.numpy())
+            assert difference(result.numpy(), expected[i]) < TOLERANCES["float32"]
 
-    threads = [threading.Thread(target=call, args=[i]) for i in range(len(batches))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for results, truth in zip(found, expected, strict=True):
-        assert len(results) == 30
-        for result in results:
-            assert difference(result, truth) < TOLERANCES["float32"]
+    in_threads(call, range(len(batches)))
 
 
 def test_results_on_the_gpu_feed_other_operators(tmp_path, cache):

@@ -8,7 +8,6 @@ import logging
 import os
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable
 
@@ -22,6 +21,7 @@ import shared
 import tensorflow as tf
 from cache_helpers import undoing_enable
 from keras import layers
+from threads import in_threads
 
 import ios_tf
 from ios_tf.native import engine, plugin
@@ -273,18 +273,13 @@ def test_search_on_a_miss(cache, network):
 
 def test_many_threads_search_at_once(cache, network):
     ios_tf.enable(cache_dir=cache, on_miss="search", **FAST)
-    found = []
 
-    def load():
-        found.extend(gh.as_function(network)(tf.constant(IMAGES)))
+    def load(_):
+        (output,) = gh.as_function(network)(tf.constant(IMAGES))
+        return output.numpy()
 
     (expected,) = gh.run(network, IMAGES)
-    threads = [threading.Thread(target=load) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    gh.assert_equal([output.numpy() for output in found], [expected] * len(threads))
+    gh.assert_equal(in_threads(load, range(4)), [expected] * 4)
 
 
 def problem_request(network: gh.Graph, cache: str) -> str:

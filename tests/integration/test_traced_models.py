@@ -4,7 +4,6 @@ import collections
 import itertools
 import json
 import re
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import shared
 import tensorflow as tf
 from cache_helpers import run
 from tensorflow.core.protobuf import saved_model_pb2
+from threads import in_threads
 
 import ios_tf
 from benchmarks import __main__ as benchmarks
@@ -149,13 +149,9 @@ def test_several_models_and_threads_and_an_exception(model, signature, tmp_path)
         for _ in range(RUNS):
             function(**images(function))
 
-    threads = [threading.Thread(target=call, args=[f]) for f in 2 * functions]
     path = tmp_path / "trace.json"
     with pytest.raises(ZeroDivisionError), ios_tf.trace(path):
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(call, 2 * functions)
         raise ZeroDivisionError
     events = chrome_traces.read(path)
     assert sum(e.category == "call" for e in events) == 4 * RUNS

@@ -11,6 +11,7 @@ import threading
 import prepared_python
 import tensorflow as tf
 from cache_helpers import DEVICE, add_pending
+from threads import in_threads
 
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem
@@ -152,20 +153,14 @@ def test_one_process_takes_an_abandoned_block_over(cache, monkeypatch):
         content, since = one._seen[left]
         one._seen[left] = content, since - 61.0
     ready, leave = threading.Barrier(8), threading.Barrier(8)
-    won = []
 
-    def claim(one: Claims) -> None:
+    def claim(one: Claims) -> bool:
         ready.wait()
         with one.claimed(path) as is_mine:
-            won.append(is_mine)
             leave.wait()
+            return is_mine
 
-    threads = [threading.Thread(target=claim, args=[one]) for one in everybody]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(won) == [False] * 7 + [True]
+    assert sorted(in_threads(claim, everybody)) == [False] * 7 + [True]
     assert os.listdir(os.path.dirname(path)) == [os.path.basename(path)]
 
 
@@ -189,16 +184,7 @@ def test_object_storage():
             assert not is_others
         with Claims(cache).claimed(paths[1]) as is_others:
             assert is_others
-    results = []
-
-    def tune() -> None:
-        results.append(pending.tune(cache, **FAST))
-
-    threads = [threading.Thread(target=tune) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    results = in_threads(lambda _: pending.tune(cache, **FAST), range(2))
     searched = {p.signature for tuned in results for p, _ in tuned.schedules}
     assert sorted(searched) == signatures
     assert list(pending.pending_files(cache, DEVICE)) == []

@@ -6,12 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
 from chaos.children import FORKS
 from random_blocks import RandomBlock, random_schedule
+from threads import in_threads
 
 from ios_tf.native import engine
 
@@ -54,22 +54,14 @@ def test_threads_share_a_program():
     schedule = random_schedule(np.random.default_rng(4), engine.problem(block.json))
     program = engine.Program(block.json, schedule, block.weights)
     cases = [(x := block.random_inputs(b), block.expected(x)) for b in (1, 2, 3, 2)]
-    failures = []
 
-    def call(inputs, expected):
-        try:
-            for _ in range(20):
-                for got, want in zip(program.run(inputs), expected, strict=True):
-                    assert_close(got, want)
-        except AssertionError as error:
-            failures.append(error)
+    def call(case):
+        inputs, expected = case
+        for _ in range(20):
+            for got, want in zip(program.run(inputs), expected, strict=True):
+                assert_close(got, want)
 
-    threads = [threading.Thread(target=call, args=case) for case in cases]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(call, cases)
 
 
 @pytest.mark.parametrize(
@@ -430,20 +422,13 @@ def test_callers_at_the_same_time(size):
     program = engine.Program(block, schedule, [filters])
     images = [rng.normal(size=(1, size, size, 3)).astype(np.float32) for _ in range(2)]
     expected = [np.tanh(x.reshape(-1, 3) @ filters[0, 0]).max(0) for x in images]
-    wrong = []
 
     def call(k):
         for i in range(6):
             (y,) = program.run([images[(k + i) % 2]])
-            if not np.allclose(y.reshape(-1), expected[(k + i) % 2], atol=1e-5):
-                wrong.append(k)
+            assert np.allclose(y.reshape(-1), expected[(k + i) % 2], atol=1e-5)
 
-    threads = [threading.Thread(target=call, args=(k,)) for k in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(call, range(6))
 
 
 def test_separable_convolution_of_images_too_wide_for_the_kernel_of_small_ones():

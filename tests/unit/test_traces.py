@@ -3,11 +3,11 @@
 import collections
 import subprocess
 import sys
-import threading
 
 import chrome_traces
 import numpy as np
 import pytest
+from threads import in_threads
 from traced_program import OPERATORS, program, run
 
 import ios_tf
@@ -135,12 +135,8 @@ def test_many_callers_of_several_programs(path):
         for _ in range(RUNS):
             run(programs[number % 2], batch=1 + number % 3)
 
-    threads = [threading.Thread(target=call, args=[i]) for i in range(count)]
     with ios_tf.trace(path):
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(call, range(count))
     found = operators(path)
     names = collections.Counter(e.name for e in found)
     assert names == dict.fromkeys(OPERATORS, RUNS * count)
