@@ -10,7 +10,7 @@ import graph_helpers as gh
 import keras
 import prepared_python
 import pytest
-from cache_helpers import DEVICE, add_pending, run
+from cache_helpers import DEVICE, FAST, add_pending, run
 from keras import layers
 
 from ios_tf.errors import UserError
@@ -19,14 +19,6 @@ from ios_tf.reasons.loading import NOT_SEARCHED
 from ios_tf.scheduler import Problem
 from ios_tf.tuning import cache_admin, pending
 from ios_tf.tuning.cache import ScheduleCache
-
-FAST = {
-    "warmup_runs": 0,
-    "runs": 1,
-    "sample_count": 1,
-    "max_groups": 2,
-    "max_group_size": 2,
-}
 
 
 def block(filters: int, batch: int = 1) -> dict:

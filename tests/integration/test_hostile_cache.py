@@ -13,7 +13,7 @@ import threading
 import prepared_python
 import pytest
 import tensorflow as tf
-from cache_helpers import DEVICE, add_pending, run
+from cache_helpers import DEVICE, FAST, add_pending, run
 
 from ios_tf.errors import UserError
 from ios_tf.native import engine
@@ -22,13 +22,6 @@ from ios_tf.tuning import cache_admin, cache_files, pending
 from ios_tf.tuning.cache import ScheduleCache, pending_directory
 from ios_tf.tuning.settings import SearchSettings
 
-FAST = {
-    "warmup_runs": 0,
-    "runs": 1,
-    "sample_count": 1,
-    "max_groups": 2,
-    "max_group_size": 2,
-}
 BLOCK = {
     "version": 1,
     "name": "two branches",

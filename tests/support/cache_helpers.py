@@ -15,6 +15,14 @@ from ios_tf.scheduler import Problem
 from ios_tf.tuning.cache import pending_directory
 
 DEVICE = plugin.device_fingerprint("cpu")
+# Options of `tune` that make it quick.
+FAST = {
+    "warmup_runs": 0,
+    "runs": 1,
+    "sample_count": 1,
+    "max_groups": 2,
+    "max_group_size": 2,
+}
 
 
 @contextlib.contextmanager
