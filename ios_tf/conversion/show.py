@@ -60,13 +60,6 @@ def converted_regions(
     return found
 
 
-def show(
-    model: str, signature: str | None = None, tags: Sequence[str] | None = None
-) -> str:
-    """The schedules of a converted SavedModel as text, stage by stage."""
-    return text_of(converted_regions(model, signature, tags))
-
-
 def text_of(graphs: Sequence[Mapping[str, Any]]) -> str:
     """The result of `converted_regions` as text, stage by stage."""
     lines = []

@@ -18,7 +18,7 @@ from shared import FAST
 import ios_tf
 from ios_tf.cli import main
 from ios_tf.conversion import inner_tensors, output_differences, reference
-from ios_tf.conversion.show import show
+from ios_tf.conversion.show import converted_regions, text_of
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.reasons.models import DIRECT_CONVOLUTIONS
 from ios_tf.scheduler import greedy_schedule, sequential_schedule
@@ -73,7 +73,7 @@ def test_every_batch_size_has_its_own(tmp_path):
         assert networks.relative_difference(found, expected) < 1e-4
     found = stock.serve(model, images, tmp_path)
     assert networks.relative_difference(found, expected) < 1e-4
-    shown = show(model)
+    shown = text_of(converted_regions(model))
     one, eight, more = (shown.index(f"batch size {n}") for n in (1, 8, 32))
     assert shown[one:eight].count(f"(conv2d, {FOUR})") == 4
     assert shown[eight:more].count(f"(conv2d, {TWO})") == 4

@@ -19,7 +19,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 import ios_tf
 from ios_tf.cli import main
 from ios_tf.conversion import network_check
-from ios_tf.conversion.show import show
+from ios_tf.conversion.show import converted_regions, text_of
 from ios_tf.model import frozen_graphs, graph_optimizer
 from ios_tf.native import plugin
 from ios_tf.reasons.models import FIXED_BATCH_SIZE, OTHER_NETWORK
@@ -198,7 +198,7 @@ def test_conversion_for_several_batch_sizes(cache, network, saved, tmp_path):
     assert regions_run(tmp_path / "profile") == {3: 8}
     assert networks.relative_difference(found, network(images).numpy()) < 1e-4
 
-    shown = show(output)
+    shown = text_of(converted_regions(output))
     one, eight = shown.index("batch size 1: "), shown.index("batch size 8: ")
     assert "  merge" in shown[one:eight] and " + " in shown[one:eight]
     assert "  merge" not in shown[eight:]
@@ -206,7 +206,7 @@ def test_conversion_for_several_batch_sizes(cache, network, saved, tmp_path):
 
 def test_equal_schedules_are_shown_once(saved, tmp_path):
     forms = {1: greedy_schedule, 8: greedy_schedule, 32: sequential_schedule}
-    shown = show(write(saved, forms, str(tmp_path / "converted")))
+    shown = text_of(converted_regions(write(saved, forms, str(tmp_path / "converted"))))
     assert re.findall(r"batch size (.*): \d+ stages", shown) == ["1, 8", "32"]
 
 

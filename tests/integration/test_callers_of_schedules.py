@@ -18,7 +18,7 @@ from shared import FAST
 import ios_tf
 from ios_tf.cli import main
 from ios_tf.conversion import timing
-from ios_tf.conversion.show import show
+from ios_tf.conversion.show import converted_regions, text_of
 from ios_tf.cost.cost_model import Measurement
 from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.cost.stage_key import stage_key
@@ -138,7 +138,7 @@ def test_converts_for_several_callers(saved, tmp_path, cache):
     networks = [(n["batch_size"], n["callers"]) for n in document["networks"]]
     assert networks == [(1, 1), (1, 4)]
     assert "1 with 4 callers" in str(report)
-    assert "1 with 4 callers" in show(output)
+    assert "1 with 4 callers" in text_of(converted_regions(output))
     found = stock.serve(output, images_of(5), tmp_path)
     np.testing.assert_allclose(found, original(saved)(images_of(5)), atol=1e-4)
     page = tmp_path / "report.html"

@@ -19,7 +19,7 @@ from threads import in_threads
 import ios_tf
 from benchmarks import __main__ as benchmarks
 from benchmarks import profiler
-from ios_tf.conversion.show import show
+from ios_tf.conversion.show import converted_regions, text_of
 from ios_tf.conversion.trace import trace_model
 
 RUNS = 3
@@ -80,7 +80,11 @@ def test_the_command(model, nodes, tmp_path, capfd):
     assert {*names.values()} == {RUNS}
     # Other types may have no work of their own: a concat, for example.
     kinds = {"conv2d", "sepconv", "pool"}
-    shown = {x for x in re.findall(r"(\S+) \((\w+)", show(model)) if x[1] in kinds}
+    shown = {
+        x
+        for x in re.findall(r"(\S+) \((\w+)", text_of(converted_regions(model)))
+        if x[1] in kinds
+    }
     traced = {(e.name, e.arguments["type"]) for e in operators}
     assert {x for x in traced if x[1] in kinds} == shown
     chrome_traces.assert_no_overlap(operators)
