@@ -26,7 +26,7 @@ from benchmarks.network import Network
 from ios_tf.errors import UserError
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Schedule, Stage
-from ios_tf.scheduler.problem import mask_of, operators_of
+from ios_tf.scheduler.problem import operators_of
 
 
 class Utilization(Experiment):
@@ -165,8 +165,7 @@ def _observe(
     probe.start()
     (latency_ms,) = profiler.measure(schedule, 0, number, 1)[0]
     busy = probe.stop()
-    operators = operators_of(mask_of(op for group in stage.groups for op in group))
-    work = sum(problem.flops[op] for op in operators)
+    work = sum(problem.flops[op] for op in operators_of(stage.operators))
     return {
         "ms": float(latency_ms),
         "busy": busy,

@@ -25,7 +25,7 @@ from ios_tf.native.devices import Device
 from ios_tf.reasons import Decision
 from ios_tf.reasons.measurements import LATENCIES_MISSING
 from ios_tf.scheduler import Load, Problem, Schedule, Stage, Strategy
-from ios_tf.scheduler.problem import mask_of, operators_of
+from ios_tf.scheduler.problem import mask_of, operators_of, union_of
 from ios_tf.tuning.algorithms import ROWS, with_algorithms
 from ios_tf.tuning.parts import part_of
 from ios_tf.tuning.roofline import Roofline
@@ -341,9 +341,7 @@ def _joined(masks: Sequence[int], stages: Sequence[Stage]) -> list[int]:
         if len(together) > 1:
             position = joined.index(together[0])
             joined = [mask for mask in joined if mask not in together]
-            joined.insert(
-                position, mask_of(op for m in together for op in operators_of(m))
-            )
+            joined.insert(position, union_of(together))
     return joined
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ios_tf.native import engine
 from ios_tf.scheduler import CostModel, Forecast, Problem, Schedule, Stage
-from ios_tf.scheduler.problem import operators_of
+from ios_tf.scheduler.problem import operators_of, union_of
 from ios_tf.scheduler.units import product_before
 from ios_tf.tuning.parts import part_of
 
@@ -138,10 +138,11 @@ def _announced(
 
 def with_products(problem: Problem, schedule: Schedule) -> Schedule:
     """Returns the schedule with `gemm` instead of `direct` where this is possible."""
-    computed = 0
-    for op, algorithm in schedule.algorithms.items():
-        if algorithm == ROWS:
-            computed |= product_before(problem, op)
+    computed = union_of(
+        product_before(problem, op)
+        for op, algorithm in schedule.algorithms.items()
+        if algorithm == ROWS
+    )
     products = {
         op: GEMM
         for op, of_op in enumerate(problem.algorithms)

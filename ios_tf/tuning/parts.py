@@ -17,7 +17,7 @@ from ios_tf.scheduler import (
     matching_units,
     partition,
 )
-from ios_tf.scheduler.problem import mask_of, operators_of
+from ios_tf.scheduler.problem import operators_of, union_of
 from ios_tf.scheduler.state_space import build_state_space
 from ios_tf.validation import pattern
 
@@ -48,8 +48,7 @@ class Patterns:
     def units_of(self, problem: Problem) -> list[int]:
         """The units of a block that have several operators, as bitmasks."""
         units = matching_units(problem, self.units)
-        taken = mask_of(op for unit in units for op in operators_of(unit))
-        return units + computed_by_readers(problem, taken)
+        return units + computed_by_readers(problem, union_of(units))
 
 
 DEFAULT_PATTERNS = Patterns()
