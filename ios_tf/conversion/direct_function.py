@@ -64,9 +64,10 @@ def direct(model_or_function: Any) -> DirectFunction:
       UserError: one line that says what is wrong with the argument.
 
     Examples:
+      >>> report = ios_tf.convert(model, "faster", batch_size=8)
       >>> loaded = tf.saved_model.load("faster")
       >>> serve = ios_tf.direct(loaded.signatures["serving_default"])
-      >>> serve(image=images)["output_0"].shape
+      >>> serve(images=images)["output_0"].shape
       TensorShape([8, 5])
     """
     if isinstance(model_or_function, DirectFunction):
