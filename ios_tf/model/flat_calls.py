@@ -71,17 +71,15 @@ class FlatCall:
         return [tensor for tensor in flat if tensor is not None]
 
 
-_all_turns: list[Turns] = []
-# The threads that have a turn do not exist in a child process.
-os.register_at_fork(after_in_child=_all_turns.clear)
-
-
+@functools.cache
 def _turns() -> Turns:
     """The turns of all calls of the process."""
-    if not _all_turns:
-        # One call more than TensorFlow has threads, so that no thread waits for Python.
-        _all_turns.append(Turns(_inter_op_threads() + 1))
-    return _all_turns[0]
+    # One call more than TensorFlow has threads, so that no thread waits for Python.
+    return Turns(_inter_op_threads() + 1)
+
+
+# The threads that have a turn do not exist in a child process.
+os.register_at_fork(after_in_child=_turns.cache_clear)
 
 
 def _inter_op_threads() -> int:
