@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
-from ios_tf.conversion.originals import Original
+from ios_tf.conversion.originals import KERAS_ENDPOINT, Original
 from ios_tf.errors import UserError
 
 
@@ -18,18 +20,39 @@ class DirectFunction:
     """
 
     def __init__(
-        self, original: Original, compute: Callable[[list[tf.Tensor]], Sequence[Any]]
+        self,
+        original: Original,
+        compute: Callable[[list[tf.Tensor]], Sequence[Any]],
+        otherwise: Callable[..., Any] | None = None,
     ) -> None:
-        """`compute` computes the flat outputs of a call from the flat inputs."""
+        """Makes the function.
+
+        Args:
+          original: describes the arguments and results.
+          compute: computes the flat outputs of a call from the flat inputs.
+          otherwise: is called if the arguments cannot be converted to flat inputs, so
+            that it computes a result, or raises its own error.
+        """
         self._original = original
         self._form = original.call
         self._compute = compute
+        self._otherwise = otherwise
         self.__name__ = original.name
         self.__signature__ = original.call.signature
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._form.result(self._compute(self._form.tensors(args, kwargs)))
+        try:
+            tensors = self._form.tensors(args, kwargs)
+        # Arguments of a wrong type or structure may raise any error.
+        except Exception:
+            if not self._otherwise:
+                raise
+            tensors = None
+        if tensors is None:
+            assert self._otherwise is not None
+            return self._otherwise(*args, **kwargs)
+        return self._form.result(self._compute(tensors))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -48,7 +71,8 @@ def direct(model_or_function: Any) -> DirectFunction:
     for distributed variables. This code takes a fifth of the time of a small network.
     The returned function passes its tensors to TensorFlow's runtime directly, and lets
     calls of many threads begin in order of arrival. While a gradient tape records, or
-    inside of a `tf.function`, it calls the original.
+    inside of a `tf.function`, it calls the original. The original also gets arguments
+    of unusual types or shapes, so their results and errors are the same.
 
     Args:
       model_or_function: what `ios_tf.optimize` accepts: a signature of a loaded
@@ -73,4 +97,9 @@ def direct(model_or_function: Any) -> DirectFunction:
     if isinstance(model_or_function, DirectFunction):
         raise UserError("the function is already direct. Pass the original function")
     original = Original.of(model_or_function, "ios_tf.direct")
-    return DirectFunction(original, original.compute)
+    otherwise: Callable[..., Any] = original.function
+    if original.endpoint == KERAS_ENDPOINT:
+        otherwise = functools.partial(model_or_function, training=False)
+    elif isinstance(model_or_function, polymorphic_function.Function):
+        otherwise = model_or_function
+    return DirectFunction(original, original.compute, otherwise)

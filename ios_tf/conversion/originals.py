@@ -102,6 +102,8 @@ class Call:
             if args or kwargs.keys() != simple.keys():
                 return []
             args = tuple(kwargs[name] for name in simple)
+        elif len(args) > max(1, self._positional):
+            return []  # the others can only be passed by name
         fits = len(args) == len(simple) and all(
             isinstance(arg, tf.Tensor)
             and isinstance(spec, tf.TensorSpec)
@@ -215,7 +217,7 @@ class Original:
             pruned = taken != len(given.function_type.flat_inputs)
             call = PrunedCall(given) if pruned else Call(given, {})
             return cls(_name(given), given, given, call)
-        signatures = getattr(given, "signatures", None)
+        signatures = getattr(given, "signatures", given)
         if isinstance(signatures, Mapping) and signatures:
             if len(signatures) > 1:
                 names = ", ".join(sorted(signatures))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 from collections.abc import Sequence
@@ -60,15 +59,18 @@ class FlatCall:
             and context.executing_eagerly()
             and not record.could_possibly_record()
         ):
-            turn = _turns() if self._takes_turns else contextlib.nullcontext()
-            with turn, atomic_function.InterpolateRuntimeError(self._atomic):
-                results = context.context().call_function(
-                    self._atomic.name, [*tensors, *self._captures], self._count
-                )
-            return results or []
+            call = functools.partial(self._call_directly, tensors)
+            return _turns().run(call) if self._takes_turns else call()
         result = self._function._call_flat(tensors, self._function.captured_inputs)
         flat = tf.nest.flatten(result, expand_composites=True)
         return [tensor for tensor in flat if tensor is not None]
+
+    def _call_directly(self, tensors: list[tf.Tensor]) -> Sequence[tf.Tensor]:
+        with atomic_function.InterpolateRuntimeError(self._atomic):
+            results = context.context().call_function(
+                self._atomic.name, [*tensors, *self._captures], self._count
+            )
+        return results or []
 
 
 @functools.cache

@@ -4,48 +4,66 @@ from __future__ import annotations
 
 import collections
 import threading
-from typing import Any
+import weakref
+from collections.abc import Callable
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 
 class Turns:
-    """A context manager that at most `most` threads enter at the same time.
+    """Lets at most `most` threads work at the same time.
 
-    Of the threads that wait, the one that has waited longest enters next.
-    `threading.Semaphore` does not keep this order. The main thread never waits, because
-    a signal could interrupt it there.
+    Of the threads that wait, the one that has waited longest begins next.
+    `threading.Semaphore` does not keep this order. A signal, or an exception that
+    another thread raises in this one, may interrupt a thread at any place. Its turn
+    then ends at the latest when its `_Turn` is freed.
     """
 
     def __init__(self, most: int) -> None:
-        self._lock = threading.Lock()
-        self._free = most
-        self._waiting: collections.deque[threading.Lock] = collections.deque()
+        self._most = most
+        # A signal handler may work, too, while its thread has the lock.
+        self._lock = threading.RLock()
+        self._active: weakref.WeakSet[_Turn] = weakref.WeakSet()
+        self._waiting: collections.deque[_Turn] = collections.deque()
 
     @property
     def waiting(self) -> int:
         """The number of threads that wait."""
         return len(self._waiting)
 
-    def __enter__(self) -> None:
-        if _is_main_thread():
-            return
-        with self._lock:
-            if self._free > 0:
-                self._free -= 1
-                return
-            turn = threading.Lock()
-            turn.acquire()
-            self._waiting.append(turn)
-        turn.acquire()
+    def run(self, work: Callable[[], _T]) -> _T:
+        """Waits for this thread's turn, and returns the result of `work`."""
+        turn = _Turn()
+        try:
+            with self._lock:
+                self._waiting.append(turn)
+                self._begin()
+            turn.begins.acquire()
+            return work()
+        finally:
+            with self._lock:
+                if turn in self._active:
+                    self._active.remove(turn)
+                elif turn in self._waiting:  # the thread was interrupted
+                    self._waiting.remove(turn)
+                self._begin()
 
-    def __exit__(self, *error: Any) -> None:
-        if _is_main_thread():
-            return
-        with self._lock:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self._free += 1
+    def _begin(self) -> None:
+        """Lets threads begin until as many as allowed work. Needs the lock."""
+        while self._waiting and len(self._active) < self._most:
+            turn = self._waiting.popleft()
+            self._active.add(turn)
+            turn.begins.release()
 
 
-def _is_main_thread() -> bool:
-    return threading.get_ident() == threading.main_thread().ident
+class _Turn:
+    """The turn of a thread.
+
+    Attributes:
+      begins: a lock that the thread can acquire as soon as its turn begins.
+    """
+
+    def __init__(self) -> None:
+        self.begins = threading.Lock()
+        self.begins.acquire()

@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 import graph_helpers as gh
@@ -54,19 +55,68 @@ def test_a_converted_signature_runs_on_the_engine(converted):
     "inputs",
     [
         {"image": tf.zeros([1, 12, 12, 3])},
+        {"image": None, "hint": tf.zeros([1, 4])},
         {"image": tf.zeros([1, 12, 12, 3]), "hint": tf.zeros([1, 4]), "x": 1.0},
         {"image": tf.zeros([1, 12, 12, 4]), "hint": tf.zeros([1, 4])},
         {"image": tf.zeros([1, 12, 12, 3], tf.int32), "hint": tf.zeros([1, 4])},
         {"image": "cat.png", "hint": tf.zeros([1, 4])},
     ],
-    ids=["missing", "unknown", "shape", "type", "string"],
+    ids=["missing", "none", "unknown", "shape", "type", "string"],
 )
 def test_wrong_inputs(converted, inputs):
     signature = converted.signatures["serving_default"]
-    errors = (TypeError, ValueError, tf.errors.InvalidArgumentError)
+    found = []
     for one in (signature, ios_tf.direct(signature)):
-        with pytest.raises(errors):
+        with pytest.raises((TypeError, tf.errors.InvalidArgumentError)) as info:
             one(**inputs)
+        found.append((info.type, str(info.value)))
+    assert found[0] == found[1]
+
+
+def test_arguments_that_have_names_only():
+    module = tf.Module()
+    spec = tf.TensorSpec([1])
+    module.f = tf.function(
+        lambda minuend, base: {"y": minuend - base}, input_signature=[spec, spec]
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        tf.saved_model.save(module, directory, signatures={"f": module.f})
+        loaded = tf.saved_model.load(directory)
+    a, b = tf.constant([10.0]), tf.constant([1.0])
+    direct = ios_tf.direct(loaded.signatures)
+    assert direct(minuend=a, base=b)["y"].numpy() == direct(base=b, minuend=a)["y"]
+    assert direct(minuend=a, base=b)["y"].numpy() == [9.0]
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        direct(a, b)
+
+
+def test_shapes_that_tensorflow_accepts():
+    function = tf.function(lambda x: x + 1).get_concrete_function(
+        tf.TensorSpec([1, 2], name="x")
+    )
+    # TensorFlow does not check the shape of a signature's tensor.
+    x = tf.zeros([3, 2])
+    found = []
+    for one in (function, ios_tf.direct(function)):
+        try:
+            found.append(one(x=x).numpy().tolist())
+        except TypeError as error:
+            found.append(str(error))
+    assert found[0] == found[1]
+
+
+def test_keras_models():
+    image = keras.Input((4,), name="image")
+    outputs = keras.layers.BatchNormalization()(keras.layers.Dense(3)(image))
+    model = keras.Model(image, outputs)
+    direct, x = ios_tf.direct(model), tf.constant(gh.random_array(2, 4))
+    gh.assert_same(direct(x), model(x))
+    gh.assert_same(direct([x]), model(x))
+    gh.assert_same(direct(x, training=True), model(x, training=True))
+    sparse = keras.Input((4,), sparse=True)
+    model = keras.Model(sparse, keras.layers.Dense(3)(sparse))
+    x = tf.sparse.from_dense(x)
+    gh.assert_same(ios_tf.direct(model)(x), model(x))
 
 
 def test_structures():
