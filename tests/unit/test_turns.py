@@ -103,15 +103,23 @@ def test_a_signal_interrupts_the_main_thread():
     main = threading.main_thread().ident
     assert main == threading.get_ident()
 
+    def raise_error(*_) -> None:
+        raise KeyboardInterrupt
+
     def interrupt() -> None:
         while turns.waiting == 0:
             pass
-        signal.pthread_kill(main, signal.SIGINT)
+        signal.pthread_kill(main, signal.SIGUSR1)
 
+    # Workers of pytest-xdist ignore SIGINT.
+    before = signal.signal(signal.SIGUSR1, raise_error)
     helper = threading.Thread(target=interrupt, daemon=True)
     helper.start()
-    with pytest.raises(KeyboardInterrupt):
-        turns.run(lambda: 5)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            turns.run(lambda: 5)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
     helper.join(60)
     assert turns.waiting == 0
     active.end()
