@@ -48,11 +48,10 @@ class DirectFunction:
         except Exception:
             if not self._otherwise:
                 raise
-            tensors = None
-        if tensors is None:
-            assert self._otherwise is not None
-            return self._otherwise(*args, **kwargs)
-        return self._form.result(self._compute(tensors))
+        else:
+            return self._form.result(self._compute(tensors))
+        # The call is here so that its error does not have the other error as context.
+        return self._otherwise(*args, **kwargs)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

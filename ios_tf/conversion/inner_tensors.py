@@ -7,7 +7,7 @@ input. The tensors from which the output is computed reveal the mistake.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -96,11 +96,12 @@ def compare(
     """
     # The logits become outputs of the signature, because a region that contains the
     # softmax would otherwise not return them.
-    frozen = _with_logits(frozen)
+    saturating = _last_saturating(frozen)
+    frozen = _with_logits(frozen, saturating)
     lowered = graph_optimizer.lowered(
         dataclasses.replace(frozen, graph_def=graph_def), device=device
     )
-    pairs = _pairs(frozen, lowered)
+    pairs = _pairs(frozen, lowered, saturating)
     if not pairs:
         return []
     found = subgraphs.tensors(frozen, lowered, [one for _, one, _ in pairs])
@@ -193,9 +194,10 @@ def worst(tensors: Sequence[InnerTensor]) -> InnerTensor | None:
     return next(differing, largest)
 
 
-def _with_logits(frozen: FrozenSignature) -> FrozenSignature:
-    """The signature with the inputs of saturating operators as additional outputs."""
-    saturating = _last_saturating(frozen)
+def _with_logits(
+    frozen: FrozenSignature, saturating: Container[str]
+) -> FrozenSignature:
+    """The signature with the inputs of saturating nodes as additional outputs."""
     logits = dict.fromkeys(
         subgraphs.full_name(node.input[0])
         for node in frozen.graph_def.node
@@ -210,20 +212,17 @@ def _with_logits(frozen: FrozenSignature) -> FrozenSignature:
 
 def _last_saturating(frozen: FrozenSignature) -> set[str]:
     """The saturating nodes between the last layers and the outputs."""
-    nodes = {node.name: node for node in frozen.graph_def.node}
-    edges = {
-        name: []
-        if node.op in _LAYERS
-        else [function_library.node_of(one) for one in node.input if one[0] != "^"]
-        for name, node in nodes.items()
+    outputs = [name for name, _ in frozen.outputs.values()]
+    reached = function_library.computed_from(frozen.graph_def, outputs, _LAYERS)
+    return {
+        node.name
+        for node in frozen.graph_def.node
+        if node.op in _SATURATING and node.name in reached
     }
-    outputs = [function_library.node_of(name) for name, _ in frozen.outputs.values()]
-    reached = function_library.reachable(outputs, edges)
-    return {name for name in reached if nodes[name].op in _SATURATING}
 
 
 def _pairs(
-    frozen: FrozenSignature, lowered: graph_pb2.GraphDef
+    frozen: FrozenSignature, lowered: graph_pb2.GraphDef, saturating: Container[str]
 ) -> list[tuple[str, str, str]]:
     """Returns the tensors to compare.
 
@@ -235,7 +234,6 @@ def _pairs(
     }
     known = {truth for _, _, truth in results}
     kept = {node.name for node in lowered.node}
-    saturating = _last_saturating(frozen)
     logits = [
         ("", subgraphs.full_name(node.input[0]), subgraphs.full_name(before.input[0]))
         for node in lowered.node

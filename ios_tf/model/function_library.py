@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorflow.core.framework import graph_pb2, types_pb2
@@ -97,15 +97,22 @@ def without_nodes(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     return graph_pb2.GraphDef(library=graph_def.library, versions=graph_def.versions)
 
 
-def computed_from(graph_def: graph_pb2.GraphDef, tensors: Iterable[str]) -> set[str]:
+def computed_from(
+    graph_def: graph_pb2.GraphDef, tensors: Iterable[str], ends: Container[str] = ()
+) -> set[str]:
     """Returns the nodes on whose values these tensors depend.
 
-    Nodes that are needed only as control inputs are left out.
+    Nodes that are needed only as control inputs are left out, and those that are needed
+    only by operations of the types `ends`.
     """
     return reachable(
         map(node_of, tensors),
         {
-            node.name: [node_of(one) for one in node.input if one[0] != "^"]
+            node.name: [
+                node_of(one)
+                for one in node.input
+                if one[0] != "^" and node.op not in ends
+            ]
             for node in graph_def.node
         },
     )

@@ -99,10 +99,7 @@ def sources(
       output: the name of the tensor. It may be known.
       known: names of tensors.
     """
-    reads = {
-        node.name: [full_name(tensor) for tensor in node.input if tensor[0] != "^"]
-        for node in graph_def.node
-    }
+    reads = _reads(graph_def)
     before = {
         name: [function_library.node_of(one) for one in read if one not in known]
         for name, read in reads.items()
@@ -125,10 +122,7 @@ def other_inputs(
       inputs: names of tensors that the part begins with.
       outputs: names of tensors that the part computes.
     """
-    reads = {
-        node.name: [full_name(tensor) for tensor in node.input if tensor[0] != "^"]
-        for node in frozen.graph_def.node
-    }
+    reads = _reads(frozen.graph_def)
     readers = collections.defaultdict(list)
     for name, read in reads.items():
         for tensor in read:
@@ -150,6 +144,14 @@ def other_inputs(
         for name in function_library.reachable(ends, before) & inside
         for tensor in others[name]
         if function_library.node_of(tensor) in outside
+    }
+
+
+def _reads(graph_def: graph_pb2.GraphDef) -> dict[str, list[str]]:
+    """The tensors that each node reads."""
+    return {
+        node.name: [full_name(tensor) for tensor in node.input if tensor[0] != "^"]
+        for node in graph_def.node
     }
 
 

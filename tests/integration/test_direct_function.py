@@ -1,9 +1,8 @@
-"""ios_tf.direct: results and errors are those of the original function."""
+"""Functions of ios_tf.direct give the results and errors of the original functions."""
 
 import itertools
 import pickle
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 
 import graph_helpers as gh
 import keras
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from shared import FAST
+from threads import in_threads
 
 import ios_tf
 
@@ -249,9 +249,7 @@ def test_many_threads(converted):
     def calls(i):
         return [serve(image=images[i], hint=hint)["sum"].numpy() for _ in range(50)]
 
-    with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(calls, range(8)))
-    for one, truth in zip(found, expected, strict=True):
+    for one, truth in zip(in_threads(calls, range(8)), expected, strict=True):
         gh.assert_equal(one, [truth] * 50)
 
 

@@ -1,4 +1,4 @@
-"""Turns: at most so many threads, in order of arrival."""
+"""Turns limit how many threads work, and keep the order of their arrival."""
 
 import contextlib
 import ctypes
