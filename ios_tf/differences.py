@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 
 # The smallest divisor. If all expected values are 0, any other value has a huge or
@@ -10,6 +11,11 @@ _LEAST = 1e-30
 # A tensor counts as constant if it changes by at most this many times the rounding
 # error of its largest value.
 _ROUNDINGS = 16
+
+
+def epsilon(dtype: np.dtype) -> float:
+    """Returns the distance from 1 to the next larger number of a real type."""
+    return float(ml_dtypes.finfo(dtype).eps)
 
 
 def relative_difference(
@@ -44,7 +50,7 @@ def spread(one: np.ndarray, other: np.ndarray) -> float | None:
     finite = np.isfinite(one) & np.isfinite(other)
     if not finite.any():
         return None
-    rounding = _ROUNDINGS * float(np.finfo(one.real.dtype).eps)
+    rounding = _ROUNDINGS * epsilon(one.real.dtype)
     wide = np.complex128 if one.dtype.kind == "c" else np.float64
     one, other = one[finite].astype(wide), other[finite].astype(wide)
     change = float(np.abs(one - other).max())

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ios_tf.conversion import timing
-from ios_tf.differences import relative_difference, spread
+from ios_tf.differences import epsilon, relative_difference, spread
 from ios_tf.model import function_library
 from ios_tf.model.frozen_graphs import FrozenSignature
 
@@ -74,7 +74,7 @@ def noise_of(near: np.ndarray, truth: np.ndarray, scale: float | None) -> float:
     if not scale or not np.isfinite(truth).any():
         return noise
     largest = float(np.abs(truth[np.isfinite(truth)]).max())
-    eps = float(np.finfo(truth.real.dtype).eps)
+    eps = epsilon(truth.real.dtype)
     return max(noise, _ROUNDINGS * eps * largest / scale)
 
 

@@ -102,9 +102,10 @@ class Cpu : public Backend {
   }
 
   Status Supports(DataType dtype) const override {
-    if (dtype == DataType::kFloat32) return Status();
+    if (dtype != DataType::kFloat16) return Status();
     return Unimplemented(std::string("dtype '") + ToString(dtype) +
-                         "' is not supported on the CPU; use float32");
+                         "' is not supported on the CPU; use float32 or "
+                         "bfloat16");
   }
 
   // Returns the traits for the number of cores that the process may use now,
@@ -317,17 +318,14 @@ class Cpu : public Backend {
   static void RunGroup(const std::vector<BoundTask>& group,
                        const std::vector<void*>& tensors,
                        const Workspace& workspace, int lane, CallTrace* trace) {
-    std::vector<const float*> inputs;
+    std::vector<const void*> inputs;
     for (const BoundTask& bound : group) {
       inputs.clear();
-      for (int i : bound.inputs) {
-        inputs.push_back(static_cast<const float*>(tensors[i]));
-      }
+      for (int i : bound.inputs) inputs.push_back(tensors[i]);
       CpuTask* const task = static_cast<CpuTask*>(bound.task);
       const ScopedLaneWidth narrowed(task->threads());
       const CallTrace::Task traced(trace, bound.number, lane);
-      task->Run(inputs.data(), static_cast<float*>(tensors[bound.output]),
-                workspace[lane]);
+      task->Execute(inputs.data(), tensors[bound.output], workspace[lane]);
     }
   }
 

@@ -97,7 +97,7 @@ Result ImportContext::Enter(int i) {
 }
 
 Result ImportContext::CheckDtype(DataType dtype) const {
-  if (dtype != DataType::kFloat32 && device_ == kCpu) {
+  if (dtype == DataType::kFloat16 && device_ == kCpu) {
     return Refuse(
         Reason::kTypeOnGpuOnly,
         absl::StrCat("the engine computes ", ToString(dtype), " on GPUs only"));

@@ -14,7 +14,7 @@
 namespace ios::cpu {
 namespace {
 
-class KernelTask : public CpuTask {
+class KernelTask : public FloatTask {
  public:
   explicit KernelTask(const TaskSpec& spec)
       : op_(*spec.op),

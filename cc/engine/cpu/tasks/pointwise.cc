@@ -12,7 +12,7 @@ namespace {
 // The task of a 1x1 convolution or a MatMul as a matrix product. All tensors
 // may be pitched, except the input of a MatMul. If strides skip pixels, the
 // task first copies the pixels that it uses.
-class PointwiseTask : public CpuTask {
+class PointwiseTask : public FloatTask {
  public:
   PointwiseTask(const TaskSpec& spec, const dnnl::engine& engine)
       : input_(spec.op->type == OperatorType::kMatMul

@@ -25,7 +25,7 @@ Shape ImageShape(const TaskSpec& spec) {
   return image;
 }
 
-class RowsTask : public CpuTask {
+class RowsTask : public FloatTask {
  public:
   RowsTask(const TaskSpec& spec, const dnnl::engine& engine)
       : op_(*spec.op),

@@ -42,7 +42,7 @@ Depthwise::Arguments DenseArguments(const Depthwise& depthwise,
 // The common base of PrimitiveSepConvTask and KernelSepConvTask. It creates the
 // 1x1 convolution, and stores the tensors of the task: the terms of the input,
 // the residual, and the output.
-class SepConvTask : public CpuTask {
+class SepConvTask : public FloatTask {
  public:
   int64_t scratch_floats() const override { return scratch_.floats(); }
 
@@ -266,7 +266,7 @@ class KernelSepConvTask : public SepConvTask {
 // convolutions for strips of rows. If the number of rows cannot be divided
 // evenly among the threads, the threads share the rows of the depthwise
 // convolution, and then the pixels of the product.
-class GemmSepConvTask : public CpuTask {
+class GemmSepConvTask : public FloatTask {
  public:
   GemmSepConvTask(const TaskSpec& spec, const dnnl::engine& engine)
       : terms_(spec.inputs.begin(),

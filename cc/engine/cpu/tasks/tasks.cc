@@ -10,6 +10,7 @@
 #include "cc/engine/cpu/onednn/convolution.h"
 #include "cc/engine/cpu/onednn/parameter.h"
 #include "cc/engine/cpu/onednn/primitive.h"
+#include "cc/engine/cpu/tasks/bfloat16_tasks.h"
 #include "cc/engine/cpu/tasks/kernel_task.h"
 #include "cc/engine/cpu/tasks/pointwise.h"
 #include "cc/engine/cpu/tasks/rows.h"
@@ -26,7 +27,7 @@ using Tag = memory::format_tag;
 
 constexpr auto kF32 = memory::data_type::f32;
 
-class ConvTask : public CpuTask {
+class ConvTask : public FloatTask {
  public:
   ConvTask(const TaskSpec& spec, const dnnl::engine& engine)
       : input_(spec.inputs[0], &scratch_),
@@ -105,7 +106,7 @@ class ZeroPadding {
 };
 
 // Pooling or MatMul: a oneDNN primitive from one dense tensor to another.
-class PrimitiveTask : public CpuTask {
+class PrimitiveTask : public FloatTask {
  public:
   PrimitiveTask(const TaskSpec& spec, const dnnl::engine& engine)
       : input_(spec.inputs[0], &scratch_), output_(spec.output, &scratch_) {
@@ -194,7 +195,7 @@ class PrimitiveTask : public CpuTask {
 
 // A convolution of images without cells. Its windows contain only zeros of the
 // padding, so only bias, residual and activation are computed.
-class EmptyInputConvolution : public CpuTask {
+class EmptyInputConvolution : public FloatTask {
  public:
   EmptyInputConvolution(const TaskSpec& spec, const dnnl::engine& engine)
       : op_(*spec.op), output_(spec.output) {
@@ -234,7 +235,7 @@ class EmptyInputConvolution : public CpuTask {
 };
 
 // A max pool of images without cells, whose windows contain only padding.
-class MaximumOfNothing : public CpuTask {
+class MaximumOfNothing : public FloatTask {
  public:
   explicit MaximumOfNothing(const TaskSpec& spec)
       : output_(spec.output),
@@ -256,6 +257,8 @@ class MaximumOfNothing : public CpuTask {
 
 StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
                                             const dnnl::engine& engine) {
+  if (spec.dtype == DataType::kBFloat16)
+    return CompileBFloat16Task(spec, engine);
   try {
     std::unique_ptr<Task> task;
     if (spec.reads_nothing() && IsConvolution(spec.op->type)) {

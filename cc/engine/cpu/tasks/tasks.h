@@ -20,8 +20,9 @@ struct LaneResources {
 
 class CpuTask : public Task {
  public:
-  virtual void Run(const float* const* inputs, float* output,
-                   const LaneResources& lane) = 0;
+  // Computes `output` from `inputs`, which have the data type of the TaskSpec.
+  virtual void Execute(const void* const* inputs, void* output,
+                       const LaneResources& lane) = 0;
   virtual int64_t scratch_floats() const { return 0; }
 
   // The number of threads for which the task was compiled. The task must not
@@ -32,6 +33,19 @@ class CpuTask : public Task {
 
  private:
   int threads_ = 1;
+};
+
+// A task whose tensors are float32.
+class FloatTask : public CpuTask {
+ public:
+  virtual void Run(const float* const* inputs, float* output,
+                   const LaneResources& lane) = 0;
+
+  void Execute(const void* const* inputs, void* output,
+               const LaneResources& lane) final {
+    Run(reinterpret_cast<const float* const*>(inputs),
+        static_cast<float*>(output), lane);
+  }
 };
 
 // Compiles one operator. The current thread must lead a lane with as many

@@ -15,7 +15,7 @@ namespace {
 
 using dnnl::memory;
 
-class WinogradTask : public CpuTask {
+class WinogradTask : public FloatTask {
  public:
   WinogradTask(const TaskSpec& spec, const dnnl::engine& engine)
       : activation_(spec.op->activation),

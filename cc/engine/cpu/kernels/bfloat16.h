@@ -1,0 +1,28 @@
+// Converts rows between float32 and bfloat16.
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_BFLOAT16_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNELS_BFLOAT16_H_
+
+#include <cstdint>
+
+#include "cc/engine/backend/backend.h"
+
+namespace ios::cpu {
+
+// A bfloat16 number: the upper half of a float32.
+struct BFloat16 {
+  uint16_t bits = 0;
+};
+
+// Convert `n` numbers on the calling thread. Narrow() rounds to the nearest
+// number, and to the even one if two are equally near. NaN stays NaN.
+void Widen(const BFloat16* from, int64_t n, float* to);
+void Narrow(const float* from, int64_t n, BFloat16* to);
+
+// Convert a tensor whose elements are `view` to or from a dense tensor. The
+// work is divided among the threads of the current lane.
+void WidenTensor(const BFloat16* from, const TensorView& view, float* to);
+void NarrowTensor(const float* from, const TensorView& view, BFloat16* to);
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_BFLOAT16_H_
