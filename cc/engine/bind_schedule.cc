@@ -87,8 +87,9 @@ class ScheduleBinder {
   void UseArena(int64_t bytes) {
     bound_.arena_bytes = std::max(bound_.arena_bytes, bytes);
   }
-  int64_t BytesOf(const Shape& shape) const {
-    return NumElements(shape) * SizeOf(block_.dtype);
+  int64_t BytesOf(int ref) const {
+    return NumElements(ShapeOf(block_, shapes_, ref)) *
+           SizeOf(DtypeOf(block_, ref));
   }
 
   Backend* const backend_;
@@ -112,12 +113,10 @@ StatusOr<BoundSchedule> ScheduleBinder::Bind(const Schedule& schedule) {
   for (const Segment& segment : segments) {
     IOS_RETURN_IF_ERROR(Append(segment));
   }
-  for (const Shape& shape : block_.inputs) {
-    bound_.input_bytes.push_back(BytesOf(shape));
+  for (size_t i = 0; i < block_.inputs.size(); ++i) {
+    bound_.input_bytes.push_back(BytesOf(-1 - static_cast<int>(i)));
   }
-  for (int op : block_.outputs) {
-    bound_.output_bytes.push_back(BytesOf(shapes_[op]));
-  }
+  for (int op : block_.outputs) bound_.output_bytes.push_back(BytesOf(op));
   info_.region = block_.name;
   info_.batch_size = BatchSize(block_);
   info_.callers = block_.callers;
@@ -184,7 +183,7 @@ void ScheduleBinder::PlaceOutputs(const PartOfBlock& part) {
       continue;
     }
     outputs_[op] = {TensorLocation::kArena, 0, outputs_bytes_};
-    outputs_bytes_ += AlignForArena(BytesOf(shapes_[op]));
+    outputs_bytes_ += AlignForArena(BytesOf(op));
   }
 }
 
@@ -289,11 +288,11 @@ int ScheduleBinder::AddTensors(const CompiledBlock& compiled,
       const int ref = inside.kind == TensorLocation::kInput
                           ? part.inputs[inside.index]
                           : part.outputs[inside.index];
-      const Shape& shape = ShapeOf(block_, shapes_, ref);
       location = ref < 0 ? TensorLocation{TensorLocation::kInput, -1 - ref, 0}
                          : outputs_[ref];
       if (first_image > 0) {
-        location.offset += BytesOf(shape) / shape[0] * first_image;
+        const int64_t images = ShapeOf(block_, shapes_, ref)[0];
+        location.offset += BytesOf(ref) / images * first_image;
       }
     }
     location.offset += inside.offset;

@@ -102,24 +102,26 @@ TaskInfo CompiledBlock::Describe(int op) const {
   info.algorithm = description.algorithm;
   info.dtype = block_.dtype;
   info.shape = shapes_[op];
-  int64_t elements = NumElements(shapes_[op]);
+  const auto bytes_of = [](const TensorView& view) {
+    return NumElements(view.shape) * SizeOf(view.dtype);
+  };
+  info.bytes = bytes_of(plan_.operators[op].view);
   // Adds the work and the weights of an operator that the task computes.
   const auto add = [&](int computed) {
     const Operator& one = block_.operators[computed];
     const std::vector<Shape> read = InputShapes(block_, shapes_, computed);
     info.operations += Flops(one, read, shapes_[computed]);
     for (const Shape& shape : WeightShapes(one, read[0])) {
-      elements += NumElements(shape);
+      info.bytes += NumElements(shape) * SizeOf(block_.dtype);
     }
   };
   add(op);
   for (int input : description.inputs) {
     if (input >= 0 && plan_.absorbed[input]) add(input);
     for (int ref : plan_.TensorsOf(block_, input)) {
-      elements += NumElements(plan_.place(ref).view.shape);
+      info.bytes += bytes_of(plan_.place(ref).view);
     }
   }
-  info.bytes = elements * SizeOf(block_.dtype);
   return info;
 }
 
@@ -186,7 +188,7 @@ std::vector<TensorLocation> CompiledBlock::Locations() const {
     const Buffer& buffer = plan_.buffers[place.buffer];
     locations.push_back(
         {buffer.kind, buffer.index,
-         (buffer.offset + place.offset) * SizeOf(block_.dtype)});
+         (buffer.offset + place.offset) * SizeOf(buffer.dtype)});
   };
   for (const TensorPlace& place : plan_.inputs) add(place);
   for (const TensorPlace& place : plan_.operators) add(place);

@@ -54,6 +54,11 @@ StatusOr<bool> LanesDivideDevice(const std::string& device) {
   return backend->traits().lanes_divide_device;
 }
 
+StatusOr<bool> HasBFloat16(const std::string& device) {
+  IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
+  return backend->traits().has_bfloat16;
+}
+
 StatusOr<std::string> DeviceFingerprint(const std::string& device) {
   IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device));
   return backend->Fingerprint();

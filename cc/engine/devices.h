@@ -28,6 +28,9 @@ StatusOr<int> LaneCount(const std::string& device);
 // lanes are cores; false for a GPU, whose lanes are CUDA streams.
 StatusOr<bool> LanesDivideDevice(const std::string& device);
 
+// Returns DeviceTraits::has_bfloat16 of `device`.
+StatusOr<bool> HasBFloat16(const std::string& device);
+
 // Limits the threads of the device "cpu" to the number that TensorFlow's own
 // operators get; see AllowThreads in cc/engine/cpu/threads/cores.h. The
 // environment variable IOS_TF_NUM_THREADS overrides the limit.

@@ -212,6 +212,12 @@ int ios_lanes_divide_device(const char* device) {
   return Report(divide.status()) == 0 ? *divide : -1;
 }
 
+int ios_has_bfloat16(const char* device) {
+  const ios::StatusOr<bool> has =
+      ios::CatchExceptions([&] { return ios::HasBFloat16(device); });
+  return Report(has.status()) == 0 ? *has : -1;
+}
+
 char* ios_problem(const char* block) {
   return OrNull([&]() -> ios::StatusOr<char*> {
     IOS_ASSIGN_OR_RETURN(const ios::Block parsed, ios::BlockFromJson(block));

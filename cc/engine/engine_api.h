@@ -57,6 +57,10 @@ int ios_lane_count(const char* device);
 // share it (GPU), or -1 on failure.
 int ios_lanes_divide_device(const char* device);
 
+// Returns 1 if `device` multiplies bfloat16 numbers faster than float32, 0 if
+// not, or -1 on failure.
+int ios_has_bfloat16(const char* device);
+
 // Returns a block in the form that the scheduler reads. See ios::ProblemJson.
 char* ios_problem(const char* block);
 // Returns a new block with the given operators of `block`, in the form that the

@@ -85,20 +85,22 @@ void PlaceInBuffers(const Block& block, const std::vector<Shape>& shapes,
                     MemoryPlan* plan) {
   for (size_t i = 0; i < block.inputs.size(); ++i) {
     const Shape& shape = block.inputs[i];
-    plan->inputs.push_back({{shape, shape.back(), border_alignment},
+    const DataType dtype = InputDtype(block, i);
+    plan->inputs.push_back({{shape, shape.back(), border_alignment, dtype},
                             static_cast<int>(plan->buffers.size()),
                             0});
-    plan->buffers.push_back(
-        {TensorLocation::kInput, static_cast<int>(i), NumElements(shape), 0});
+    plan->buffers.push_back({TensorLocation::kInput, static_cast<int>(i),
+                             NumElements(shape), 0, dtype});
   }
   const int n = block.operators.size();
   plan->operators.resize(n);
   for (int i = 0; i < n; ++i) {
     if (placement.host[i] >= 0) continue;
-    plan->operators[i] = {DenseView(shapes[i]),
+    const DataType dtype = DtypeOf(block, i);
+    plan->operators[i] = {DenseView(shapes[i], dtype),
                           static_cast<int>(plan->buffers.size()), 0};
     Buffer buffer{TensorLocation::kArena, 0,
-                  placement.absorbed[i] ? 0 : NumElements(shapes[i]), 0};
+                  placement.absorbed[i] ? 0 : NumElements(shapes[i]), 0, dtype};
     for (size_t k = 0; k < block.outputs.size(); ++k) {
       if (block.outputs[k] == i) {
         buffer.kind = TensorLocation::kOutput;
@@ -117,10 +119,11 @@ void PlaceInBuffers(const Block& block, const std::vector<Shape>& shapes,
       root = placement.host[root];
     }
     const TensorPlace& host = plan->operators[root];
-    plan->operators[i] = {{shapes[i], host.view.pitch,
-                           std::min(host.view.alignment, AlignmentOf(offset))},
-                          host.buffer,
-                          offset};
+    plan->operators[i] = {
+        {shapes[i], host.view.pitch,
+         std::min(host.view.alignment, AlignmentOf(offset)), host.view.dtype},
+        host.buffer,
+        offset};
   }
 }
 

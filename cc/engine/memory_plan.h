@@ -24,6 +24,7 @@ struct Buffer {
   int index = 0;  // kInput, kOutput: index in the block's inputs or outputs
   int64_t elements = 0;
   int64_t offset = 0;  // kArena: elements from the arena's start
+  DataType dtype = DataType::kFloat32;
 };
 
 struct MemoryPlan {

@@ -50,7 +50,16 @@ StatusOr<Block> MergeBlock(const Block& block, const std::vector<Shape>& shapes,
   IOS_ASSIGN_OR_RETURN(MergePlan plan, PlanMerge(block, ops));
   Block stage;
   stage.dtype = block.dtype;
-  stage.inputs = {ShapeOf(block, shapes, plan.merged.inputs[0])};
+  const auto add_input = [&](int ref) {
+    stage.inputs.push_back(ShapeOf(block, shapes, ref));
+    stage.input_dtypes.push_back(DtypeOf(block, ref));
+  };
+  // Adds the last operator as an output that replaces operator `op`.
+  const auto add_output = [&](int op) {
+    stage.outputs.push_back(stage.operators.size() - 1);
+    stage.output_dtypes.push_back(DtypeOf(block, op));
+  };
+  add_input(plan.merged.inputs[0]);
   plan.merged.inputs = {-1};
   stage.operators.push_back(plan.merged);
   std::map<int, int> slices;  // keyed by the operator that the slice replaces
@@ -61,12 +70,11 @@ StatusOr<Block> MergeBlock(const Block& block, const std::vector<Shape>& shapes,
     slice.offset = part.channel;
     slice.size = block.operators[part.op].filters;
     slices[part.op] = stage.operators.size();
-    if (IsReadDense(block, shapes, part.op, traits)) {
-      stage.outputs.push_back(stage.operators.size());
-    }
     stage.operators.push_back(slice);
+    if (IsReadDense(block, shapes, part.op, traits)) add_output(part.op);
   }
-  for (const Operator& reader : block.operators) {
+  for (size_t r = 0; r < block.operators.size(); ++r) {
+    const Operator& reader = block.operators[r];
     if (reader.type != OperatorType::kConcat ||
         std::none_of(reader.inputs.begin(), reader.inputs.end(),
                      [&](int ref) { return slices.count(ref) > 0; })) {
@@ -78,15 +86,19 @@ StatusOr<Block> MergeBlock(const Block& block, const std::vector<Shape>& shapes,
         ref = known->second;
         continue;
       }
-      stage.inputs.push_back(ShapeOf(block, shapes, ref));
+      add_input(ref);
       ref = -static_cast<int>(stage.inputs.size());
     }
-    stage.outputs.push_back(stage.operators.size());
     stage.operators.push_back(std::move(concat));
+    add_output(static_cast<int>(r));
   }
   // If all slices are views, the block has no output yet, but a block needs
   // one.
-  if (stage.outputs.empty()) stage.outputs = {0};
+  if (stage.outputs.empty()) {
+    stage.outputs = {0};
+    stage.output_dtypes = {block.dtype};
+  }
+  SimplifyDtypes(&stage);
   return stage;
 }
 

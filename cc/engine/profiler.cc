@@ -96,9 +96,11 @@ class Caller {
                                 const std::vector<Shape>& shapes,
                                 bool share_memory) const {
     int64_t bytes = 0;
-    for (const Shape& shape : block.inputs) bytes += Bytes(shape);
+    for (size_t i = 0; i < block.inputs.size(); ++i) {
+      bytes += Bytes(block.inputs[i], InputDtype(block, i));
+    }
     for (size_t i = 0; i < block.operators.size(); ++i) {
-      if (!share_memory) bytes += Bytes(shapes[i]);
+      if (!share_memory) bytes += Bytes(shapes[i], DtypeOf(block, i));
       for (const Shape& shape :
            WeightShapes(block.operators[i], InputShapes(block, shapes, i)[0])) {
         bytes += 2 * NumElements(shape) * static_cast<int64_t>(sizeof(float));
@@ -139,8 +141,8 @@ class Caller {
       // the other tensors lie inside of these.
       const int op = static_cast<int>(i) - num_inputs;
       if (op >= 0 && bench->compiled->OwnsBuffer(op)) {
-        IOS_RETURN_IF_ERROR(
-            UploadRandom(bench->compiled->shapes()[op], tensors_.back()));
+        IOS_RETURN_IF_ERROR(UploadRandom(bench->compiled->shapes()[op],
+                                         DtypeOf(block, op), tensors_.back()));
       }
     }
     return bench;
@@ -159,13 +161,16 @@ class Caller {
       memory.owned.push_back(std::move(data));
       return memory.owned.back().get();
     };
-    for (const Shape& shape : block.inputs) {
-      IOS_ASSIGN_OR_RETURN(void* const input, allocate(Bytes(shape)));
-      IOS_RETURN_IF_ERROR(UploadRandom(shape, input));
+    for (size_t i = 0; i < block.inputs.size(); ++i) {
+      const Shape& shape = block.inputs[i];
+      const DataType dtype = InputDtype(block, i);
+      IOS_ASSIGN_OR_RETURN(void* const input, allocate(Bytes(shape, dtype)));
+      IOS_RETURN_IF_ERROR(UploadRandom(shape, dtype, input));
       memory.inputs.push_back(input);
     }
     for (int out : block.outputs) {
-      IOS_ASSIGN_OR_RETURN(void* const output, allocate(Bytes(shapes[out])));
+      IOS_ASSIGN_OR_RETURN(void* const output,
+                           allocate(Bytes(shapes[out], DtypeOf(block, out))));
       memory.outputs.push_back(output);
     }
     return memory;
@@ -175,16 +180,15 @@ class Caller {
     return location.In(memory.inputs, memory.outputs, memory.arena);
   }
 
-  int64_t Bytes(const Shape& shape) const {
-    return NumElements(shape) * SizeOf(block_.dtype);
+  static int64_t Bytes(const Shape& shape, DataType dtype) {
+    return NumElements(shape) * SizeOf(dtype);
   }
 
-  Status UploadRandom(const Shape& shape, void* device) {
+  Status UploadRandom(const Shape& shape, DataType dtype, void* device) {
     std::vector<float> values(NumElements(shape));
     FillRandom(&random_, &values);
-    std::vector<char> converted(Bytes(shape));
-    ConvertFromFloat(values.data(), values.size(), block_.dtype,
-                     converted.data());
+    std::vector<char> converted(Bytes(shape, dtype));
+    ConvertFromFloat(values.data(), values.size(), dtype, converted.data());
     return backend_->Upload(converted.data(), converted.size(), device);
   }
 
@@ -358,7 +362,7 @@ StatusOr<std::unique_ptr<Profiler>> CreateProfiler(const Block& block,
                                                    DeviceAllocator* allocator) {
   IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device, allocator));
   IOS_RETURN_IF_ERROR(Validate(block));
-  IOS_RETURN_IF_ERROR(backend->Supports(block.dtype));
+  IOS_RETURN_IF_ERROR(backend->Supports(block));
   IOS_ASSIGN_OR_RETURN(std::vector<Shape> shapes, InferShapes(block));
   return std::unique_ptr<Profiler>(
       std::make_unique<ProfilerImpl>(backend, block, std::move(shapes)));

@@ -512,7 +512,7 @@ StatusOr<std::unique_ptr<Program>> CreateProgram(const Block& block,
                                                  DeviceAllocator* allocator) {
   IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device, allocator));
   IOS_RETURN_IF_ERROR(Validate(block));
-  IOS_RETURN_IF_ERROR(backend->Supports(block.dtype));
+  IOS_RETURN_IF_ERROR(backend->Supports(block));
   IOS_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(block));
   IOS_RETURN_IF_ERROR(CheckWeights(block, shapes, weights));
   if (schedules.empty())
@@ -541,7 +541,7 @@ StatusOr<int64_t> PlanArena(const Block& block, const Schedule& schedule,
                             const std::string& device) {
   IOS_ASSIGN_OR_RETURN(Backend* const backend, GetBackend(device, nullptr));
   IOS_RETURN_IF_ERROR(Validate(block));
-  IOS_RETURN_IF_ERROR(backend->Supports(block.dtype));
+  IOS_RETURN_IF_ERROR(backend->Supports(block));
   IOS_ASSIGN_OR_RETURN(const DeviceSchedule on_device,
                        ForDevice(*backend, block, schedule));
   const Block& padded = on_device.padded.block;

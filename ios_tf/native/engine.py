@@ -42,6 +42,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ios_device_fingerprint": (ctypes.c_void_p, [ctypes.c_char_p]),
     "ios_device_directory": (ctypes.c_void_p, [ctypes.c_char_p]),
     "ios_lane_count": (ctypes.c_int, [ctypes.c_char_p]),
+    "ios_has_bfloat16": (ctypes.c_int, [ctypes.c_char_p]),
     "ios_lanes_divide_device": (ctypes.c_int, [ctypes.c_char_p]),
     "ios_problem": (ctypes.c_void_p, [ctypes.c_char_p]),
     "ios_part": (
@@ -243,6 +244,13 @@ def lanes_divide_device(device: str = "cpu") -> bool:
     return bool(divide)
 
 
+def has_bfloat16(device: str = "cpu") -> bool:
+    """Returns whether a device multiplies bfloat16 numbers faster than float32."""
+    has = _library().ios_has_bfloat16(device.encode())
+    _check(has >= 0)
+    return bool(has)
+
+
 def failed_captures() -> int:
     """The number of CUDA graphs that could not be made in this process."""
     return _library().ios_failed_captures()
@@ -418,6 +426,12 @@ class Meter:
             _library().ios_meter_delete(self._handle)
 
 
+def _numpy_types(block: Mapping[str, Any], kind: str) -> list[str]:
+    """The numpy types of a block's inputs (`kind` "input") or outputs ("output")."""
+    usual = [block.get("dtype", "float32")] * len(block[f"{kind}s"])
+    return [_DTYPES[dtype] for dtype in block.get(f"{kind}_dtypes", usual)]
+
+
 class Program:
     """A block with schedule and weights, ready to run on a device.
 
@@ -446,7 +460,8 @@ class Program:
         _check(self._handle)
         self._block = dict(block)
         self._ranks = [len(shape) for shape in block["inputs"]]
-        self._dtype = _DTYPES[block.get("dtype", "float32")]
+        self._input_dtypes = _numpy_types(block, "input")
+        self._output_dtypes = _numpy_types(block, "output")
 
     def output_shapes(self, inputs: Sequence[Sequence[int]]) -> list[list[int]]:
         """The outputs' shapes for inputs of these shapes."""
@@ -461,13 +476,14 @@ class Program:
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Runs once on [N,H,W,C] or [N,C] arrays, and returns the block's outputs.
 
-        Arrays have the block's dtype; bfloat16 is passed as its bits in uint16.
+        Arrays have the dtypes of the block's tensors; bfloat16 is passed as its bits in
+        uint16.
         """
         import numpy as np
 
-        arrays = [np.ascontiguousarray(x, self._dtype) for x in inputs]
+        arrays = list(map(np.ascontiguousarray, inputs, self._input_dtypes))
         shapes = self.output_shapes([a.shape for a in arrays])
-        outputs = [np.empty(shape, self._dtype) for shape in shapes]
+        outputs = list(map(np.empty, shapes, self._output_dtypes))
         self.bind(arrays, outputs)()
         return outputs
 
@@ -476,7 +492,7 @@ class Program:
     ) -> Callable[[], None]:
         """Returns a function that runs once on these dense arrays.
 
-        The arrays have the block's dtype and shapes.
+        The arrays have the dtypes and shapes of the block's tensors.
         """
         arguments = (
             _pointers([a.ctypes.data for a in inputs]),

@@ -27,6 +27,33 @@ int64_t BatchSize(const std::vector<Shape>& inputs) {
   return batch;
 }
 
+DataType InputDtype(const Block& block, size_t input) {
+  return block.input_dtypes.empty() ? block.dtype : block.input_dtypes[input];
+}
+
+DataType OutputDtype(const Block& block, size_t output) {
+  return block.output_dtypes.empty() ? block.dtype
+                                     : block.output_dtypes[output];
+}
+
+DataType DtypeOf(const Block& block, int ref) {
+  if (ref < 0) return InputDtype(block, -1 - ref);
+  for (size_t k = 0; k < block.output_dtypes.size(); ++k) {
+    if (block.outputs[k] == ref) return block.output_dtypes[k];
+  }
+  return block.dtype;
+}
+
+void SimplifyDtypes(Block* block) {
+  for (std::vector<DataType>* dtypes :
+       {&block->input_dtypes, &block->output_dtypes}) {
+    if (std::all_of(dtypes->begin(), dtypes->end(),
+                    [&](DataType dtype) { return dtype == block->dtype; })) {
+      dtypes->clear();
+    }
+  }
+}
+
 const Shape& ShapeOf(const Block& block, const std::vector<Shape>& shapes,
                      int ref) {
   return ref < 0 ? block.inputs[-1 - ref] : shapes[ref];
@@ -73,6 +100,7 @@ PartOfBlock TakePart(const Block& block, const std::vector<Shape>& shapes,
       if (is_new) {
         part.inputs.push_back(ref);
         part.block.inputs.push_back(ShapeOf(block, shapes, ref));
+        part.block.input_dtypes.push_back(DtypeOf(block, ref));
         inside->second = -static_cast<int>(part.inputs.size());
       }
       ref = inside->second;
@@ -96,7 +124,9 @@ PartOfBlock TakePart(const Block& block, const std::vector<Shape>& shapes,
     if (!read[i]) continue;
     part.outputs.push_back(i);
     part.block.outputs.push_back(known[i]);
+    part.block.output_dtypes.push_back(DtypeOf(block, i));
   }
+  SimplifyDtypes(&part.block);
   return part;
 }
 
@@ -142,6 +172,14 @@ Status Validate(const Block& block) {
           " of the block is not the index of an operator, or is listed twice");
     }
     seen[out] = true;
+  }
+  const auto is_complete = [](size_t dtypes, size_t tensors) {
+    return dtypes == 0 || dtypes == tensors;
+  };
+  if (!is_complete(block.input_dtypes.size(), block.inputs.size()) ||
+      !is_complete(block.output_dtypes.size(), block.outputs.size())) {
+    return InvalidArgument(
+        "the block must have one data type for each input and for each output");
   }
   return InferShapes(block).status();
 }

@@ -17,10 +17,12 @@ namespace ios {
 
 struct Block {
   std::string name;
-  DataType dtype = DataType::kFloat32;  // of every tensor
+  DataType dtype = DataType::kFloat32;  // of every tensor inside of the block
   std::vector<Shape> inputs;
   std::vector<Operator> operators;  // in a topological order
   std::vector<int> outputs;         // operators whose result leaves the block
+  // The data types of the inputs and outputs. Empty: all have `dtype`.
+  std::vector<DataType> input_dtypes = {}, output_dtypes = {};
   // The block is scheduled for this number of callers that run it at the same
   // time. The number does not change how the block is computed.
   int64_t callers = 1;
@@ -31,6 +33,13 @@ struct Block {
 // Returns 1 if there are no inputs.
 int64_t BatchSize(const std::vector<Shape>& inputs);
 inline int64_t BatchSize(const Block& block) { return BatchSize(block.inputs); }
+
+DataType InputDtype(const Block& block, size_t input);
+DataType OutputDtype(const Block& block, size_t output);
+// The data type of tensor reference `ref` (see Operator::inputs).
+DataType DtypeOf(const Block& block, int ref);
+// Makes an empty list of data types of a block whose tensors all have `dtype`.
+void SimplifyDtypes(Block* block);
 
 // Returns the shape of each operator's output. The paddings SAME and VALID
 // follow TensorFlow's rules. An error names the operator and the mismatch.

@@ -61,6 +61,15 @@ class Reader {
       if (!ReadInteger(*j, value)) return Bad(key);
     }
   }
+  void Read(const char* key, std::vector<std::string>* value) {
+    if (const json* j = Find(key)) {
+      if (!j->is_array()) return Bad(key);
+      for (const json& item : *j) {
+        if (!item.is_string()) return Bad(key);
+        value->push_back(item.get<std::string>());
+      }
+    }
+  }
   template <typename Int>
   void Read(const char* key, std::vector<Int>* value) {
     if (const json* j = Find(key)) {
@@ -205,6 +214,21 @@ json ToJsonValue(const Padding& padding) {
   return {padding.top, padding.bottom, padding.left, padding.right};
 }
 
+json Names(const std::vector<DataType>& dtypes) {
+  json names = json::array();
+  for (DataType dtype : dtypes) names.push_back(ToString(dtype));
+  return names;
+}
+
+StatusOr<std::vector<DataType>> DtypesFrom(
+    const std::vector<std::string>& names) {
+  std::vector<DataType> dtypes;
+  for (const std::string& name : names) {
+    IOS_ASSIGN_OR_RETURN(dtypes.emplace_back(), DataTypeFromString(name));
+  }
+  return dtypes;
+}
+
 }  // namespace
 
 json OperatorToJsonValue(const Operator& op) {
@@ -232,6 +256,14 @@ json BlockToJsonValue(const Block& block) {
                 {"dtype", ToString(block.dtype)}, {"inputs", block.inputs},
                 {"operators", operators},         {"outputs", block.outputs}};
   if (block.callers != 1) value["callers"] = block.callers;
+  Block simple = block;
+  SimplifyDtypes(&simple);
+  if (!simple.input_dtypes.empty()) {
+    value["input_dtypes"] = Names(simple.input_dtypes);
+  }
+  if (!simple.output_dtypes.empty()) {
+    value["output_dtypes"] = Names(simple.output_dtypes);
+  }
   return value;
 }
 
@@ -252,6 +284,9 @@ StatusOr<Block> BlockFromJsonValue(const json& value) {
   reader.Read("dtype", &dtype);
   reader.Read("outputs", &block.outputs);
   reader.Read("callers", &block.callers);
+  std::vector<std::string> input_dtypes, output_dtypes;
+  reader.Read("input_dtypes", &input_dtypes);
+  reader.Read("output_dtypes", &output_dtypes);
   const json* inputs = reader.Find("inputs");
   const json* operators = reader.Find("operators");
   if (!inputs || !inputs->is_array()) reader.Fail("has no list \"inputs\"");
@@ -259,6 +294,8 @@ StatusOr<Block> BlockFromJsonValue(const json& value) {
     reader.Fail("has no list \"operators\"");
   if (!reader.status().ok()) return reader.status();
   IOS_ASSIGN_OR_RETURN(block.dtype, DataTypeFromString(dtype));
+  IOS_ASSIGN_OR_RETURN(block.input_dtypes, DtypesFrom(input_dtypes));
+  IOS_ASSIGN_OR_RETURN(block.output_dtypes, DtypesFrom(output_dtypes));
   if (operators->size() > kMaxOperators || inputs->size() > kMaxOperators) {
     return InvalidArgument("block has more than " +
                            std::to_string(kMaxOperators) +

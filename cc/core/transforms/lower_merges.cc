@@ -13,6 +13,8 @@ StatusOr<Lowered> LowerMerges(const Block& original, const Schedule& schedule) {
   lowered.block.name = block.name;
   lowered.block.dtype = block.dtype;
   lowered.block.inputs = block.inputs;
+  lowered.block.input_dtypes = block.input_dtypes;
+  lowered.block.output_dtypes = block.output_dtypes;
   // The stages are in a topological order. Operators are appended in the order
   // of the stages, so they are in a topological order, too.
   std::vector<int> new_index(block.operators.size(), -1);

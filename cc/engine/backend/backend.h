@@ -29,6 +29,7 @@ struct TensorView {
   // The address of the first element is a multiple of `alignment` elements (a
   // power of two) or of kDeviceAlignment bytes, whichever is less.
   int64_t alignment = kMaxAlignment;
+  DataType dtype = DataType::kFloat32;
 
   static constexpr int64_t kMaxAlignment = 16;
 
@@ -47,8 +48,9 @@ inline int64_t AlignmentOf(int64_t n) {
   return alignment;
 }
 
-inline TensorView DenseView(const Shape& shape) {
-  return {shape, shape.back()};
+inline TensorView DenseView(const Shape& shape,
+                            DataType dtype = DataType::kFloat32) {
+  return {shape, shape.back(), TensorView::kMaxAlignment, dtype};
 }
 
 // A weight on the device, in every packed layout that its tasks need.
@@ -82,7 +84,9 @@ void ShiftTensors(int by, std::vector<BoundStage>* stages);
 
 struct TaskSpec {
   const Operator* op = nullptr;
-  DataType dtype = DataType::kFloat32;  // of every tensor
+  // The type in which the operator computes. The types of tensors are in their
+  // views.
+  DataType dtype = DataType::kFloat32;
   std::vector<TensorView> inputs;
   // The tensors and the absorbed operator behind one input of the operator.
   struct Operand {
@@ -172,8 +176,9 @@ class Backend {
   // so that users' machines measure again.
   virtual std::string Fingerprint() const = 0;
 
-  // Returns Unimplemented if the backend cannot compute in `dtype`.
-  virtual Status Supports(DataType dtype) const = 0;
+  // Returns Unimplemented if the backend does not support the data types of the
+  // block.
+  virtual Status Supports(const Block& block) const = 0;
 
   virtual const DeviceTraits& traits() const = 0;
 

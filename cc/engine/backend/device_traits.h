@@ -40,6 +40,8 @@ struct DeviceTraits {
   // on one of several lanes is slower than on the whole device, even if the
   // other lanes are idle.
   bool lanes_divide_device = false;
+  // Whether the device multiplies bfloat16 numbers faster than float32.
+  bool has_bfloat16 = false;
 
   int LanesFor(int groups) const { return std::min(groups, lanes); }
 

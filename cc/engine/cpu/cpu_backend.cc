@@ -45,6 +45,14 @@ std::string ProcessorName() {
 // Returns the instruction set for the fingerprint. Processors of the same name
 // may have different instruction sets, above all in virtual machines.
 const char* InstructionSetName() {
+  switch (BestBFloat16Products()) {
+    case BFloat16Products::kTiles:
+      return "AVX-512 with AMX";
+    case BFloat16Products::kVectors:
+      return "AVX-512 with bfloat16";
+    case BFloat16Products::kNone:
+      break;
+  }
   switch (BestInstructionSet()) {
     case InstructionSet::kAvx512:
       return "AVX-512";
@@ -86,6 +94,7 @@ class Cpu : public Backend {
     traits.absorbs = TaskAbsorbs;
     traits.pools_activate = true;
     traits.lanes_divide_device = true;
+    traits.has_bfloat16 = BestBFloat16Products() != BFloat16Products::kNone;
     for (int i = 1; i <= LanePool::Get().most_cores(); ++i) {
       traits.lanes = i;
       traits_.push_back(traits);
@@ -101,11 +110,17 @@ class Cpu : public Backend {
            std::to_string(kRevision);
   }
 
-  Status Supports(DataType dtype) const override {
-    if (dtype != DataType::kFloat16) return Status();
-    return Unimplemented(std::string("dtype '") + ToString(dtype) +
-                         "' is not supported on the CPU; use float32 or "
-                         "bfloat16");
+  Status Supports(const Block& block) const override {
+    std::vector<DataType> dtypes = {block.dtype};
+    for (const std::vector<DataType>& more :
+         {block.input_dtypes, block.output_dtypes}) {
+      dtypes.insert(dtypes.end(), more.begin(), more.end());
+    }
+    if (std::count(dtypes.begin(), dtypes.end(), DataType::kFloat16) == 0) {
+      return Status();
+    }
+    return Unimplemented(
+        "dtype 'float16' is not supported on the CPU; use float32 or bfloat16");
   }
 
   // Returns the traits for the number of cores that the process may use now,

@@ -86,8 +86,13 @@ class Cuda : public Backend {
            std::to_string(kRevision) + (tf32_ ? "" : ", no TF32");
   }
 
-  Status Supports(DataType dtype) const override {
-    if (dtype == DataType::kBFloat16 && device_->compute_capability() < 80) {
+  Status Supports(const Block& block) const override {
+    if (!block.input_dtypes.empty() || !block.output_dtypes.empty()) {
+      return Unimplemented(
+          "on a GPU, all tensors of a block must have the same data type");
+    }
+    if (block.dtype == DataType::kBFloat16 &&
+        device_->compute_capability() < 80) {
       return Unimplemented(
           "dtype 'bfloat16' needs compute capability 8.0 or above, but " +
           device_->name() + " has " +

@@ -40,30 +40,6 @@ void NarrowRow(const float* from, int64_t n, uint16_t* to) {
 #else  // compiled once
 
 namespace ios::cpu {
-namespace {
-
-// Calls row(element of the tensor, element of the dense tensor, number) for
-// ranges that cover the tensor.
-template <typename Row>
-void ForRanges(const TensorView& view, Row&& row) {
-  const int64_t channels = view.channels(), pixels = view.pixels();
-  if (pixels == 0 || channels == 0) return;
-  if (view.dense()) {
-    ParallelFor(
-        pixels * channels, kGrainFloats,
-        [&](int64_t begin, int64_t end) { row(begin, begin, end - begin); });
-    return;
-  }
-  ParallelFor(pixels, std::max<int64_t>(1, kGrainFloats / channels),
-              [&](int64_t begin, int64_t end) {
-                for (int64_t p = begin; p < end; ++p) {
-                  row(p * view.pitch, p * channels, channels);
-                }
-              });
-}
-
-}  // namespace
-
 void Widen(const BFloat16* from, int64_t n, float* to) {
   IOS_DISPATCH(WidenRow)(&from->bits, n, to);
 }
@@ -72,16 +48,33 @@ void Narrow(const float* from, int64_t n, BFloat16* to) {
   IOS_DISPATCH(NarrowRow)(from, n, &to->bits);
 }
 
-void WidenTensor(const BFloat16* from, const TensorView& view, float* to) {
-  ForRanges(view, [&](int64_t element, int64_t dense, int64_t n) {
-    Widen(from + element, n, to + dense);
-  });
-}
-
-void NarrowTensor(const float* from, const TensorView& view, BFloat16* to) {
-  ForRanges(view, [&](int64_t element, int64_t dense, int64_t n) {
-    Narrow(from + dense, n, to + element);
-  });
+void ConvertTensor(const void* from, const TensorView& from_view, void* to,
+                   const TensorView& to_view) {
+  const int64_t channels = to_view.channels(), pixels = to_view.pixels();
+  const auto convert = [&](int64_t from_element, int64_t to_element,
+                           int64_t n) {
+    if (to_view.dtype == DataType::kFloat32) {
+      Widen(static_cast<const BFloat16*>(from) + from_element, n,
+            static_cast<float*>(to) + to_element);
+    } else {
+      Narrow(static_cast<const float*>(from) + from_element, n,
+             static_cast<BFloat16*>(to) + to_element);
+    }
+  };
+  if (pixels == 0 || channels == 0) return;
+  if (from_view.dense() && to_view.dense()) {
+    ParallelFor(pixels * channels, kGrainFloats,
+                [&](int64_t begin, int64_t end) {
+                  convert(begin, begin, end - begin);
+                });
+    return;
+  }
+  ParallelFor(pixels, std::max<int64_t>(1, kGrainFloats / channels),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t p = begin; p < end; ++p) {
+                  convert(p * from_view.pitch, p * to_view.pitch, channels);
+                }
+              });
 }
 
 }  // namespace ios::cpu

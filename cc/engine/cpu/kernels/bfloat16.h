@@ -18,10 +18,10 @@ struct BFloat16 {
 void Widen(const BFloat16* from, int64_t n, float* to);
 void Narrow(const float* from, int64_t n, BFloat16* to);
 
-// Convert a tensor whose elements are `view` to or from a dense tensor. The
-// work is divided among the threads of the current lane.
-void WidenTensor(const BFloat16* from, const TensorView& view, float* to);
-void NarrowTensor(const float* from, const TensorView& view, BFloat16* to);
+// Copies a tensor. One of the views has the type float32, and the other one
+// bfloat16. The work is divided among the threads of the current lane.
+void ConvertTensor(const void* from, const TensorView& from_view, void* to,
+                   const TensorView& to_view);
 
 }  // namespace ios::cpu
 

@@ -1,5 +1,8 @@
 #include "cc/engine/cpu/kernels/instruction_set.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "cc/engine/cpu/onednn/onednn.h"
 
 namespace ios::cpu {
@@ -27,7 +30,32 @@ InstructionSet FindBestInstructionSet() {
   return InstructionSet::kBaseline;
 }
 
+// Asks the system to let this process use the registers of AMX.
+bool MayUseTiles() {
+#ifdef __x86_64__
+  constexpr unsigned long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+BFloat16Products FindBestBFloat16Products() {
+  if (BestInstructionSet() != InstructionSet::kAvx512 ||
+      !OneDnnMayUse(dnnl::cpu_isa::avx512_core_bf16)) {
+    return BFloat16Products::kNone;
+  }
+  return OneDnnMayUse(dnnl::cpu_isa::avx512_core_amx) && MayUseTiles()
+             ? BFloat16Products::kTiles
+             : BFloat16Products::kVectors;
+}
+
 }  // namespace
+
+BFloat16Products BestBFloat16Products() noexcept {
+  static const BFloat16Products best = FindBestBFloat16Products();
+  return best;
+}
 
 InstructionSet BestInstructionSet() noexcept {
   static const InstructionSet best = FindBestInstructionSet();

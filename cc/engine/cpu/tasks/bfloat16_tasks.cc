@@ -1,16 +1,49 @@
 #include "cc/engine/cpu/tasks/bfloat16_tasks.h"
 
-#include "cc/engine/cpu/tasks/widened.h"
+#include <algorithm>
+
+#include "cc/engine/cpu/tasks/converted.h"
 
 namespace ios::cpu {
+namespace {
+
+// Returns whether the operator has a kernel for bfloat16 tensors.
+bool HasKernel(const TaskSpec& spec) {
+  switch (spec.op->type) {
+    default:
+      return false;
+  }
+}
+
+// Returns whether this kernel can write a float32 output.
+bool WritesFloats(const TaskSpec&) { return false; }
+
+// Returns the task of an operator that has a kernel for its tensors.
+std::unique_ptr<Task> MakeTask(const TaskSpec& spec, const dnnl::engine&) {
+  switch (spec.op->type) {
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
 
 StatusOr<std::unique_ptr<Task>> CompileBFloat16Task(
     const TaskSpec& spec, const dnnl::engine& engine) {
-  if (spec.reads_nothing()) return MakeWidenedTask(spec, engine);
-  switch (spec.op->type) {
-    default:
-      return MakeWidenedTask(spec, engine);
+  if (spec.reads_nothing() || !HasKernel(spec)) {
+    return MakeConvertedTask(spec, DataType::kFloat32, DataType::kFloat32,
+                             engine);
   }
+  const DataType output =
+      WritesFloats(spec) ? spec.output.dtype : DataType::kBFloat16;
+  if (spec.output.dtype != output ||
+      std::any_of(spec.inputs.begin(), spec.inputs.end(),
+                  [](const TensorView& input) {
+                    return input.dtype != DataType::kBFloat16;
+                  })) {
+    return MakeConvertedTask(spec, DataType::kBFloat16, output, engine);
+  }
+  return MakeTask(spec, engine);
 }
 
 }  // namespace ios::cpu
