@@ -10,7 +10,7 @@ namespace ios::cpu {
 
 // A bfloat16 number: the upper half of a float32.
 struct BFloat16 {
-  uint16_t bits = 0;
+  uint16_t bits;
 };
 
 // Convert `n` numbers on the calling thread. Narrow() rounds to the nearest

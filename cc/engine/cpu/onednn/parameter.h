@@ -4,6 +4,7 @@
 #define IOS_TF_CC_ENGINE_CPU_ONEDNN_PARAMETER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,6 +33,16 @@ class CpuParameter : public Parameter {
                       const dnnl::memory::desc& wanted);
   const float* plain() const { return plain_.data(); }
 
+  // Returns the weight in a layout of this project's kernels that replaces the
+  // array that was given to the constructor. `key` identifies the layout. If
+  // there is no such layout yet, make(array, to) must write `floats` floats to
+  // `to`. If another layout is needed later, restore(from, array) must restore
+  // the array, up to rounding.
+  using Make = std::function<void(const float* plain, float* to)>;
+  using Restore = std::function<void(const float* from, float* plain)>;
+  std::shared_ptr<const float> Replaced(int64_t key, int64_t floats,
+                                        const Make& make, Restore restore);
+
   // Returns the weight in a layout of this project's kernels, which `key`
   // identifies. The first call for a key calls `make`, which must write
   // `floats` floats.
@@ -54,9 +65,15 @@ class CpuParameter : public Parameter {
     std::shared_ptr<float> data;
   };
 
+  // Makes `plain_` again if it was replaced.
+  void RestorePlain();
+
   FloatPool* const pool_;
+  const int64_t size_;
   std::mutex mutex_;
   std::vector<float> plain_;
+  std::map<int64_t, std::shared_ptr<float>> replacements_;
+  std::function<void(float* plain)> restore_;
   std::vector<Layout> packed_;
   std::map<int, std::shared_ptr<float>> derived_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cc/engine/cpu/tasks/bfloat16_product_task.h"
 #include "cc/engine/cpu/tasks/converted.h"
 
 namespace ios::cpu {
@@ -10,17 +11,28 @@ namespace {
 // Returns whether the operator has a kernel for bfloat16 tensors.
 bool HasKernel(const TaskSpec& spec) {
   switch (spec.op->type) {
+    case OperatorType::kConv2D:
+      return spec.op->groups == 1 && !spec.operands[0].absorbed;
+    case OperatorType::kMatMul:
+      return true;
     default:
       return false;
   }
 }
 
 // Returns whether this kernel can write a float32 output.
-bool WritesFloats(const TaskSpec&) { return false; }
+bool WritesFloats(const TaskSpec& spec) {
+  return spec.op->type == OperatorType::kConv2D ||
+         spec.op->type == OperatorType::kMatMul;
+}
 
 // Returns the task of an operator that has a kernel for its tensors.
-std::unique_ptr<Task> MakeTask(const TaskSpec& spec, const dnnl::engine&) {
+std::unique_ptr<Task> MakeTask(const TaskSpec& spec,
+                               const dnnl::engine& engine) {
   switch (spec.op->type) {
+    case OperatorType::kConv2D:
+    case OperatorType::kMatMul:
+      return MakeBFloat16ProductTask(spec, engine);
     default:
       return nullptr;
   }

@@ -1,0 +1,338 @@
+#include "cc/engine/cpu/kernels/bfloat16_block.h"
+
+#include <algorithm>
+#include <cstring>
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#include "cc/engine/cpu/kernels/bfloat16.h"
+#include "cc/engine/cpu/kernels/instruction_set.h"
+#include "cc/engine/cpu/kernels/registers.h"
+
+#define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/bfloat16_block.cc"
+#include "cc/engine/cpu/kernels/foreach_target.h"
+
+#ifdef IOS_TARGET  // compiled for each instruction set
+
+#include "cc/engine/cpu/kernels/registers-inl.h"
+
+namespace ios::cpu::IOS_TARGET {
+namespace {
+
+typedef uint32_t Bits __attribute__((vector_size(IOS_VECTOR_BYTES)));
+
+// Computes kRows rows of a block, for the filters that begin at `filter` and
+// fill Native::kVectors vectors. The numbers are converted to float32.
+template <int kRows>
+IOS_INLINE void MultiplyRows(const ProductBlock& block, int64_t row,
+                             int64_t filter) {
+  using V = Native::Vector;
+  constexpr int kVectors = Native::kVectors;
+  V sums[kRows][kVectors] = {};
+  const uint16_t* factors = block.factors + 2 * filter;
+  for (int64_t step = 0; step < block.steps; ++step) {
+    const uint16_t* const cells =
+        block.cells + row * block.pitch + block.offsets[step];
+    for (int64_t d = 0; d < block.depth; d += 2, factors += 2 * kPanel) {
+      V low[kVectors], high[kVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        Bits pairs;
+        std::memcpy(&pairs, factors + 2 * v * Width<V>(), sizeof(pairs));
+        low[v] = reinterpret_cast<V>(pairs << 16);
+        high[v] = reinterpret_cast<V>(pairs & 0xffff0000u);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        uint32_t pair;
+        std::memcpy(&pair, cells + r * block.pitch + d, sizeof(pair));
+        const uint32_t bits[2] = {pair << 16, pair & 0xffff0000u};
+        float values[2];
+        std::memcpy(values, bits, sizeof(values));
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+          sums[r][v] += values[0] * low[v];
+          sums[r][v] += values[1] * high[v];
+        }
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    std::memcpy(block.sums + (row + r) * kPanel + filter, &sums[r],
+                sizeof(sums[r]));
+  }
+}
+
+template <int kRows = Native::kRows>
+IOS_INLINE void MultiplyAtMost(int64_t rows, const ProductBlock& block,
+                               int64_t row, int64_t filter) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) {
+      return MultiplyAtMost<kRows - 1>(rows, block, row, filter);
+    }
+  }
+  MultiplyRows<kRows>(block, row, filter);
+}
+
+void MultiplyAsFloats(const ProductBlock& block) {
+  constexpr int64_t kFilters = Native::kVectors * Width<Native::Vector>();
+  for (int64_t f = 0; f < block.filters; f += kFilters) {
+    for (int64_t row = 0; row < block.pixels; row += Native::kRows) {
+      MultiplyAtMost(block.pixels - row, block, row, f);
+    }
+  }
+}
+
+// The values of a row before they are rounded. The compiler vectorises the
+// loops.
+void FinishFloats(const FinishedRow& row, float* out) {
+  const int64_t n = row.filters;
+  for (int64_t i = 0; i < n; ++i) out[i] = row.sums[i];
+  if (row.bias) {
+    for (int64_t i = 0; i < n; ++i) out[i] += row.bias[i];
+  }
+  if (row.residual) {
+    for (int64_t i = 0; i < n; ++i) {
+      const uint32_t bits = static_cast<uint32_t>(row.residual[i]) << 16;
+      float term;
+      std::memcpy(&term, &bits, sizeof(term));
+      out[i] += term;
+    }
+  }
+  if (row.activation == Activation::kNone) return;
+  for (int64_t i = 0; i < n; ++i) out[i] = out[i] < 0.0f ? 0.0f : out[i];
+  if (row.activation == Activation::kRelu6) {
+    for (int64_t i = 0; i < n; ++i) out[i] = out[i] > 6.0f ? 6.0f : out[i];
+  }
+}
+
+}  // namespace
+}  // namespace ios::cpu::IOS_TARGET
+
+#else  // compiled once
+
+namespace ios::cpu {
+namespace {
+
+void FinishAnyRow(const FinishedRow& row) {
+  if (!row.narrows) {
+    return IOS_DISPATCH(FinishFloats)(row, static_cast<float*>(row.output));
+  }
+  float values[kPanel];
+  IOS_DISPATCH(FinishFloats)(row, values);
+  Narrow(values, row.filters, static_cast<BFloat16*>(row.output));
+}
+
+#ifdef __x86_64__
+
+#define IOS_AVX512_BF16 \
+  __attribute__((       \
+      target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")))
+#define IOS_AMX __attribute__((target("amx-tile,amx-bf16,avx512f")))
+
+// Computes kRows rows of a block with AVX512_BF16.
+template <int kRows, int kVectors>
+IOS_AVX512_BF16 void MultiplyInVectors(const ProductBlock& block, int64_t row) {
+  __m512 sums[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = _mm512_setzero_ps();
+  }
+  const uint16_t* factors = block.factors;
+  for (int64_t step = 0; step < block.steps; ++step) {
+    const uint16_t* const cells =
+        block.cells + row * block.pitch + block.offsets[step];
+    for (int64_t d = 0; d < block.depth; d += 2, factors += 2 * kPanel) {
+      __m512bh pairs[kVectors];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        pairs[v] = (__m512bh)_mm512_loadu_si512(factors + 32 * v);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        int32_t pair;
+        std::memcpy(&pair, cells + r * block.pitch + d, sizeof(pair));
+        const __m512bh repeated = (__m512bh)_mm512_set1_epi32(pair);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) {
+          sums[r][v] = _mm512_dpbf16_ps(sums[r][v], repeated, pairs[v]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      _mm512_storeu_ps(block.sums + (row + r) * kPanel + 16 * v, sums[r][v]);
+    }
+  }
+}
+
+template <int kVectors, int kRows = 14>
+void MultiplyRowsInVectors(const ProductBlock& block, int64_t row) {
+  if constexpr (kRows > 1) {
+    if (block.pixels - row < kRows) {
+      return MultiplyRowsInVectors<kVectors, kRows - 1>(block, row);
+    }
+  }
+  MultiplyInVectors<kRows, kVectors>(block, row);
+}
+
+template <int kVectors>
+void MultiplyWithVectors(const ProductBlock& block) {
+  // All parts have about the same height, because a low part has too few
+  // independent sums to keep the processor busy.
+  for (int64_t row = 0; row < block.pixels; row += 14) {
+    MultiplyRowsInVectors<kVectors>(block, row);
+  }
+}
+
+// The configuration of the registers of AMX, as the instruction reads it.
+struct alignas(64) TileConfiguration {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+// Registers 0 to 3 have the sums of two times 16 pixels and two times 16
+// filters; registers 4 and 5 have cells, and registers 6 and 7 have factors.
+IOS_AMX void Configure(int64_t pixels, int64_t depth) {
+  TileConfiguration tiles;
+  const int64_t first = std::min<int64_t>(pixels, 16);
+  const int64_t second = std::max<int64_t>(pixels - 16, 1);
+  const auto set = [&](int tile, int64_t rows, int64_t bytes) {
+    tiles.rows[tile] = rows;
+    tiles.row_bytes[tile] = bytes;
+  };
+  for (int i : {0, 1}) {
+    set(i, first, 64);
+    set(2 + i, second, 64);
+    set(6 + i, depth / 2, 64);
+  }
+  set(4, first, 2 * depth);
+  set(5, second, 2 * depth);
+  // GCC does not know that the instruction reads the whole structure.
+  asm volatile("" : : "r"(&tiles) : "memory");
+  _tile_loadconfig(&tiles);
+}
+
+template <bool kTwoPixels, bool kTwoFilters>
+IOS_AMX void MultiplyTiles(const ProductBlock& block) {
+  _tile_zero(0);
+  if (kTwoFilters) _tile_zero(1);
+  if (kTwoPixels) _tile_zero(2);
+  if (kTwoPixels && kTwoFilters) _tile_zero(3);
+  const int64_t pitch = 2 * block.pitch;
+  const uint16_t* factors = block.factors;
+  const int64_t step_factors = block.depth * kPanel;
+  for (int64_t step = 0; step < block.steps; ++step) {
+    const uint16_t* const cells = block.cells + block.offsets[step];
+    _tile_loadd(4, cells, pitch);
+    _tile_loadd(6, factors, 4 * kPanel);
+    _tile_dpbf16ps(0, 4, 6);
+    if (kTwoFilters) {
+      _tile_loadd(7, factors + 32, 4 * kPanel);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if (kTwoPixels) {
+      _tile_loadd(5, cells + 16 * block.pitch, pitch);
+      _tile_dpbf16ps(2, 5, 6);
+      if (kTwoFilters) _tile_dpbf16ps(3, 5, 7);
+    }
+    factors += step_factors;
+  }
+  float* const sums = block.sums;
+  _tile_stored(0, sums, 4 * kPanel);
+  if (kTwoFilters) _tile_stored(1, sums + 16, 4 * kPanel);
+  if (kTwoPixels) {
+    _tile_stored(2, sums + 16 * kPanel, 4 * kPanel);
+    if (kTwoFilters) _tile_stored(3, sums + 16 * kPanel + 16, 4 * kPanel);
+  }
+}
+
+IOS_AMX void ReleaseTiles() { _tile_release(); }
+
+// Does the same as FinishAnyRow with AVX512_BF16.
+IOS_AVX512_BF16 void FinishRowInVectors(const FinishedRow& row) {
+  typedef float V __attribute__((vector_size(64)));
+  typedef uint32_t Bits __attribute__((vector_size(64)));
+  typedef uint16_t Halves __attribute__((vector_size(32)));
+  for (int64_t i = 0; i < row.filters; i += 16) {
+    const int64_t n = std::min<int64_t>(row.filters - i, 16);
+    const __mmask16 mask = static_cast<__mmask16>((1u << n) - 1);
+    V x = _mm512_maskz_loadu_ps(mask, row.sums + i);
+    if (row.bias) x += (V)_mm512_maskz_loadu_ps(mask, row.bias + i);
+    if (row.residual) {
+      const Halves halves =
+          (Halves)_mm256_maskz_loadu_epi16(mask, row.residual + i);
+      x += (V)(__builtin_convertvector(halves, Bits) << 16);
+    }
+    if (row.activation != Activation::kNone) x = x < 0.0f ? V{} : x;
+    if (row.activation == Activation::kRelu6) x = x > 6.0f ? V{} + 6.0f : x;
+    if (row.narrows) {
+      _mm256_mask_storeu_epi16(static_cast<uint16_t*>(row.output) + i, mask,
+                               (__m256i)_mm512_cvtneps_pbh(x));
+    } else {
+      _mm512_mask_storeu_ps(static_cast<float*>(row.output) + i, mask, x);
+    }
+  }
+}
+
+#endif  // __x86_64__
+
+}  // namespace
+
+BlockMultiplier::BlockMultiplier() = default;
+
+BlockMultiplier::~BlockMultiplier() {
+#ifdef __x86_64__
+  if (pixels_ > 0) ReleaseTiles();
+#endif
+}
+
+void BlockMultiplier::Multiply(const ProductBlock& block) {
+#ifdef __x86_64__
+  const bool two_filters = block.filters > 16;
+  switch (BestBFloat16Products()) {
+    case BFloat16Products::kTiles: {
+      if (block.pixels != pixels_ || block.depth != depth_) {
+        pixels_ = block.pixels;
+        depth_ = block.depth;
+        Configure(pixels_, depth_);
+      }
+      if (block.pixels > 16) {
+        two_filters ? MultiplyTiles<true, true>(block)
+                    : MultiplyTiles<true, false>(block);
+      } else {
+        two_filters ? MultiplyTiles<false, true>(block)
+                    : MultiplyTiles<false, false>(block);
+      }
+      return;
+    }
+    case BFloat16Products::kVectors:
+      return two_filters ? MultiplyWithVectors<2>(block)
+                         : MultiplyWithVectors<1>(block);
+    case BFloat16Products::kNone:
+      break;
+  }
+#endif
+  IOS_DISPATCH(MultiplyAsFloats)(block);
+}
+
+void FinishRow(const FinishedRow& row) {
+#ifdef __x86_64__
+  if (BestBFloat16Products() != BFloat16Products::kNone) {
+    return FinishRowInVectors(row);
+  }
+#endif
+  FinishAnyRow(row);
+}
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TARGET

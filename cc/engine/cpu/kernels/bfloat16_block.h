@@ -1,0 +1,62 @@
+// Blocks of a product of bfloat16 matrices, in the ways that processors
+// multiply bfloat16 numbers (see BFloat16Products).
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_BFLOAT16_BLOCK_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNELS_BFLOAT16_BLOCK_H_
+
+#include <cstdint>
+
+#include "cc/core/ir/block.h"
+
+namespace ios::cpu {
+
+// The largest block that is computed at once.
+constexpr int64_t kBlockPixels = 32, kPanel = 32;
+// The largest number of channels of a step, which is even.
+constexpr int64_t kMostDepth = 32;
+
+// A block of the product: sums, over all steps and channels, of cells times
+// factors. The cells of a step lie `offset` elements after those of the
+// position. Numbers are the bits of bfloat16.
+struct ProductBlock {
+  const uint16_t* cells = nullptr;
+  int64_t pitch = 0;  // elements between two positions
+  int64_t pixels = 0;
+  const int64_t* offsets = nullptr;  // of each step
+  int64_t steps = 0, depth = 0;
+  const uint16_t* factors = nullptr;  // [steps][depth / 2][kPanel][2]
+  int64_t filters = 0;
+  float* sums = nullptr;  // [pixels][kPanel]
+};
+
+// A row of sums, to which bias, residual and activation are applied.
+struct FinishedRow {
+  const float* sums = nullptr;
+  const float* bias = nullptr;         // null for none
+  const uint16_t* residual = nullptr;  // null for none
+  int64_t filters = 0;
+  Activation::Kind activation = Activation::kNone;  // or kRelu, or kRelu6
+  void* output = nullptr;
+  bool narrows = true;  // the output is bfloat16, not float32
+};
+
+// Computes blocks on the calling thread while it exists. (The registers of AMX
+// are configured for one thread, and must be released.)
+class BlockMultiplier {
+ public:
+  BlockMultiplier();
+  ~BlockMultiplier();
+  BlockMultiplier(const BlockMultiplier&) = delete;
+  BlockMultiplier& operator=(const BlockMultiplier&) = delete;
+
+  void Multiply(const ProductBlock& block);
+
+ private:
+  // The shape for which the registers are configured.
+  int64_t pixels_ = 0, depth_ = 0;
+};
+
+void FinishRow(const FinishedRow& row);
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_BFLOAT16_BLOCK_H_

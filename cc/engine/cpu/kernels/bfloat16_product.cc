@@ -1,0 +1,348 @@
+#include "cc/engine/cpu/kernels/bfloat16_product.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cc/engine/cpu/kernels/activations.h"
+#include "cc/engine/cpu/kernels/bfloat16_block.h"
+#include "cc/engine/cpu/kernels/registers.h"
+#include "cc/engine/cpu/kernels/scratch_layout.h"
+
+namespace ios::cpu {
+namespace {
+
+// A copied strip has at most this many bytes, so that it stays in a core's L2
+// cache together with the factors of a panel.
+constexpr int64_t kStripBytes = 384 << 10;
+
+// Returns the largest even number up to kMostDepth that divides `channels`, or
+// 0 if `channels` is odd.
+int64_t DepthFor(int64_t channels) {
+  for (int64_t depth = kMostDepth; depth > 0; depth -= 2) {
+    if (channels % depth == 0) return depth;
+  }
+  return 0;
+}
+
+}  // namespace
+
+BFloat16Product::BFloat16Product(const Operator& op, const TensorView& input,
+                                 const TensorView& output, int threads)
+    : filters_(op.filters),
+      kernel_(op.kernel),
+      strides_(op.strides),
+      dilations_(op.dilations),
+      input_pitch_(input.pitch),
+      output_pitch_(output.pitch),
+      output_dtype_(output.dtype) {
+  if (op.type == OperatorType::kMatMul) {
+    kernel_ = {1, 1};
+    images_ = height_ = out_height_ = 1;
+    width_ = out_width_ = input.shape[0];
+    channels_ = input_pitch_ = NumElements(input.shape) / input.shape[0];
+    flat_ = true;
+  } else {
+    images_ = input.shape[0];
+    height_ = input.shape[1];
+    width_ = input.shape[2];
+    channels_ = input.shape[3];
+    out_height_ = output.shape[1];
+    out_width_ = output.shape[2];
+    const std::array<int64_t, 4> padding = ExplicitPadding(op, input.shape);
+    top_ = padding[0];
+    left_ = padding[2];
+    copies_ = padding != std::array<int64_t, 4>{};
+    constexpr std::array<int64_t, 2> kOne = {1, 1};
+    flat_ = kernel_ == kOne && strides_ == kOne && !copies_;
+    if (flat_) {
+      width_ = out_width_ = images_ * height_ * width_;
+      images_ = height_ = out_height_ = 1;
+    }
+  }
+  copies_ = copies_ || strides_[0] > 1;
+  ChooseDepth(copies_);
+  // Merged cells must be next to each other. The rows of the image must follow
+  // each other like those of a strip.
+  copies_ = copies_ || pixel_channels_ != channels_ ||
+            (merges_columns_ && input_pitch_ != channels_) ||
+            (!flat_ && width_ % strides_[1] != 0);
+  position_pitch_ = strides_[1] * (copies_ ? pixel_channels_ : input_pitch_);
+  const int64_t columns = copies_ ? (out_width_ - 1) * strides_[1] +
+                                        (kernel_[1] - 1) * dilations_[1] + 1
+                                  : width_;
+  row_positions_ = CeilDiv(columns, strides_[1]);
+  ChooseUnits(threads);
+}
+
+// Chooses how many channels a step has, and whether zeros are added to each
+// cell. Fewer steps take less time, but a copy takes time, too.
+void BFloat16Product::ChooseDepth(bool copies) {
+  // A cell with few channels would fill only a part of a step.
+  constexpr int64_t kFewChannels = 16;
+  merges_columns_ =
+      channels_ <= kFewChannels && kernel_[1] > 1 && dilations_[1] == 1;
+  const int64_t cells = merges_columns_ ? kernel_[1] : 1;
+  const auto steps_with = [&](int64_t channels) {
+    const int64_t depth = DepthFor(cells * channels);
+    return depth > 0 ? cells * channels / depth : cells * channels;
+  };
+  int64_t best = 0;
+  for (int64_t channels = channels_; channels < channels_ + kMostDepth;
+       ++channels) {
+    if (DepthFor(cells * channels) == 0) continue;
+    // 5 steps without a copy take less time than 4 steps with one.
+    const bool is_better =
+        best == 0 || (best == channels_ && !copies
+                          ? 5 * steps_with(channels) < 4 * steps_with(best)
+                          : steps_with(channels) < steps_with(best));
+    if (is_better) best = channels;
+  }
+  pixel_channels_ = best;
+  depth_ = DepthFor(run_channels());
+}
+
+int64_t BFloat16Product::panels() const { return CeilDiv(filters_, kPanel); }
+
+// Cuts the work into units for the threads. A strip needs enough positions for
+// each panel of factors that a thread reads.
+void BFloat16Product::ChooseUnits(int threads) {
+  constexpr int64_t kLeastPositions = 2 * kBlockPixels;
+  const int64_t row = flat_ ? 1 : row_positions_;
+  const int64_t positions = rows() * row;
+  const int64_t useful =
+      CeilDiv(positions, CeilDiv(kLeastPositions, row) * row);
+  strips_ = std::clamp<int64_t>(CeilDiv(threads, std::max<int64_t>(images_, 1)),
+                                1, useful);
+  const int64_t bytes = 2 * (copies_ && !flat_ ? copied_elements(rows())
+                                               : positions * position_pitch_);
+  strips_ = std::clamp<int64_t>(CeilDiv(bytes, kStripBytes), strips_,
+                                std::max<int64_t>(rows(), 1));
+  parts_ = std::clamp<int64_t>(
+      CeilDiv(threads, std::max<int64_t>(images_ * strips_, 1)), 1, panels());
+}
+
+int64_t BFloat16Product::most_rows() const { return CeilDiv(rows(), strips_); }
+
+BFloat16Product::Strip BFloat16Product::StripOf(int64_t number) const {
+  const int64_t strip = number % strips_;
+  return {number / strips_, strip * rows() / strips_,
+          (strip + 1) * rows() / strips_};
+}
+
+int64_t BFloat16Product::positions(const Strip& strip) const {
+  const int64_t count = strip.end - strip.begin;
+  return flat_ ? count : (count - 1) * row_positions_ + out_width_;
+}
+
+int64_t BFloat16Product::scratch_floats() const {
+  int64_t floats = kBlockPixels * kPanel;
+  if (copies_) {
+    const int64_t elements =
+        flat_ ? most_rows() * pixel_channels_ : copied_elements(most_rows());
+    floats += WholeLines(CeilDiv(elements, 2));
+  }
+  return floats + kApart;
+}
+
+int64_t BFloat16Product::packed_size() const {
+  return panels() * steps() * depth_ * kPanel;
+}
+
+template <typename Visit>
+void BFloat16Product::VisitFactors(Visit&& visit) const {
+  // The cells of the window, in the order of the steps, with the channels of
+  // each. Two channels are next to each other for each filter.
+  int64_t packed = 0;
+  for (int64_t panel = 0; panel < panels(); ++panel) {
+    const int64_t first = panel * kPanel;
+    const int64_t count = std::min(kPanel, filters_ - first);
+    for (int64_t cell = 0; cell < kernel_[0] * kernel_[1]; ++cell) {
+      for (int64_t channel = 0; channel < pixel_channels_; ++channel) {
+        const int64_t row = packed++;
+        if (channel >= channels_) continue;
+        visit(((cell * channels_ + channel) * filters_) + first, count,
+              row / 2 * 2 * kPanel + row % 2);
+      }
+    }
+  }
+}
+
+void BFloat16Product::Pack(const float* filter, BFloat16* to) const {
+  std::fill_n(to, packed_size(), BFloat16());
+  VisitFactors([&](int64_t from, int64_t count, int64_t packed) {
+    BFloat16 narrow[kPanel];
+    Narrow(filter + from, count, narrow);
+    for (int64_t f = 0; f < count; ++f) to[packed + 2 * f] = narrow[f];
+  });
+}
+
+void BFloat16Product::Unpack(const BFloat16* from, float* filter) const {
+  VisitFactors([&](int64_t to, int64_t count, int64_t packed) {
+    for (int64_t f = 0; f < count; ++f) {
+      Widen(from + packed + 2 * f, 1, filter + to + f);
+    }
+  });
+}
+
+// Lists the cells of each step, in elements from the position, for a strip with
+// `rows` rows.
+void BFloat16Product::ListOffsets(int64_t rows,
+                                  std::vector<int64_t>* offsets) const {
+  offsets->clear();
+  const int64_t pixel = copies_ ? pixel_channels_ : input_pitch_;
+  const int64_t plane =
+      copies_ && !flat_ ? plane_rows(rows) * row_elements() : 0;
+  for (int64_t y = 0; y < kernel_[0]; ++y) {
+    const int64_t row = y * dilations_[0];
+    const int64_t row_offset = row % strides_[0] * plane + row / strides_[0] *
+                                                               row_positions_ *
+                                                               position_pitch_;
+    for (int64_t x = 0; x < (merges_columns_ ? 1 : kernel_[1]); ++x) {
+      for (int64_t c = 0; c < run_channels(); c += depth_) {
+        offsets->push_back(row_offset + x * dilations_[1] * pixel + c);
+      }
+    }
+  }
+}
+
+// Copies the cells that a strip depends on, with padding.
+void BFloat16Product::CopyStrip(const Strip& strip, const BFloat16* input,
+                                BFloat16* to) const {
+  const int64_t size = sizeof(BFloat16);
+  // Copies `count` cells, with zeros after the channels of each.
+  const auto copy_cells = [&](const BFloat16* from, int64_t count,
+                              BFloat16* out) {
+    if (pixel_channels_ == channels_ && input_pitch_ == channels_) {
+      std::memcpy(out, from, count * channels_ * size);
+      return;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      std::memcpy(out, from, channels_ * size);
+      std::memset(out + channels_, 0, (pixel_channels_ - channels_) * size);
+      from += input_pitch_;
+      out += pixel_channels_;
+    }
+  };
+  if (flat_) {
+    return copy_cells(input + strip.begin * input_pitch_,
+                      strip.end - strip.begin, to);
+  }
+  const int64_t columns = row_positions_ * strides_[1];
+  const int64_t copied = std::clamp<int64_t>(columns - left_, 0, width_);
+  for (int64_t phase = 0; phase < phases(); ++phase) {
+    for (int64_t row = 0; row < plane_rows(strip.end - strip.begin); ++row) {
+      const int64_t y = (strip.begin + row) * strides_[0] + phase - top_;
+      if (y < 0 || y >= height_) {
+        std::memset(to, 0, row_elements() * size);
+      } else {
+        const BFloat16* const from =
+            input + (strip.image * height_ + y) * width_ * input_pitch_;
+        std::memset(to, 0, left_ * pixel_channels_ * size);
+        BFloat16* const cells = to + left_ * pixel_channels_;
+        copy_cells(from, copied, cells);
+        std::memset(cells + copied * pixel_channels_, 0,
+                    (columns - left_ - copied) * pixel_channels_ * size);
+      }
+      to += row_elements();
+    }
+  }
+}
+
+void BFloat16Product::RunStrip(const Arguments& arguments, const Strip& strip,
+                               const BFloat16* cells, int64_t first_panel,
+                               int64_t last_panel, float* sums) const {
+  std::vector<int64_t> offsets;
+  ListOffsets(strip.end - strip.begin, &offsets);
+  const bool at_once = IsInRegisters(arguments.activation);
+  const bool narrows = output_dtype_ == DataType::kBFloat16;
+  const int64_t first_pixel =
+      flat_ ? strip.begin
+            : (strip.image * out_height_ + strip.begin) * out_width_;
+  const int64_t size = SizeOf(output_dtype_);
+  const int64_t all = positions(strip);
+  BlockMultiplier multiplier;
+  ProductBlock block;
+  block.pitch = position_pitch_;
+  block.offsets = offsets.data();
+  block.steps = offsets.size();
+  block.depth = depth_;
+  block.sums = sums;
+  for (int64_t panel = first_panel; panel < last_panel; ++panel) {
+    const int64_t filter = panel * kPanel;
+    block.filters = std::min(kPanel, filters_ - filter);
+    block.factors =
+        &arguments.filter[panel * block.steps * depth_ * kPanel].bits;
+    FinishedRow finished;
+    finished.filters = block.filters;
+    for (int64_t p = 0; p < all; p += kBlockPixels) {
+      block.pixels = std::min(kBlockPixels, all - p);
+      block.cells = &cells[p * position_pitch_].bits;
+      multiplier.Multiply(block);
+      // Calls use(row of the block, pixel of the output) for all pixels.
+      const auto for_pixels = [&](auto&& use) {
+        int64_t row = p / row_positions_, column = p % row_positions_;
+        for (int64_t i = 0; i < block.pixels; ++i) {
+          if (column < out_width_) {
+            use(i, first_pixel + row * out_width_ + column);
+          }
+          if (++column == row_positions_) {
+            column = 0;
+            ++row;
+          }
+        }
+      };
+      const auto output_of = [&](int64_t pixel) -> void* {
+        return static_cast<char*>(arguments.output) +
+               (pixel * output_pitch_ + filter) * size;
+      };
+      finished.narrows = at_once && narrows;
+      finished.bias = arguments.bias ? arguments.bias + filter : nullptr;
+      if (at_once) finished.activation = arguments.activation.kind;
+      for_pixels([&](int64_t i, int64_t pixel) {
+        finished.sums = sums + i * kPanel;
+        finished.output = at_once ? output_of(pixel) : sums + i * kPanel;
+        if (arguments.residual) {
+          const int64_t first = pixel * arguments.residual_pitch + filter;
+          finished.residual = &arguments.residual[first].bits;
+        }
+        FinishRow(finished);
+      });
+      if (at_once) continue;
+      ActivateRow(sums, block.pixels * kPanel, arguments.activation, sums);
+      finished.narrows = narrows;
+      finished.bias = nullptr;
+      finished.residual = nullptr;
+      for_pixels([&](int64_t i, int64_t pixel) {
+        finished.sums = sums + i * kPanel;
+        finished.output = output_of(pixel);
+        FinishRow(finished);
+      });
+    }
+  }
+}
+
+void BFloat16Product::Run(const Arguments& arguments, int64_t begin,
+                          int64_t end, float* scratch) const {
+  float* const sums = scratch;
+  auto* const copy =
+      reinterpret_cast<BFloat16*>(scratch + kBlockPixels * kPanel);
+  int64_t copied = -1;  // the strip in `copy`
+  for (int64_t unit = begin; unit < end; ++unit) {
+    const int64_t number = unit / parts_, part = unit % parts_;
+    const Strip strip = StripOf(number);
+    if (strip.begin == strip.end) continue;
+    const BFloat16* cells = copy;
+    if (!copies_) {
+      const int64_t first =
+          flat_ ? strip.begin : (strip.image * height_ + strip.begin) * width_;
+      cells = arguments.input + first * input_pitch_;
+    } else if (copied != number) {
+      CopyStrip(strip, arguments.input, copy);
+      copied = number;
+    }
+    RunStrip(arguments, strip, cells, part * panels() / parts_,
+             (part + 1) * panels() / parts_, sums);
+  }
+}
+
+}  // namespace ios::cpu
