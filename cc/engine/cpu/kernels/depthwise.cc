@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "cc/core/limits.h"
 #include "cc/engine/cpu/kernels/activations.h"
@@ -13,10 +14,18 @@ namespace {
 
 constexpr int64_t kMaxRingFloats = 1024 * 1024;  // more exceeds caches
 
+void CopyFloats(const float* from, int64_t n, float* to) {
+  std::memcpy(to, from, n * sizeof(float));
+}
+void CopyFloats(const float* from, int64_t n, BFloat16* to) {
+  Narrow(from, n, to);
+}
+
 }  // namespace
 
-Depthwise::Depthwise(const Operator& op, const Shape& input,
-                     const Shape& output)
+template <typename T>
+Depthwise<T>::Depthwise(const Operator& op, const Shape& input,
+                        const Shape& output)
     : images_(input[0]),
       height_(input[1]),
       width_(input[2]),
@@ -32,8 +41,9 @@ Depthwise::Depthwise(const Operator& op, const Shape& input,
   left_ = pad[2];
 }
 
-bool Depthwise::Takes(const Operator& op, const Shape& input,
-                      const Shape& output) {
+template <typename T>
+bool Depthwise<T>::Takes(const Operator& op, const Shape& input,
+                         const Shape& output) {
   const Depthwise depthwise(op, input, output);
   return op.multiplier == 1 && op.kernel[0] <= kMaxRows &&
          SaturatingProduct({depthwise.ring_rows(), depthwise.vectors(),
@@ -42,11 +52,13 @@ bool Depthwise::Takes(const Operator& op, const Shape& input,
                             kVectorFloats}) <= kMaxRingFloats;
 }
 
-int64_t Depthwise::vectors() const {
+template <typename T>
+int64_t Depthwise<T>::vectors() const {
   return (channels_ + kVectorFloats - 1) / kVectorFloats;
 }
 
-Depthwise::Ring Depthwise::RingOf(const Image& image) const {
+template <typename T>
+typename Depthwise<T>::Ring Depthwise<T>::RingOf(const Image& image) const {
   Ring ring;
   if (image.make) {
     ring.pixel = channels_;
@@ -60,7 +72,8 @@ Depthwise::Ring Depthwise::RingOf(const Image& image) const {
   return ring;
 }
 
-int64_t Depthwise::scratch_floats(const Image& image) const {
+template <typename T>
+int64_t Depthwise<T>::scratch_floats(const Image& image) const {
   // If the channels do not fill a vector, Run() uses a copy of the filter that
   // is padded to whole vectors.
   const int64_t filter =
@@ -72,7 +85,8 @@ int64_t Depthwise::scratch_floats(const Image& image) const {
 }
 
 // Executes one call of Run(), and stores the state that only this call needs.
-class Depthwise::Walk {
+template <typename T>
+class Depthwise<T>::Walk {
  public:
   Walk(const Depthwise& depthwise, const Image& image,
        const Arguments& arguments, float* scratch)
@@ -81,7 +95,8 @@ class Depthwise::Walk {
         arguments_(arguments),
         ring_(of_.RingOf(image)),
         in_ring_(scratch),
-        at_once_(IsInRegisters(arguments.activation)) {
+        activated_(IsInRegisters(arguments.activation)),
+        at_once_(activated_ && std::is_same_v<T, float>) {
     filter_ = InVectors(scratch + of_.ring_rows() * ring_.row + kVectorFloats,
                         &row_apart_);
 
@@ -102,7 +117,7 @@ class Depthwise::Walk {
     output_.channels = of_.channels_;
     output_.filter_step = std::max(of_.channels_, kVectorFloats);
     output_.activation =
-        at_once_ ? arguments.activation.kind : Activation::kNone;
+        activated_ ? arguments.activation.kind : Activation::kNone;
     output_.pitch = at_once_ ? arguments.output_pitch : of_.channels_;
     ClearPadding();
   }
@@ -123,7 +138,7 @@ class Depthwise::Walk {
   // ring yet.
   void Compute(const Rows& rows) {
     const int64_t height = of_.out_height_;
-    float* to = arguments_.output;
+    T* to = arguments_.output;
     for (int64_t row = rows.begin; row < rows.end; ++row) {
       if (row / height != number_) {
         number_ = row / height;
@@ -209,8 +224,12 @@ class Depthwise::Walk {
 
   // Writes a row of the output. `pixels` is the number of pixels from the start
   // of this row to the end of the output.
-  void Write(int64_t pixels, float* to) {
+  void Write(int64_t pixels, T* to) {
     const int64_t channels = of_.channels_;
+    float* row = row_apart_;
+    if constexpr (std::is_same_v<T, float>) {
+      if (at_once_) row = to;
+    }
     // Whole vectors may be stored in the separate row, which has space for a
     // vector after it. In the output, they may be stored only if its pixels are
     // contiguous: otherwise the channels of other tensors lie between the
@@ -234,15 +253,19 @@ class Depthwise::Walk {
             &output_.bias, arguments_.bias + channel,
             std::min(kVectorFloats, channels - channel) * sizeof(float));
       }
-      output_.out = (at_once_ ? to : row_apart_) + channel;
+      output_.out = row + channel;
       ComputeRow(output_);
     }
     if (at_once_) return;
-    ActivateRow(row_apart_, of_.row_floats(), arguments_.activation,
-                row_apart_);
+    if (!activated_) {
+      ActivateRow(row, of_.row_floats(), arguments_.activation, row);
+    }
+    if (arguments_.output_pitch == channels) {
+      return CopyFloats(row, of_.row_floats(), to);
+    }
     for (int64_t x = 0; x < of_.out_width_; ++x) {
-      std::memcpy(to + x * arguments_.output_pitch, row_apart_ + x * channels,
-                  channels * sizeof(float));
+      CopyFloats(row + x * channels, channels,
+                 to + x * arguments_.output_pitch);
     }
   }
 
@@ -252,19 +275,25 @@ class Depthwise::Walk {
   const Ring ring_;
   float* const in_ring_;
   const float* filter_;
-  // True if the activation is applied in registers. Otherwise it is applied to
-  // a separate row, which is then copied to the output.
+  const bool activated_;  // true if the activation is applied in registers
+  // True if registers are stored in the output. Otherwise they are stored in a
+  // separate row of floats. The row is activated if it is not yet, and then
+  // copied to the output.
   const bool at_once_;
   float* row_apart_;
   int64_t first_;                    // first column that windows reach
   int64_t number_ = -1, ready_ = 0;  // current image; next row to read from it
-  InputRow input_;
+  InputRow<T> input_;
   OutputRow output_;
 };
 
-void Depthwise::Run(const Image& image, const Arguments& arguments, Rows rows,
-                    float* scratch) const {
+template <typename T>
+void Depthwise<T>::Run(const Image& image, const Arguments& arguments,
+                       Rows rows, float* scratch) const {
   Walk(*this, image, arguments, scratch).Run(rows);
 }
+
+template class Depthwise<float>;
+template class Depthwise<BFloat16>;
 
 }  // namespace ios::cpu

@@ -16,6 +16,11 @@ namespace ios::cpu {
 // Computes a depthwise convolution row by row. A ring buffer in scratch memory
 // has the latest rows of the image, after the Relu and with padding zeros
 // around them, so that all windows of a row are computed in the same way.
+//
+// The elements of tensors are of type T: float or BFloat16. The ring, the
+// filter and the bias are floats. Results are rounded to T once, after the
+// activation.
+template <typename T>
 class Depthwise {
  public:
   // `input` is [N,H,W,C]; the output has `output`'s height and width.
@@ -42,7 +47,7 @@ class Depthwise {
   // The input: either the sum of one or more terms, or rows of shape [W,C] that
   // `make` writes when they are needed.
   struct Image {
-    std::vector<Term> terms;
+    std::vector<Term<T>> terms;
     std::function<void(int64_t image, int64_t row, float* to)> make;
   };
 
@@ -50,7 +55,7 @@ class Depthwise {
     const float* filter = nullptr;  // [kh,kw,C]
     const float* bias = nullptr;    // [C], or null for none
     Activation activation;
-    float* output = nullptr;  // the first row; the others follow it
+    T* output = nullptr;  // the first row; the others follow it
     int64_t output_pitch = 0;
     // If `use` is set, it is called after each batch of finished rows, which
     // has at most rows_at_once rows. The next batch overwrites these rows in

@@ -17,47 +17,44 @@ namespace {
 
 // Returns the sum of kTerms terms (all `count` terms if kTerms is 0) for one
 // vector of channels that starts at `channel` of `pixel`.
-template <typename V, int kTerms>
-IOS_INLINE V SumAt(const Term* terms, int64_t count, int64_t pixel,
-                   int64_t channel) {
-  V sum;
-  std::memcpy(&sum, terms[0].x + pixel * terms[0].pitch + channel, sizeof(V));
+template <int kTerms, typename T>
+IOS_INLINE Native::Vector SumAt(const Term<T>* terms, int64_t count,
+                                int64_t pixel, int64_t channel) {
+  Native::Vector sum =
+      LoadVector(terms[0].x + pixel * terms[0].pitch + channel);
   if (kTerms > 0) count = kTerms;
   for (int64_t t = 1; t < count; ++t) {
-    V term;
-    std::memcpy(&term, terms[t].x + pixel * terms[t].pitch + channel,
-                sizeof(V));
-    sum += term;
+    sum += LoadVector(terms[t].x + pixel * terms[t].pitch + channel);
   }
   return sum;
 }
 
 // Copies kVectorFloats channels of the sum, with the activation applied.
-template <Activation::Kind kActivation, int kTerms>
-IOS_INLINE void CopyChannels(const Term* terms, int64_t count, int64_t pixel,
+template <Activation::Kind kActivation, int kTerms, typename T>
+IOS_INLINE void CopyChannels(const Term<T>* terms, int64_t count, int64_t pixel,
                              int64_t channel, float* to) {
   using V = Native::Vector;
 #pragma GCC unroll 4
   for (int64_t part = 0; part < kVectorFloats; part += Width<V>()) {
-    V sum = SumAt<V, kTerms>(terms, count, pixel, channel + part);
+    V sum = SumAt<kTerms>(terms, count, pixel, channel + part);
     ActivateInRegisters(kActivation, &sum);
     std::memcpy(to + part, &sum, sizeof(V));
   }
 }
 
-template <Activation::Kind kActivation, int kTerms>
-IOS_INLINE void CopyRow(const InputRow& row) {
-  const Term* terms = row.terms->data();
+template <Activation::Kind kActivation, int kTerms, typename T>
+IOS_INLINE void CopyRow(const InputRow<T>& row) {
+  const Term<T>* terms = row.terms->data();
   const int64_t count = row.terms->size(), channels = row.channels;
   if (channels >= kVectorFloats) {
     for (int64_t i = 0; i < row.columns; ++i) {
       const int64_t pixel = row.pixel + i;
       float* to = row.to + i * kVectorFloats;
-      Term here[kTerms > 0 ? kTerms : 1];
+      Term<T> here[kTerms > 0 ? kTerms : 1];
       for (int t = 0; t < kTerms; ++t) {
         here[t] = {terms[t].x + pixel * terms[t].pitch, 0};
       }
-      const Term* from = kTerms > 0 ? here : terms;
+      const Term<T>* from = kTerms > 0 ? here : terms;
       for (int64_t c = 0; c < channels;
            c += kVectorFloats, to += row.vector_step) {
         CopyChannels<kActivation, kTerms>(from, count, pixel,
@@ -76,16 +73,16 @@ IOS_INLINE void CopyRow(const InputRow& row) {
   for (; i < row.columns; ++i, to += kVectorFloats) {
     float sums[kVectorFloats] = {};
     for (int64_t t = 0; t < count; ++t) {
-      const float* x = terms[t].x + (row.pixel + i) * terms[t].pitch;
-      for (int64_t c = 0; c < channels; ++c) sums[c] += x[c];
+      const T* x = terms[t].x + (row.pixel + i) * terms[t].pitch;
+      for (int64_t c = 0; c < channels; ++c) sums[c] += ToFloat(x[c]);
     }
-    const Term sum = {sums, 0};
+    const Term<float> sum = {sums, 0};
     CopyChannels<kActivation, 1>(&sum, 1, 0, 0, to);
   }
 }
 
-template <Activation::Kind kActivation>
-IOS_INLINE void CopyAnyRow(const InputRow& row) {
+template <Activation::Kind kActivation, typename T>
+IOS_INLINE void CopyAnyRow(const InputRow<T>& row) {
   switch (row.terms->size()) {
     case 1:
       return CopyRow<kActivation, 1>(row);
@@ -100,7 +97,8 @@ IOS_INLINE void CopyAnyRow(const InputRow& row) {
   }
 }
 
-void Copy(const InputRow& row) {
+template <typename T>
+void Copy(const InputRow<T>& row) {
   row.relu ? CopyAnyRow<Activation::kRelu>(row)
            : CopyAnyRow<Activation::kNone>(row);
 }
@@ -316,7 +314,13 @@ void Compute(const OutputRow& row) {
 
 namespace ios::cpu {
 
-void CopyInputRow(const InputRow& row) { IOS_DISPATCH(Copy)(row); }
+void CopyInputRow(const InputRow<float>& row) {
+  IOS_DISPATCH(Copy<float>)(row);
+}
+
+void CopyInputRow(const InputRow<BFloat16>& row) {
+  IOS_DISPATCH(Copy<BFloat16>)(row);
+}
 
 void ComputeRow(const OutputRow& row) { IOS_DISPATCH(Compute)(row); }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cc/core/ir/block.h"
+#include "cc/engine/cpu/kernels/bfloat16.h"
 
 namespace ios::cpu {
 
@@ -26,16 +27,18 @@ inline int64_t FirstChannel(int64_t channel, int64_t channels) {
   return std::max<int64_t>(std::min(channel, channels - kVectorFloats), 0);
 }
 
-// A term of the sum: a tensor whose pixels are `pitch` floats apart.
+// A term of the sum: a tensor whose pixels are `pitch` elements apart.
+template <typename T>
 struct Term {
-  const float* x = nullptr;
+  const T* x = nullptr;
   int64_t pitch = 0;
 };
 
 // The arguments for copying one row of the image, [W,C], into the ring,
 // [vectors, padded W, kVectorFloats].
+template <typename T>
 struct InputRow {
-  const std::vector<Term>* terms;
+  const std::vector<Term<T>>* terms;
   int64_t pixel;  // index of the first pixel in each term
   int64_t channels;
   int64_t columns;  // to copy
@@ -45,7 +48,8 @@ struct InputRow {
   int64_t vector_step;  // floats
 };
 
-void CopyInputRow(const InputRow& row);
+void CopyInputRow(const InputRow<float>& row);
+void CopyInputRow(const InputRow<BFloat16>& row);
 
 // The arguments for computing one vector of channels of one row of the output.
 struct OutputRow {

@@ -74,8 +74,8 @@ void Check(const Case& c) {
   op.dilations = c.dilations;
   op.padding = {PaddingType::kExplicit, c.top, 0, c.left, 0};
   if (c.relu) op.pre_activation = Activation::kRelu;
-  EXPECT(Depthwise::Takes(op, c.input, c.output));
-  const Depthwise depthwise(op, c.input, c.output);
+  EXPECT(Depthwise<float>::Takes(op, c.input, c.output));
+  const Depthwise<float> depthwise(op, c.input, c.output);
   const int64_t channels = c.input[3];
   const int64_t pixels = c.input[0] * c.input[1] * c.input[2];
   Random random;
@@ -83,7 +83,7 @@ void Check(const Case& c) {
       random.Floats(c.kernel[0] * c.kernel[1] * channels);
   // Each term has a larger pitch than the term before it.
   std::vector<std::vector<float>> tensors;
-  std::vector<Term> terms;
+  std::vector<Term<float>> terms;
   std::vector<double> x(pixels * channels);
   for (int t = 0; t < c.terms; ++t) {
     const int64_t pitch = channels + 3 * t;
@@ -106,7 +106,7 @@ void Check(const Case& c) {
     std::vector<float> scratch(depthwise.scratch_floats({terms, nullptr}));
     for (int64_t row = (depthwise.rows() - 1) / share * share; row >= 0;
          row -= share) {
-      Depthwise::Arguments arguments;
+      Depthwise<float>::Arguments arguments;
       arguments.filter = filter.data();
       arguments.output_pitch = channels;
       arguments.output = y.data() + row * depthwise.row_floats();
@@ -186,11 +186,11 @@ TEST(WindowsThatItDoesNotTake) {
   op.type = OperatorType::kSepConv;
   op.kernel = {17, 1};
   const Shape shape = {1, 40, 8, 16};
-  EXPECT(!Depthwise::Takes(op, shape, shape));
+  EXPECT(!Depthwise<float>::Takes(op, shape, shape));
   op.kernel = {3, 3};
-  EXPECT(Depthwise::Takes(op, shape, shape));
+  EXPECT(Depthwise<float>::Takes(op, shape, shape));
   op.multiplier = 2;
-  EXPECT(!Depthwise::Takes(op, shape, {1, 40, 8, 32}));
+  EXPECT(!Depthwise<float>::Takes(op, shape, {1, 40, 8, 32}));
 }
 
 }  // namespace

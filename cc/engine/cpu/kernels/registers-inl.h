@@ -20,6 +20,31 @@ struct Native {
 #endif
 };
 
+IOS_INLINE float ToFloat(float x) { return x; }
+IOS_INLINE float ToFloat(BFloat16 x) {
+  const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// Loads a whole vector of floats, or of bfloat16 numbers as floats.
+IOS_INLINE Native::Vector LoadVector(const float* from) {
+  Native::Vector v;
+  std::memcpy(&v, from, sizeof(v));
+  return v;
+}
+IOS_INLINE Native::Vector LoadVector(const BFloat16* from) {
+  typedef uint16_t Halves __attribute__((vector_size(IOS_VECTOR_BYTES / 2)));
+  typedef uint32_t Words __attribute__((vector_size(IOS_VECTOR_BYTES)));
+  Halves halves;
+  std::memcpy(&halves, from, sizeof(halves));
+  const Words words = __builtin_convertvector(halves, Words) << 16;
+  Native::Vector v;
+  std::memcpy(&v, &words, sizeof(v));
+  return v;
+}
+
 // Loads `count` floats, at most one vector, and fills the rest of the vector
 // with zeros. Here and below, only partial vectors are copied through memory,
 // so that whole vectors stay in registers.

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cc/core/ir/block.h"
+#include "cc/engine/cpu/kernels/bfloat16.h"
 
 namespace ios::cpu {
 

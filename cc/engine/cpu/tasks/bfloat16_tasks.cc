@@ -4,15 +4,24 @@
 
 #include "cc/engine/cpu/tasks/bfloat16_product_task.h"
 #include "cc/engine/cpu/tasks/converted.h"
+#include "cc/engine/cpu/tasks/rows.h"
 
 namespace ios::cpu {
 namespace {
+
+// Returns whether the operator is a depthwise convolution that is computed row
+// by row, which is fast for both of its algorithms.
+bool StreamsRows(const TaskSpec& spec) {
+  return spec.op->type == OperatorType::kConv2D &&
+         CanStreamRows(*spec.op, spec.inputs[0].shape, spec.output.shape);
+}
 
 // Returns whether the operator has a kernel for bfloat16 tensors.
 bool HasKernel(const TaskSpec& spec) {
   switch (spec.op->type) {
     case OperatorType::kConv2D:
-      return spec.op->groups == 1 && !spec.operands[0].absorbed;
+      return (spec.op->groups == 1 || StreamsRows(spec)) &&
+             !spec.operands[0].absorbed;
     case OperatorType::kMatMul:
       return true;
     default:
@@ -22,13 +31,14 @@ bool HasKernel(const TaskSpec& spec) {
 
 // Returns whether this kernel can write a float32 output.
 bool WritesFloats(const TaskSpec& spec) {
-  return spec.op->type == OperatorType::kConv2D ||
-         spec.op->type == OperatorType::kMatMul;
+  return !StreamsRows(spec) && (spec.op->type == OperatorType::kConv2D ||
+                                spec.op->type == OperatorType::kMatMul);
 }
 
 // Returns the task of an operator that has a kernel for its tensors.
 std::unique_ptr<Task> MakeTask(const TaskSpec& spec,
                                const dnnl::engine& engine) {
+  if (StreamsRows(spec)) return MakeRowsTask(spec, engine);
   switch (spec.op->type) {
     case OperatorType::kConv2D:
     case OperatorType::kMatMul:

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <type_traits>
 
 #include "cc/engine/cpu/kernels/activations.h"
 #include "cc/engine/cpu/kernels/depthwise.h"
@@ -25,7 +26,11 @@ Shape ImageShape(const TaskSpec& spec) {
   return image;
 }
 
-class RowsTask : public FloatTask {
+template <typename T>
+class RowsTask : public TypedTask<T> {
+  using Image = typename Depthwise<T>::Image;
+  using Arguments = typename Depthwise<T>::Arguments;
+
  public:
   RowsTask(const TaskSpec& spec, const dnnl::engine& engine)
       : op_(*spec.op),
@@ -56,10 +61,10 @@ class RowsTask : public FloatTask {
 
   int64_t scratch_floats() const override { return threads_ * scratch_floats_; }
 
-  void Run(const float* const* inputs, float* output,
+  void Run(const T* const* inputs, T* output,
            const LaneResources& lane) override {
-    const Depthwise::Image image = ImageOf(inputs[0]);
-    Depthwise::Arguments arguments;
+    const Image image = ImageOf(inputs[0]);
+    Arguments arguments;
     arguments.filter = static_cast<const float*>(filter_.get_data_handle());
     if (bias_) {
       arguments.bias = static_cast<const float*>(bias_.get_data_handle());
@@ -70,7 +75,7 @@ class RowsTask : public FloatTask {
     ParallelFor(units, 1, [&](int64_t first, int64_t last) {
       for (int64_t unit = first; unit < last; ++unit) {
         const int64_t begin = unit * rows / units;
-        Depthwise::Arguments strip = arguments;
+        Arguments strip = arguments;
         strip.output = output + begin * depthwise_.out_width() * output_.pitch;
         depthwise_.Run(image, strip, {begin, (unit + 1) * rows / units},
                        lane.scratch.get() + ThreadIndex() * scratch_floats_);
@@ -79,13 +84,15 @@ class RowsTask : public FloatTask {
   }
 
  private:
-  Depthwise::Image ImageOf(const float* x) const {
-    Depthwise::Image image;
+  Image ImageOf(const T* x) const {
+    Image image;
     if (product_) {
       image.make = [this, x](int64_t number, int64_t row, float* to) {
         const int64_t width = input_.shape[2];
         const int64_t pixel = (number * input_.shape[1] + row) * width;
-        Multiply(x + pixel * input_.pitch, width, to);
+        if constexpr (std::is_same_v<T, float>) {
+          Multiply(x + pixel * input_.pitch, width, to);
+        }
       };
     } else {
       image.terms = {{x, input_.pitch}};
@@ -112,7 +119,7 @@ class RowsTask : public FloatTask {
 
   const Operator op_;
   const TensorView input_, output_;
-  const Depthwise depthwise_;
+  const Depthwise<T> depthwise_;
   const int64_t threads_;
   dnnl::memory filter_, bias_;               // in TensorFlow's layout
   std::optional<PointwiseWeights> product_;  // computes the image, if absorbed
@@ -123,15 +130,23 @@ class RowsTask : public FloatTask {
 
 }  // namespace
 
+bool CanStreamRows(const Operator& op, const Shape& image,
+                   const Shape& output) {
+  return MayCompute(op, Algorithm::kRows) && image.back() == op.groups &&
+         Depthwise<float>::Takes(op, image, output);
+}
+
 bool UsesRowStreaming(const Operator& op, const Shape& image,
                       const Shape& output) {
-  return op.algorithm == Algorithm::kRows && image.back() == op.groups &&
-         Depthwise::Takes(op, image, output);
+  return op.algorithm == Algorithm::kRows && CanStreamRows(op, image, output);
 }
 
 std::unique_ptr<Task> MakeRowsTask(const TaskSpec& spec,
                                    const dnnl::engine& engine) {
-  return std::make_unique<RowsTask>(spec, engine);
+  if (spec.dtype == DataType::kBFloat16) {
+    return std::make_unique<RowsTask<BFloat16>>(spec, engine);
+  }
+  return std::make_unique<RowsTask<float>>(spec, engine);
 }
 
 }  // namespace ios::cpu

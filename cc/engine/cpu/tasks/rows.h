@@ -11,13 +11,16 @@
 
 namespace ios::cpu {
 
-// Returns true if MakeRowsTask supports this convolution: it has
-// Algorithm::kRows, one group for each channel, and windows whose rows fit into
-// caches.
+// Returns true if MakeRowsTask supports this convolution: Algorithm::kRows may
+// compute it, it has one group for each channel, and the rows of its windows
+// fit into caches.
+bool CanStreamRows(const Operator& op, const Shape& image, const Shape& output);
+
+// Returns true if, in addition, the convolution has Algorithm::kRows.
 bool UsesRowStreaming(const Operator& op, const Shape& image,
                       const Shape& output);
 
-// Makes the task of a convolution that UsesRowStreaming() accepts. If the task
+// Makes the task of a convolution that CanStreamRows() accepts. If the task
 // absorbs a 1x1 convolution (see TaskSpec), it also computes that convolution.
 std::unique_ptr<Task> MakeRowsTask(const TaskSpec& spec,
                                    const dnnl::engine& engine);

@@ -20,9 +20,9 @@ namespace ios::cpu {
 namespace {
 
 // Returns an image that is the sum of these terms.
-Depthwise::Image ImageOf(const std::vector<TensorView>& terms,
-                         const float* const* inputs) {
-  Depthwise::Image image;
+Depthwise<float>::Image ImageOf(const std::vector<TensorView>& terms,
+                                const float* const* inputs) {
+  Depthwise<float>::Image image;
   for (size_t i = 0; i < terms.size(); ++i) {
     image.terms.push_back({inputs[i], terms[i].pitch});
   }
@@ -31,9 +31,9 @@ Depthwise::Image ImageOf(const std::vector<TensorView>& terms,
 
 // Returns arguments for a depthwise convolution of all channels with a dense
 // output.
-Depthwise::Arguments DenseArguments(const Depthwise& depthwise,
-                                    const float* filter) {
-  Depthwise::Arguments arguments;
+Depthwise<float>::Arguments DenseArguments(const Depthwise<float>& depthwise,
+                                           const float* filter) {
+  Depthwise<float>::Arguments arguments;
   arguments.filter = filter;
   arguments.output_pitch = depthwise.channels();
   return arguments;
@@ -192,9 +192,10 @@ class KernelSepConvTask : public SepConvTask {
     const float* residual = Residual(inputs, scratch);
     const auto* filter = static_cast<float*>(filter_.get_data_handle());
     float* target = output_.Begin(output, scratch);
-    const Depthwise::Image image = ImageOf(terms_, inputs);
+    const Depthwise<float>::Image image = ImageOf(terms_, inputs);
     const auto depthwise = [&](int64_t begin, int64_t end) {
-      Depthwise::Arguments arguments = DenseArguments(depthwise_, filter);
+      Depthwise<float>::Arguments arguments =
+          DenseArguments(depthwise_, filter);
       arguments.output = scratch + middle_ + begin * depthwise_.row_floats();
       depthwise_.Run(image, arguments, {begin, end},
                      scratch + rings_ + ThreadIndex() * ring_floats_);
@@ -252,7 +253,7 @@ class KernelSepConvTask : public SepConvTask {
            depthwise_.channels() * filters_ <= floats;
   }
 
-  const Depthwise depthwise_;
+  const Depthwise<float> depthwise_;
   const int64_t filters_;
   dnnl::memory filter_;  // in TensorFlow's layout
   int64_t strips_ = 1;
@@ -300,17 +301,17 @@ class GemmSepConvTask : public FloatTask {
 
   void Run(const float* const* inputs, float* output,
            const LaneResources& lane) override {
-    const Depthwise::Image image = ImageOf(terms_, inputs);
+    const Depthwise<float>::Image image = ImageOf(terms_, inputs);
     const auto* filter = static_cast<const float*>(filter_.get_data_handle());
     float* const rings = lane.scratch.get();
     float* const middles = rings + threads_ * ring_floats_;
-    Depthwise::Arguments rows = DenseArguments(depthwise_, filter);
+    Depthwise<float>::Arguments rows = DenseArguments(depthwise_, filter);
     if (in_strips_) {
       ParallelFor(depthwise_.rows(), 1, [&](int64_t begin, int64_t end) {
-        Depthwise::Arguments strips = rows;
+        Depthwise<float>::Arguments strips = rows;
         strips.output = middles + ThreadIndex() * middle_floats_;
         strips.rows_at_once = StripOf(end - begin);
-        strips.use = [&](const Depthwise::Rows& strip) {
+        strips.use = [&](const Depthwise<float>::Rows& strip) {
           const GemmPlan plan = Plan(strip, /*threads=*/1);
           RunGemm(plan, Arguments(inputs, strips.output, output, strip.begin),
                   0, plan.units());
@@ -321,7 +322,7 @@ class GemmSepConvTask : public FloatTask {
       return;
     }
     ParallelFor(depthwise_.rows(), 1, [&](int64_t begin, int64_t end) {
-      Depthwise::Arguments some = rows;
+      Depthwise<float>::Arguments some = rows;
       some.output = middles + begin * depthwise_.row_floats();
       depthwise_.Run(image, some, {begin, end},
                      rings + ThreadIndex() * ring_floats_);
@@ -343,7 +344,7 @@ class GemmSepConvTask : public FloatTask {
     return CeilDiv(rows, CeilDiv(rows, length));
   }
 
-  GemmPlan Plan(const Depthwise::Rows& rows, int threads) const {
+  GemmPlan Plan(const Depthwise<float>::Rows& rows, int threads) const {
     return GemmPlan((rows.end - rows.begin) * depthwise_.out_width(),
                     depthwise_.channels(), output_.channels(), threads);
   }
@@ -371,7 +372,7 @@ class GemmSepConvTask : public FloatTask {
   const bool has_residual_;
   const Activation activation_;
   const int threads_;
-  const Depthwise depthwise_;
+  const Depthwise<float> depthwise_;
   const PointwiseWeights weights_;
   const bool in_strips_;
   dnnl::memory filter_;  // of the depthwise convolution, in TensorFlow's layout
@@ -382,7 +383,8 @@ class GemmSepConvTask : public FloatTask {
 
 std::unique_ptr<Task> MakeSepConvTask(const TaskSpec& spec,
                                       const dnnl::engine& engine) {
-  if (Depthwise::Takes(*spec.op, spec.inputs[0].shape, spec.output.shape)) {
+  if (Depthwise<float>::Takes(*spec.op, spec.inputs[0].shape,
+                              spec.output.shape)) {
     if (spec.op->algorithm == Algorithm::kGemm) {
       return std::make_unique<GemmSepConvTask>(spec, engine);
     }

@@ -35,18 +35,21 @@ class CpuTask : public Task {
   int threads_ = 1;
 };
 
-// A task whose tensors are float32.
-class FloatTask : public CpuTask {
+// A task whose tensors have elements of type T: float or BFloat16.
+template <typename T>
+class TypedTask : public CpuTask {
  public:
-  virtual void Run(const float* const* inputs, float* output,
+  virtual void Run(const T* const* inputs, T* output,
                    const LaneResources& lane) = 0;
 
   void Execute(const void* const* inputs, void* output,
                const LaneResources& lane) final {
-    Run(reinterpret_cast<const float* const*>(inputs),
-        static_cast<float*>(output), lane);
+    Run(reinterpret_cast<const T* const*>(inputs), static_cast<T*>(output),
+        lane);
   }
 };
+
+using FloatTask = TypedTask<float>;
 
 // Compiles one operator. The current thread must lead a lane with as many
 // threads as the task will have. oneDNN's errors become a Status, except for

@@ -1,0 +1,224 @@
+"""Depthwise convolutions of bfloat16 tensors: they are computed in float32 and rounded
+once."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from convolution_cases import (
+    between_slices,
+    by_definition,
+    conv_block,
+    random_weights,
+    run,
+    sequential,
+)
+from instruction_sets import run_with
+
+from ios_tf.native import engine
+
+SLACK = 1e-5  # error of float32, relative to the largest value
+
+ACTIVATIONS = {
+    "none": lambda x: x,
+    "relu": lambda x: np.maximum(x, 0),
+    "relu6": lambda x: np.clip(x, 0, 6),
+    "swish": lambda x: x / (1 + np.exp(-x)),
+}
+
+
+def rounded(values):
+    """These values as bfloat16, and the bits that the engine gets for them."""
+    numbers = np.asarray(values, np.float32).astype(ml_dtypes.bfloat16)
+    return numbers.astype(np.float64), numbers.view(np.uint16)
+
+
+def from_bits(bits):
+    return bits.view(ml_dtypes.bfloat16).astype(np.float64)
+
+
+def check(bits, expected, roundings=1):
+    """Checks that results are correct up to roundings to bfloat16 and float32."""
+    half_unit = np.ldexp(1.0, np.frexp(expected)[1] - 9)
+    slack = SLACK * np.abs(expected).max(initial=0)
+    error = np.abs(from_bits(bits) - expected)
+    assert (error <= half_unit * roundings + slack).all()
+
+
+def depthwise_block(shape, **attributes):
+    return {
+        **conv_block(shape, shape[-1], groups=shape[-1], bias=True, **attributes),
+        "dtype": "bfloat16",
+    }
+
+
+def defined(x, filters, bias, padding, strides=(1, 1), dilations=(1, 1)):
+    """A depthwise convolution in float64; `padding` is as in `by_definition`."""
+    high, wide = (
+        (size - 1) * dilation + 1
+        for size, dilation in zip(filters.shape[:2], dilations, strict=True)
+    )
+    spread = np.zeros((high, wide, 1, filters.shape[3]))
+    spread[:: dilations[0], :: dilations[1]] = filters
+    parts = [
+        by_definition(x[..., [c]], spread[..., [c]], bias[c], padding, None)
+        for c in range(x.shape[-1])
+    ]
+    return np.concatenate(parts, -1)[:, :: strides[0], :: strides[1]]
+
+
+@pytest.mark.parametrize("algorithm", ["rows", "direct"])
+@pytest.mark.parametrize("channels", [2, 3, 15, 16, 17, 31, 32, 33, 50, 96])
+def test_every_number_of_channels(channels, algorithm):
+    rng = np.random.default_rng(channels)
+    activation = list(ACTIVATIONS)[channels % 4]
+    kernel, strides = ([3, 3], [1, 1]) if channels % 2 else ([5, 3], [2, 1])
+    block = depthwise_block(
+        (2, 9, 7, channels),
+        kernel=kernel,
+        strides=strides,
+        padding=[1, 2, 0, 1],
+        activation=activation,
+    )
+    weights = random_weights(block, rng)
+    x, bits = rounded(rng.normal(size=block["inputs"][0]))
+    (found,) = run(block, algorithm, weights, [bits])
+    expected = defined(x, *weights, ((1, 2), (0, 1)), strides)
+    check(found, ACTIVATIONS[activation](expected))
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"strides": [2, 2]},
+        {"strides": [3, 3], "kernel": [1, 1]},
+        {"kernel": [7, 7], "padding": [0, 0, 0, 0]},
+        {"kernel": [5, 5], "dilations": [2, 3]},
+        {"kernel": [1, 5]},
+        {"padding": [0, 3, 3, 0], "strides": [2, 1]},
+        # More rows than the kernel for rows supports:
+        {"kernel": [17, 3], "padding": [8, 8, 1, 1]},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("shape", [(1, 20, 14, 24), (3, 31, 20, 5), (2, 7, 40, 16)])
+def test_windows_and_activations(attributes, activation, shape):
+    rng = np.random.default_rng(1)
+    attributes = {"kernel": [3, 3], "padding": [1, 1, 1, 1], **attributes}
+    block = depthwise_block(shape, activation=activation, **attributes)
+    weights = random_weights(block, rng)
+    x, bits = rounded(rng.normal(size=shape))
+    (found,) = run(block, "direct", weights, [bits])
+    top, bottom, left, right = attributes.pop("padding")
+    del attributes["kernel"]
+    expected = defined(x, *weights, ((top, bottom), (left, right)), **attributes)
+    check(found, ACTIVATIONS[activation](expected))
+
+
+@pytest.mark.parametrize("isa", ["AVX2", "SSE41"])
+def test_other_instruction_sets(isa):
+    """The same tests pass in a process with a narrower instruction set."""
+    code = (
+        "import test_bfloat16_depthwise as t\n"
+        "for n in (2, 15, 17, 33, 96): t.test_every_number_of_channels(n, 'rows')\n"
+        "for a in t.ACTIVATIONS:\n"
+        "  t.test_windows_and_activations({'strides': [2, 2]}, a, (3, 31, 20, 5))\n"
+        "t.test_ties_are_rounded_to_even()\n"
+        "for a in t.ACTIVATIONS: t.test_special_numbers(a)\n"
+    )
+    run_with(isa, code)
+
+
+def test_ties_are_rounded_to_even():
+    unit = 2.0**-7  # of bfloat16 numbers in [1, 2)
+    block = depthwise_block((1, 1, 4, 20), kernel=[1, 1])
+    weights = [np.ones((1, 1, 1, 20)), np.full(20, unit / 2)]
+    x = np.empty(block["inputs"][0])
+    x[0, 0] = np.array([[1, 1 + unit, 1 + 2 * unit, -1 - 2 * unit]]).T
+    (found,) = run(block, "rows", weights, [rounded(x)[1]])
+    expected = [1, 1 + 2 * unit, 1 + 2 * unit, -1 - unit * 2]
+    np.testing.assert_array_equal(from_bits(found)[0, 0, :, 0], expected)
+    assert (found == found[..., :1]).all()
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_special_numbers(activation):
+    """NaN and infinity affect the same results as in float32."""
+    shape = (1, 13, 10, 35)
+    block = depthwise_block(shape, activation=activation)
+    rng = np.random.default_rng(3)
+    weights = random_weights(block, rng)
+    weights[1][7] = np.array(0x7FFFFFFF, np.uint32).view(np.float32)  # a NaN
+    x, bits = rounded(rng.normal(size=shape))
+    x[0, 4, 4, 3], bits[0, 4, 4, 3] = np.nan, 0x7FFF
+    x[0, 12, 9, 17] = np.inf
+    bits[0, 12, 9, 17] = rounded(np.inf)[1]
+    (found,) = run(block, "rows", weights, [bits])
+    plain = {**block, "dtype": "float32"}
+    (expected,) = run(plain, "rows", weights, [x.astype(np.float32)])
+    assert np.isnan(expected[..., 7]).all()
+    assert np.isnan(expected[0, 3:6, 3:6, 3]).all()
+    np.testing.assert_allclose(from_bits(found), expected, rtol=2**-8)
+
+
+def test_tensors_that_are_slices_of_others():
+    """Channels beside a view are neither read nor overwritten."""
+    shape = (2, 15, 12, 21)
+    conv = depthwise_block(shape, activation="swish")["operators"][0]
+    block = {**between_slices(conv, shape), "dtype": "bfloat16"}
+    block["operators"][1].update(groups=1)
+    block["operators"][4].update(filters=21)
+    weights = random_weights(block, np.random.default_rng(4))
+    _, bits = rounded(np.random.default_rng(5).normal(size=shape))
+    schedule = {**sequential(block), "algorithms": {"rows": [0, 4]}}
+    found = engine.Program(block, schedule, weights).run([bits])
+    for operator, of_concat in ((0, slice(21)), (1, slice(21, 30))):
+        alone = {**block, "operators": [block["operators"][operator]], "outputs": [0]}
+        own = weights[:2] if operator == 0 else weights[2:4]
+        (expected,) = run(alone, "direct", own, [bits])
+        np.testing.assert_array_equal(found[0][..., of_concat], expected)
+    alone = {
+        **block,
+        "operators": [{**block["operators"][4], "inputs": [-1]}],
+        "outputs": [0],
+    }
+    (expected,) = run(alone, "rows", weights[4:], [found[0][..., 7:28].copy()])
+    np.testing.assert_array_equal(found[1], expected)
+
+
+def test_groups_of_several_channels():
+    rng = np.random.default_rng(6)
+    block = depthwise_block((1, 12, 12, 40))
+    block["operators"][0].update(groups=20)
+    weights = random_weights(block, rng)
+    x, bits = rounded(rng.normal(size=block["inputs"][0]))
+    (found,) = run(block, "direct", weights, [bits])
+    parts = [
+        by_definition(
+            x[..., c : c + 2],
+            weights[0][..., c : c + 2],
+            weights[1][c : c + 2],
+            ((1, 1), (1, 1)),
+            None,
+        )
+        for c in range(0, 40, 2)
+    ]
+    check(found, np.concatenate(parts, -1))
+
+
+def test_a_residual():
+    rng = np.random.default_rng(7)
+    block = depthwise_block((1, 12, 12, 40), residual=True)
+    weights = random_weights(block, rng)
+    x, bits = rounded(rng.normal(size=block["inputs"][0]))
+    residual, residual_bits = rounded(rng.normal(size=block["inputs"][0]))
+    (found,) = run(block, "direct", weights, [bits, residual_bits])
+    check(found, defined(x, *weights, ((1, 1), (1, 1))) + residual)
+
+
+@pytest.mark.parametrize("shape", [(0, 8, 8, 8), (1, 0, 8, 8), (1, 8, 0, 8)])
+def test_images_without_cells(shape):
+    block = depthwise_block((1, 8, 8, 8))
+    weights = random_weights(block, np.random.default_rng(9))
+    (found,) = run(block, "rows", weights, [np.zeros(shape, np.uint16)])
+    assert found.shape == shape
