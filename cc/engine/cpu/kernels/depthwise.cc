@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 
 #include "cc/core/limits.h"
 #include "cc/engine/cpu/kernels/activations.h"
@@ -13,13 +12,6 @@ namespace ios::cpu {
 namespace {
 
 constexpr int64_t kMaxRingFloats = 1024 * 1024;  // more exceeds caches
-
-void CopyFloats(const float* from, int64_t n, float* to) {
-  std::memcpy(to, from, n * sizeof(float));
-}
-void CopyFloats(const float* from, int64_t n, BFloat16* to) {
-  Narrow(from, n, to);
-}
 
 }  // namespace
 
@@ -78,10 +70,10 @@ int64_t Depthwise<T>::scratch_floats(const Image& image) const {
   // is padded to whole vectors.
   const int64_t filter =
       channels_ < kVectorFloats ? kernel_[0] * kernel_[1] * kVectorFloats : 0;
-  // The ring and the separate row are followed by space for one vector, because
-  // a vector may reach beyond their last pixel.
+  // The ring is followed by space for one vector, because a vector may reach
+  // beyond its last pixel.
   return ring_rows() * RingOf(image).row + kVectorFloats + filter +
-         row_floats() + kVectorFloats;
+         out_width_ * kVectorFloats;
 }
 
 // Executes one call of Run(), and stores the state that only this call needs.
@@ -95,10 +87,9 @@ class Depthwise<T>::Walk {
         arguments_(arguments),
         ring_(of_.RingOf(image)),
         in_ring_(scratch),
-        activated_(IsInRegisters(arguments.activation)),
-        at_once_(activated_ && std::is_same_v<T, float>) {
+        at_once_(IsInRegisters(arguments.activation)) {
     filter_ = InVectors(scratch + of_.ring_rows() * ring_.row + kVectorFloats,
-                        &row_apart_);
+                        &apart_);
 
     input_.terms = &image.terms;
     input_.channels = of_.channels_;
@@ -117,8 +108,8 @@ class Depthwise<T>::Walk {
     output_.channels = of_.channels_;
     output_.filter_step = std::max(of_.channels_, kVectorFloats);
     output_.activation =
-        activated_ ? arguments.activation.kind : Activation::kNone;
-    output_.pitch = at_once_ ? arguments.output_pitch : of_.channels_;
+        at_once_ ? arguments.activation.kind : Activation::kNone;
+    output_.pitch = at_once_ ? arguments.output_pitch : kVectorFloats;
     ClearPadding();
   }
 
@@ -226,12 +217,7 @@ class Depthwise<T>::Walk {
   // of this row to the end of the output.
   void Write(int64_t pixels, T* to) {
     const int64_t channels = of_.channels_;
-    float* row = row_apart_;
-    if constexpr (std::is_same_v<T, float>) {
-      if (at_once_) row = to;
-    }
-    // Whole vectors may be stored in the separate row, which has space for a
-    // vector after it. In the output, they may be stored only if its pixels are
+    // In the output, whole vectors may be stored only if its pixels are
     // contiguous: otherwise the channels of other tensors lie between the
     // pixels and must not be overwritten.
     output_.whole = of_.out_width_;
@@ -253,19 +239,15 @@ class Depthwise<T>::Walk {
             &output_.bias, arguments_.bias + channel,
             std::min(kVectorFloats, channels - channel) * sizeof(float));
       }
-      output_.out = row + channel;
-      ComputeRow(output_);
-    }
-    if (at_once_) return;
-    if (!activated_) {
-      ActivateRow(row, of_.row_floats(), arguments_.activation, row);
-    }
-    if (arguments_.output_pitch == channels) {
-      return CopyFloats(row, of_.row_floats(), to);
-    }
-    for (int64_t x = 0; x < of_.out_width_; ++x) {
-      CopyFloats(row + x * channels, channels,
-                 to + x * arguments_.output_pitch);
+      if (at_once_) {
+        ComputeRow(output_, to + channel);
+        continue;
+      }
+      ComputeRow(output_, apart_);
+      ActivateRow(apart_, of_.out_width_ * kVectorFloats, arguments_.activation,
+                  apart_);
+      StoreVectors(apart_, of_.out_width_, std::min(kVectorFloats, channels),
+                   to + channel, arguments_.output_pitch);
     }
   }
 
@@ -275,12 +257,10 @@ class Depthwise<T>::Walk {
   const Ring ring_;
   float* const in_ring_;
   const float* filter_;
-  const bool activated_;  // true if the activation is applied in registers
-  // True if registers are stored in the output. Otherwise they are stored in a
-  // separate row of floats. The row is activated if it is not yet, and then
-  // copied to the output.
+  // True if the activation is applied in registers. Otherwise it is applied to
+  // the vectors of a row of the output for the same channels, in `apart_`.
   const bool at_once_;
-  float* row_apart_;
+  float* apart_;
   int64_t first_;                    // first column that windows reach
   int64_t number_ = -1, ready_ = 0;  // current image; next row to read from it
   InputRow<T> input_;

@@ -10,6 +10,7 @@
 
 #ifdef IOS_TARGET  // compiled for each instruction set
 
+#include "cc/engine/cpu/kernels/bfloat16-inl.h"
 #include "cc/engine/cpu/kernels/registers-inl.h"
 
 namespace ios::cpu::IOS_TARGET {
@@ -153,33 +154,33 @@ IOS_INLINE void LoadFactors(const OutputRow& row, const float* filter,
 }
 
 // Writes kCount pixels of the output.
-template <int kCount, typename V>
+template <int kCount, typename T, typename V>
 IOS_INLINE void Write(const OutputRow& row, int64_t column, int64_t part,
-                      V* sums) {
+                      V* sums, T* out) {
   if (row.activation != Activation::kNone) {
 #pragma GCC unroll 8
     for (int i = 0; i < kCount; ++i) {
       ActivateInRegisters(row.activation, &sums[i]);
     }
   }
-  float* const out = row.out + column * row.pitch + part;
+  out += column * row.pitch + part;
   if (column + kCount <= row.whole) {
 #pragma GCC unroll 8
     for (int i = 0; i < kCount; ++i) {
-      std::memcpy(out + i * row.pitch, &sums[i], sizeof(V));
+      StoreVector(sums[i], out + i * row.pitch);
     }
     return;
   }
   // Copies the registers to a buffer first, because a part of a register cannot
   // be stored.
-  float pixels[kCount][Width<V>()];
+  T pixels[kCount][Width<V>()];
 #pragma GCC unroll 8
-  for (int i = 0; i < kCount; ++i) std::memcpy(pixels[i], &sums[i], sizeof(V));
+  for (int i = 0; i < kCount; ++i) StoreVector(sums[i], pixels[i]);
   for (int i = 0; i < kCount; ++i) {
-    const int64_t floats = column + i < row.whole
-                               ? Width<V>()
-                               : std::min(Width<V>(), row.channels - part);
-    CopyPart(pixels[i], floats, out + i * row.pitch);
+    const int64_t count = column + i < row.whole
+                              ? Width<V>()
+                              : std::min(Width<V>(), row.channels - part);
+    CopyPart(pixels[i], count, out + i * row.pitch);
   }
 }
 
@@ -187,17 +188,18 @@ IOS_INLINE void Write(const OutputRow& row, int64_t column, int64_t part,
 // at channel `part` of the vector of kVectorFloats channels. With kWidth and
 // kStride 0, windows may have any shape. With kRows > 0, windows have kRows
 // rows, all of them inside the image, whose factors stay in registers.
-template <typename V, int kRows, int kWidth, int kStride>
+template <typename T, typename V, int kRows, int kWidth, int kStride>
 struct Columns {
   static constexpr int kFactors = std::max(kRows, 1) * std::max(kWidth, 1);
   static constexpr int kMost = kWindows<kFactors>;
 
   const OutputRow& row;
   const int64_t part;
+  T* const out;
   V factors[kFactors];
 
-  IOS_INLINE Columns(const OutputRow& row, int64_t part)
-      : row(row), part(part) {
+  IOS_INLINE Columns(const OutputRow& row, int64_t part, T* out)
+      : row(row), part(part), out(out) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       LoadFactors<kWidth>(row, Filter(r), factors + r * kWidth);
@@ -235,7 +237,7 @@ struct Columns {
         }
       }
     }
-    Write<kCount>(row, column, part, sums);
+    Write<kCount>(row, column, part, sums, out);
   }
 
   template <int kCount = kMost - 1>
@@ -258,26 +260,26 @@ struct Columns {
   }
 };
 
-template <int kStride>
-IOS_INLINE bool ComputeAdjacent(const OutputRow& row, int64_t part) {
+template <int kStride, typename T>
+IOS_INLINE bool ComputeAdjacent(const OutputRow& row, int64_t part, T* out) {
   using V = Native::Vector;
   if (row.step != row.pixel || row.stride != kStride * row.pixel) return false;
   switch (row.width) {
     case 3:
       if (row.first == 0 && row.count == 3) {
-        Columns<V, 3, 3, kStride>(row, part).ComputeAll();
+        Columns<T, V, 3, 3, kStride>(row, part, out).ComputeAll();
       } else {
-        Columns<V, 0, 3, kStride>(row, part).ComputeAll();
+        Columns<T, V, 0, 3, kStride>(row, part, out).ComputeAll();
       }
       return true;
     case 5:
-      Columns<V, 0, 5, kStride>(row, part).ComputeAll();
+      Columns<T, V, 0, 5, kStride>(row, part, out).ComputeAll();
       return true;
   }
   // Windows of width 7 occur in networks such as ConvNeXt.
   if constexpr (kStride == 1) {
     if (row.width == 7) {
-      Columns<V, 0, 7, kStride>(row, part).ComputeAll();
+      Columns<T, V, 0, 7, kStride>(row, part, out).ComputeAll();
       return true;
     }
   }
@@ -292,7 +294,8 @@ constexpr bool kHasAdjacent = IOS_VECTOR_BYTES > 16;
 constexpr bool kHasAdjacent = true;
 #endif
 
-void Compute(const OutputRow& row) {
+template <typename T>
+void Compute(const OutputRow& row, T* out) {
   constexpr int64_t kWidth = Width<Native::Vector>();
   const int64_t channels = std::min(row.channels, kVectorFloats);
   // The last channels are computed first. Their vector also overwrites the
@@ -300,10 +303,24 @@ void Compute(const OutputRow& row) {
   for (int64_t part = (channels - 1) / kWidth * kWidth; part >= 0;
        part -= kWidth) {
     if constexpr (kHasAdjacent) {
-      if (ComputeAdjacent<1>(row, part)) continue;
-      if (ComputeAdjacent<2>(row, part)) continue;
+      if (ComputeAdjacent<1>(row, part, out)) continue;
+      if (ComputeAdjacent<2>(row, part, out)) continue;
     }
-    Columns<Native::Vector, 0, 0, 0>(row, part).ComputeAll();
+    Columns<T, Native::Vector, 0, 0, 0>(row, part, out).ComputeAll();
+  }
+}
+
+template <typename T>
+void StoreAll(const float* vectors, int64_t count, int64_t channels, T* to,
+              int64_t pitch) {
+  constexpr int64_t kWidth = Width<Native::Vector>();
+  for (int64_t i = 0; i < count; ++i, vectors += kVectorFloats, to += pitch) {
+    int64_t c = 0;
+#pragma GCC unroll 4
+    for (; c + kWidth <= channels; c += kWidth) {
+      StoreVector(LoadVector(vectors + c), to + c);
+    }
+    for (; c < channels; ++c) Put(vectors[c], to + c);
   }
 }
 
@@ -322,7 +339,23 @@ void CopyInputRow(const InputRow<BFloat16>& row) {
   IOS_DISPATCH(Copy<BFloat16>)(row);
 }
 
-void ComputeRow(const OutputRow& row) { IOS_DISPATCH(Compute)(row); }
+void ComputeRow(const OutputRow& row, float* out) {
+  IOS_DISPATCH(Compute<float>)(row, out);
+}
+
+void ComputeRow(const OutputRow& row, BFloat16* out) {
+  IOS_DISPATCH(Compute<BFloat16>)(row, out);
+}
+
+void StoreVectors(const float* vectors, int64_t count, int64_t channels,
+                  float* to, int64_t pitch) {
+  IOS_DISPATCH(StoreAll<float>)(vectors, count, channels, to, pitch);
+}
+
+void StoreVectors(const float* vectors, int64_t count, int64_t channels,
+                  BFloat16* to, int64_t pitch) {
+  IOS_DISPATCH(StoreAll<BFloat16>)(vectors, count, channels, to, pitch);
+}
 
 }  // namespace ios::cpu
 

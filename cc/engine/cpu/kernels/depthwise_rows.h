@@ -63,16 +63,24 @@ struct OutputRow {
   int64_t columns;
   Vector bias;
   Activation::Kind activation;  // kNone, kRelu or kRelu6
-  float* out;
-  int64_t pitch;     // floats between pixels
-  int64_t channels;  // of a pixel
+  int64_t pitch;                // elements between pixels of the output
+  int64_t channels;             // of a pixel
   // A vector may be longer than a pixel. In the first `whole` columns, a whole
   // vector can be stored, because the following pixels later overwrite the
   // floats beyond the pixel.
   int64_t whole;
 };
 
-void ComputeRow(const OutputRow& row);
+// Computes the first channels of a row of the output, at `out`.
+void ComputeRow(const OutputRow& row, float* out);
+void ComputeRow(const OutputRow& row, BFloat16* out);
+
+// Rounds `count` vectors to the type of `to`, and stores the first `channels`
+// elements of each vector. The results are `pitch` elements apart.
+void StoreVectors(const float* vectors, int64_t count, int64_t channels,
+                  float* to, int64_t pitch);
+void StoreVectors(const float* vectors, int64_t count, int64_t channels,
+                  BFloat16* to, int64_t pitch);
 
 }  // namespace ios::cpu
 

@@ -11,6 +11,8 @@ namespace {
 // kVectors vectors in registers.
 struct Native {
   typedef float Vector __attribute__((vector_size(IOS_VECTOR_BYTES)));
+  typedef uint32_t Words __attribute__((vector_size(IOS_VECTOR_BYTES)));
+  typedef uint16_t Halves __attribute__((vector_size(IOS_VECTOR_BYTES / 2)));
 #if IOS_VECTOR_BYTES == 64
   static constexpr int kRegisters = 32, kRows = 14, kVectors = 2;
 #elif IOS_VECTOR_BYTES == 32
@@ -20,29 +22,41 @@ struct Native {
 #endif
 };
 
-IOS_INLINE float ToFloat(float x) { return x; }
-IOS_INLINE float ToFloat(BFloat16 x) {
-  const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
-// Loads a whole vector of floats, or of bfloat16 numbers as floats.
+// Load and store whole vectors. Elements in memory may be bfloat16 numbers; a
+// store rounds to them like Narrow().
 IOS_INLINE Native::Vector LoadVector(const float* from) {
   Native::Vector v;
   std::memcpy(&v, from, sizeof(v));
   return v;
 }
 IOS_INLINE Native::Vector LoadVector(const BFloat16* from) {
-  typedef uint16_t Halves __attribute__((vector_size(IOS_VECTOR_BYTES / 2)));
-  typedef uint32_t Words __attribute__((vector_size(IOS_VECTOR_BYTES)));
-  Halves halves;
+  Native::Halves halves;
   std::memcpy(&halves, from, sizeof(halves));
-  const Words words = __builtin_convertvector(halves, Words) << 16;
-  Native::Vector v;
-  std::memcpy(&v, &words, sizeof(v));
-  return v;
+#if IOS_VECTOR_BYTES == 64
+  // GCC 12 would convert the halves of the register separately.
+  const auto words = reinterpret_cast<Native::Words>(
+      _mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(halves)));
+#else
+  const auto words = __builtin_convertvector(halves, Native::Words);
+#endif
+  return reinterpret_cast<Native::Vector>(words << 16);
+}
+
+IOS_INLINE void StoreVector(Native::Vector v, float* to) {
+  std::memcpy(to, &v, sizeof(v));
+}
+IOS_INLINE void StoreVector(Native::Vector v, BFloat16* to) {
+  const auto bits = reinterpret_cast<Native::Words>(v);
+  // See Put() in bfloat16-inl.h.
+  const Native::Words rounded = bits + 0x7fff + (bits >> 16 & 1);
+  const Native::Words words = (v == v ? rounded : bits | 0x400000) >> 16;
+#if IOS_VECTOR_BYTES == 64
+  const auto halves = reinterpret_cast<Native::Halves>(
+      _mm512_maskz_cvtepi32_epi16(0xffff, reinterpret_cast<__m512i>(words)));
+#else
+  const auto halves = __builtin_convertvector(words, Native::Halves);
+#endif
+  std::memcpy(to, &halves, sizeof(halves));
 }
 
 // Loads `count` floats, at most one vector, and fills the rest of the vector

@@ -5,6 +5,10 @@
 
 #include <cstdint>
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
 #include "cc/core/ir/block.h"
 #include "cc/engine/cpu/kernels/bfloat16.h"
 
@@ -16,10 +20,11 @@ constexpr int64_t Width() {
   return sizeof(V) / sizeof(float);
 }
 
-// Copies the floats of a partial vector. This function is not inlined, because
-// compiling its many inlined copies takes very long.
-__attribute__((noinline, cold)) inline void CopyPart(const float* from,
-                                                     int64_t count, float* to) {
+// Copies the elements of a partial vector. This function is not inlined,
+// because compiling its many inlined copies takes very long.
+template <typename T>
+__attribute__((noinline, cold)) void CopyPart(const T* from, int64_t count,
+                                              T* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = from[i];
 }
 

@@ -1,0 +1,31 @@
+// Conversions of single numbers, for loops that the compiler vectorises. Loops
+// for float and BFloat16 are templates that use these functions.
+//
+// A source includes bfloat16.h first, and this file in the part that
+// foreach_target.h repeats for each instruction set. So this file does not have
+// an include guard.
+
+namespace ios::cpu::IOS_TARGET {
+namespace {
+
+IOS_INLINE float ToFloat(float v) { return v; }
+IOS_INLINE float ToFloat(BFloat16 v) {
+  const uint32_t bits = static_cast<uint32_t>(v.bits) << 16;
+  float wide;
+  std::memcpy(&wide, &bits, sizeof(bits));
+  return wide;
+}
+
+IOS_INLINE void Put(float v, float* to) { *to = v; }
+IOS_INLINE void Put(float v, BFloat16* to) {
+  uint32_t bits;
+  std::memcpy(&bits, &v, sizeof(bits));
+  // The carry of the addition rounds, to the even number in a tie. A NaN would
+  // become infinity if its fraction overflowed.
+  const uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  const uint32_t nan = bits | 0x400000;
+  to->bits = static_cast<uint16_t>((v != v ? nan : rounded) >> 16);
+}
+
+}  // namespace
+}  // namespace ios::cpu::IOS_TARGET
