@@ -86,25 +86,26 @@ void MultiplyAsFloats(const ProductBlock& block) {
   }
 }
 
-// The values of a row before they are rounded. The compiler vectorises the
-// loops.
-void FinishFloats(const FinishedRow& row, float* out) {
-  const int64_t n = row.filters;
-  for (int64_t i = 0; i < n; ++i) out[i] = row.sums[i];
-  if (row.bias) {
-    for (int64_t i = 0; i < n; ++i) out[i] += row.bias[i];
+// Computes row `r` before it is rounded. The compiler vectorises the loops.
+void FinishFloats(const FinishedRows& rows, int64_t r, float* out) {
+  const int64_t n = rows.filters;
+  const float* const sums = rows.sums + r * kPanel;
+  for (int64_t i = 0; i < n; ++i) out[i] = sums[i];
+  if (rows.bias) {
+    for (int64_t i = 0; i < n; ++i) out[i] += rows.bias[i];
   }
-  if (row.residual) {
+  if (rows.residual) {
+    const uint16_t* const residual = rows.residual + r * rows.residual_pitch;
     for (int64_t i = 0; i < n; ++i) {
-      const uint32_t bits = static_cast<uint32_t>(row.residual[i]) << 16;
+      const uint32_t bits = static_cast<uint32_t>(residual[i]) << 16;
       float term;
       std::memcpy(&term, &bits, sizeof(term));
       out[i] += term;
     }
   }
-  if (row.activation == Activation::kNone) return;
+  if (rows.activation == Activation::kNone) return;
   for (int64_t i = 0; i < n; ++i) out[i] = out[i] < 0.0f ? 0.0f : out[i];
-  if (row.activation == Activation::kRelu6) {
+  if (rows.activation == Activation::kRelu6) {
     for (int64_t i = 0; i < n; ++i) out[i] = out[i] > 6.0f ? 6.0f : out[i];
   }
 }
@@ -117,13 +118,18 @@ void FinishFloats(const FinishedRow& row, float* out) {
 namespace ios::cpu {
 namespace {
 
-void FinishAnyRow(const FinishedRow& row) {
-  if (!row.narrows) {
-    return IOS_DISPATCH(FinishFloats)(row, static_cast<float*>(row.output));
+void FinishAnyRows(const FinishedRows& rows) {
+  for (int64_t r = 0; r < rows.count; ++r) {
+    const int64_t first = r * rows.output_pitch;
+    if (!rows.narrows) {
+      IOS_DISPATCH(FinishFloats)
+      (rows, r, static_cast<float*>(rows.output) + first);
+      continue;
+    }
+    float values[kPanel];
+    IOS_DISPATCH(FinishFloats)(rows, r, values);
+    Narrow(values, rows.filters, static_cast<BFloat16*>(rows.output) + first);
   }
-  float values[kPanel];
-  IOS_DISPATCH(FinishFloats)(row, values);
-  Narrow(values, row.filters, static_cast<BFloat16*>(row.output));
 }
 
 #ifdef __x86_64__
@@ -257,28 +263,37 @@ IOS_AMX void MultiplyTiles(const ProductBlock& block) {
 
 IOS_AMX void ReleaseTiles() { _tile_release(); }
 
-// Does the same as FinishAnyRow with AVX512_BF16.
-IOS_AVX512_BF16 void FinishRowInVectors(const FinishedRow& row) {
+// Does the same as FinishAnyRows with AVX512_BF16, for the filters of a vector.
+template <bool kNarrows>
+IOS_AVX512_BF16 void FinishVectors(const FinishedRows& rows, int64_t filter) {
   typedef float V __attribute__((vector_size(64)));
   typedef uint32_t Bits __attribute__((vector_size(64)));
   typedef uint16_t Halves __attribute__((vector_size(32)));
-  for (int64_t i = 0; i < row.filters; i += 16) {
-    const int64_t n = std::min<int64_t>(row.filters - i, 16);
-    const __mmask16 mask = static_cast<__mmask16>((1u << n) - 1);
-    V x = _mm512_maskz_loadu_ps(mask, row.sums + i);
-    if (row.bias) x += (V)_mm512_maskz_loadu_ps(mask, row.bias + i);
-    if (row.residual) {
-      const Halves halves =
-          (Halves)_mm256_maskz_loadu_epi16(mask, row.residual + i);
-      x += (V)(__builtin_convertvector(halves, Bits) << 16);
+  const int64_t n = std::min<int64_t>(rows.filters - filter, 16);
+  const __mmask16 mask = static_cast<__mmask16>((1u << n) - 1);
+  const bool is_relu = rows.activation != Activation::kNone;
+  const bool is_relu6 = rows.activation == Activation::kRelu6;
+  V bias = {};
+  if (rows.bias) bias = _mm512_maskz_loadu_ps(mask, rows.bias + filter);
+  const float* sums = rows.sums + filter;
+  const uint16_t* residual = rows.residual ? rows.residual + filter : nullptr;
+  auto* floats = static_cast<float*>(rows.output) + filter;
+  auto* halves = static_cast<uint16_t*>(rows.output) + filter;
+  for (int64_t r = 0; r < rows.count; ++r, sums += kPanel) {
+    V x = (V)_mm512_loadu_ps(sums) + bias;
+    if (rows.residual) {
+      const Halves terms = (Halves)_mm256_maskz_loadu_epi16(mask, residual);
+      x += (V)(__builtin_convertvector(terms, Bits) << 16);
+      residual += rows.residual_pitch;
     }
-    if (row.activation != Activation::kNone) x = x < 0.0f ? V{} : x;
-    if (row.activation == Activation::kRelu6) x = x > 6.0f ? V{} + 6.0f : x;
-    if (row.narrows) {
-      _mm256_mask_storeu_epi16(static_cast<uint16_t*>(row.output) + i, mask,
-                               (__m256i)_mm512_cvtneps_pbh(x));
+    if (is_relu) x = x < 0.0f ? V{} : x;
+    if (is_relu6) x = x > 6.0f ? V{} + 6.0f : x;
+    if (kNarrows) {
+      _mm256_mask_storeu_epi16(halves, mask, (__m256i)_mm512_cvtneps_pbh(x));
+      halves += rows.output_pitch;
     } else {
-      _mm512_mask_storeu_ps(static_cast<float*>(row.output) + i, mask, x);
+      _mm512_mask_storeu_ps(floats, mask, x);
+      floats += rows.output_pitch;
     }
   }
 }
@@ -324,13 +339,17 @@ void BlockMultiplier::Multiply(const ProductBlock& block) {
   IOS_DISPATCH(MultiplyAsFloats)(block);
 }
 
-void FinishRow(const FinishedRow& row) {
+void FinishRows(const FinishedRows& rows) {
 #ifdef __x86_64__
   if (BestBFloat16Products() != BFloat16Products::kNone) {
-    return FinishRowInVectors(row);
+    for (int64_t filter = 0; filter < rows.filters; filter += 16) {
+      rows.narrows ? FinishVectors<true>(rows, filter)
+                   : FinishVectors<false>(rows, filter);
+    }
+    return;
   }
 #endif
-  FinishAnyRow(row);
+  FinishAnyRows(rows);
 }
 
 }  // namespace ios::cpu

@@ -28,14 +28,18 @@ struct ProductBlock {
   float* sums = nullptr;  // [pixels][kPanel]
 };
 
-// A row of sums, to which bias, residual and activation are applied.
-struct FinishedRow {
-  const float* sums = nullptr;
+// Neighbouring rows of sums, to which bias, residual and activation are
+// applied. The rows of a tensor are `..._pitch` elements apart.
+struct FinishedRows {
+  int64_t count = 0;
+  const float* sums = nullptr;         // [count][kPanel]
   const float* bias = nullptr;         // null for none
   const uint16_t* residual = nullptr;  // null for none
+  int64_t residual_pitch = 0;
   int64_t filters = 0;
   Activation::Kind activation = Activation::kNone;  // or kRelu, or kRelu6
   void* output = nullptr;
+  int64_t output_pitch = 0;
   bool narrows = true;  // the output is bfloat16, not float32
 };
 
@@ -55,7 +59,7 @@ class BlockMultiplier {
   int64_t pixels_ = 0, depth_ = 0;
 };
 
-void FinishRow(const FinishedRow& row);
+void FinishRows(const FinishedRows& rows);
 
 }  // namespace ios::cpu
 

@@ -24,6 +24,19 @@ int64_t DepthFor(int64_t channels) {
   return 0;
 }
 
+// Copies `count` cells of kChannels channels, which are `pitch` elements apart,
+// and adds one zero to each.
+template <int64_t kChannels>
+void CopyFewChannels(const BFloat16* from, int64_t pitch, int64_t count,
+                     BFloat16* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t c = 0; c < kChannels; ++c) to[c] = from[c];
+    to[kChannels] = BFloat16();
+    from += pitch;
+    to += kChannels + 1;
+  }
+}
+
 }  // namespace
 
 BFloat16Product::BFloat16Product(const Operator& op, const TensorView& input,
@@ -216,6 +229,13 @@ void BFloat16Product::CopyStrip(const Strip& strip, const BFloat16* input,
       std::memcpy(out, from, count * channels_ * size);
       return;
     }
+    // The usual numbers of channels of a network's input are copied faster.
+    if (channels_ == 1 && pixel_channels_ == 2) {
+      return CopyFewChannels<1>(from, input_pitch_, count, out);
+    }
+    if (channels_ == 3 && pixel_channels_ == 4) {
+      return CopyFewChannels<3>(from, input_pitch_, count, out);
+    }
     for (int64_t i = 0; i < count; ++i) {
       std::memcpy(out, from, channels_ * size);
       std::memset(out + channels_, 0, (pixel_channels_ - channels_) * size);
@@ -272,51 +292,51 @@ void BFloat16Product::RunStrip(const Arguments& arguments, const Strip& strip,
     block.filters = std::min(kPanel, filters_ - filter);
     block.factors =
         &arguments.filter[panel * block.steps * depth_ * kPanel].bits;
-    FinishedRow finished;
+    FinishedRows finished;
     finished.filters = block.filters;
     for (int64_t p = 0; p < all; p += kBlockPixels) {
       block.pixels = std::min(kBlockPixels, all - p);
       block.cells = &cells[p * position_pitch_].bits;
       multiplier.Multiply(block);
-      // Calls use(row of the block, pixel of the output) for all pixels.
-      const auto for_pixels = [&](auto&& use) {
+      // Finishes all runs of neighbouring pixels. Results that are not in the
+      // output yet replace the sums.
+      const auto finish = [&](bool to_output) {
+        finished.narrows = to_output && narrows;
+        finished.output_pitch = to_output ? output_pitch_ : kPanel;
         int64_t row = p / row_positions_, column = p % row_positions_;
-        for (int64_t i = 0; i < block.pixels; ++i) {
-          if (column < out_width_) {
-            use(i, first_pixel + row * out_width_ + column);
+        for (int64_t i = 0; i < block.pixels; ++row, column = 0) {
+          const int64_t first = i, left = block.pixels - i;
+          i += std::min(left, row_positions_ - column);
+          finished.count = std::min(left, out_width_ - column);
+          if (finished.count <= 0) continue;
+          const int64_t pixel = first_pixel + row * out_width_ + column;
+          finished.sums = sums + first * kPanel;
+          finished.output =
+              to_output ? static_cast<char*>(arguments.output) +
+                              (pixel * output_pitch_ + filter) * size
+                        : reinterpret_cast<char*>(sums + first * kPanel);
+          if (finished.residual_pitch > 0) {
+            finished.residual =
+                &arguments.residual[pixel * finished.residual_pitch + filter]
+                     .bits;
           }
-          if (++column == row_positions_) {
-            column = 0;
-            ++row;
-          }
+          FinishRows(finished);
         }
       };
-      const auto output_of = [&](int64_t pixel) -> void* {
-        return static_cast<char*>(arguments.output) +
-               (pixel * output_pitch_ + filter) * size;
-      };
-      finished.narrows = at_once && narrows;
       finished.bias = arguments.bias ? arguments.bias + filter : nullptr;
-      if (at_once) finished.activation = arguments.activation.kind;
-      for_pixels([&](int64_t i, int64_t pixel) {
-        finished.sums = sums + i * kPanel;
-        finished.output = at_once ? output_of(pixel) : sums + i * kPanel;
-        if (arguments.residual) {
-          const int64_t first = pixel * arguments.residual_pitch + filter;
-          finished.residual = &arguments.residual[first].bits;
-        }
-        FinishRow(finished);
-      });
-      if (at_once) continue;
+      finished.residual_pitch =
+          arguments.residual ? arguments.residual_pitch : 0;
+      if (at_once) {
+        finished.activation = arguments.activation.kind;
+        finish(/*to_output=*/true);
+        continue;
+      }
+      finish(/*to_output=*/false);
       ActivateRow(sums, block.pixels * kPanel, arguments.activation, sums);
-      finished.narrows = narrows;
       finished.bias = nullptr;
       finished.residual = nullptr;
-      for_pixels([&](int64_t i, int64_t pixel) {
-        finished.sums = sums + i * kPanel;
-        finished.output = output_of(pixel);
-        FinishRow(finished);
-      });
+      finished.residual_pitch = 0;
+      finish(/*to_output=*/true);
     }
   }
 }
