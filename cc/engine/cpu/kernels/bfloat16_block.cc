@@ -302,8 +302,6 @@ IOS_AVX512_BF16 void FinishVectors(const FinishedRows& rows, int64_t filter) {
 
 }  // namespace
 
-BlockMultiplier::BlockMultiplier() = default;
-
 BlockMultiplier::~BlockMultiplier() {
 #ifdef __x86_64__
   if (pixels_ > 0) ReleaseTiles();
@@ -315,9 +313,8 @@ void BlockMultiplier::Multiply(const ProductBlock& block) {
   const bool two_filters = block.filters > 16;
   switch (BestBFloat16Products()) {
     case BFloat16Products::kTiles: {
-      if (block.pixels != pixels_ || block.depth != depth_) {
+      if (block.pixels != pixels_) {
         pixels_ = block.pixels;
-        depth_ = block.depth;
         Configure(pixels_, depth_);
       }
       if (block.pixels > 16) {

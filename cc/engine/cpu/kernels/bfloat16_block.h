@@ -47,7 +47,8 @@ struct FinishedRows {
 // are configured for one thread, and must be released.)
 class BlockMultiplier {
  public:
-  BlockMultiplier();
+  // All blocks must have steps of `depth` channels.
+  explicit BlockMultiplier(int64_t depth) : depth_(depth) {}
   ~BlockMultiplier();
   BlockMultiplier(const BlockMultiplier&) = delete;
   BlockMultiplier& operator=(const BlockMultiplier&) = delete;
@@ -55,8 +56,9 @@ class BlockMultiplier {
   void Multiply(const ProductBlock& block);
 
  private:
-  // The shape for which the registers are configured.
-  int64_t pixels_ = 0, depth_ = 0;
+  const int64_t depth_;
+  int64_t pixels_ =
+      0;  // for which the registers are configured; 0: they are not
 };
 
 void FinishRows(const FinishedRows& rows);

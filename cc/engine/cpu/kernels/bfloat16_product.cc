@@ -280,7 +280,7 @@ void BFloat16Product::RunStrip(const Arguments& arguments, const Strip& strip,
             : (strip.image * out_height_ + strip.begin) * out_width_;
   const int64_t size = SizeOf(output_dtype_);
   const int64_t all = positions(strip);
-  BlockMultiplier multiplier;
+  BlockMultiplier multiplier(depth_);
   ProductBlock block;
   block.pitch = position_pitch_;
   block.offsets = offsets.data();
