@@ -11,28 +11,38 @@
 
 #ifdef IOS_TARGET  // compiled for each instruction set
 
+#include "cc/engine/cpu/kernels/bfloat16-inl.h"
+
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
-void WidenRow(const uint16_t* from, int64_t n, float* to) {
-  for (int64_t i = 0; i < n; ++i) {
-    const uint32_t bits = static_cast<uint32_t>(from[i]) << 16;
-    std::memcpy(to + i, &bits, sizeof(bits));
-  }
+void WidenRow(const BFloat16* from, int64_t n, float* to) {
+  for (int64_t i = 0; i < n; ++i) to[i] = ToFloat(from[i]);
 }
 
-void NarrowRow(const float* from, int64_t n, uint16_t* to) {
-  for (int64_t i = 0; i < n; ++i) {
-    uint32_t bits;
-    std::memcpy(&bits, from + i, sizeof(bits));
-    // The carry of the addition rounds, to the even number in a tie. A NaN
-    // would become infinity if its fraction overflowed.
-    const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    const uint32_t nan = (bits >> 16) | 0x40;
-    to[i] =
-        static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded);
-  }
+void NarrowRow(const float* from, int64_t n, BFloat16* to) {
+  for (int64_t i = 0; i < n; ++i) Put(from[i], to + i);
 }
+
+#if IOS_VECTOR_BYTES == 64
+// Uses an instruction of AVX512_BF16, which is five times as fast as NarrowRow.
+// It rounds denormal numbers to zero, as other instructions of our threads do
+// (denormals.h).
+void NarrowRowAtOnce(const float* from, int64_t n, BFloat16* to) {
+  constexpr int64_t kAtOnce = 32;
+  const auto narrow = [](const float* numbers, BFloat16* out) {
+    typedef float Vector __attribute__((vector_size(IOS_VECTOR_BYTES)));
+    Vector low, high, result;
+    std::memcpy(&low, numbers, sizeof(low));
+    std::memcpy(&high, numbers + kAtOnce / 2, sizeof(high));
+    asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(result) : "v"(low), "v"(high));
+    std::memcpy(out, &result, sizeof(result));
+  };
+  int64_t i = 0;
+  for (; i + kAtOnce <= n; i += kAtOnce) narrow(from + i, to + i);
+  NarrowRow(from + i, n - i, to + i);
+}
+#endif
 
 }  // namespace
 }  // namespace ios::cpu::IOS_TARGET
@@ -40,12 +50,18 @@ void NarrowRow(const float* from, int64_t n, uint16_t* to) {
 #else  // compiled once
 
 namespace ios::cpu {
+
 void Widen(const BFloat16* from, int64_t n, float* to) {
-  IOS_DISPATCH(WidenRow)(&from->bits, n, to);
+  IOS_DISPATCH(WidenRow)(from, n, to);
 }
 
 void Narrow(const float* from, int64_t n, BFloat16* to) {
-  IOS_DISPATCH(NarrowRow)(from, n, &to->bits);
+#ifdef __x86_64__
+  static const bool has_instruction =
+      BestBFloat16Products() != BFloat16Products::kNone;
+  if (has_instruction) return avx512::NarrowRowAtOnce(from, n, to);
+#endif
+  IOS_DISPATCH(NarrowRow)(from, n, to);
 }
 
 void ConvertTensor(const void* from, const TensorView& from_view, void* to,

@@ -3,6 +3,7 @@
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_BFLOAT16_H_
 
 #include <cstdint>
+#include <cstring>
 
 #include "cc/engine/backend/backend.h"
 
@@ -17,6 +18,13 @@ struct BFloat16 {
 // number, and to the even one if two are equally near. NaN stays NaN.
 void Widen(const BFloat16* from, int64_t n, float* to);
 void Narrow(const float* from, int64_t n, BFloat16* to);
+// Copies, for code that is compiled for both types.
+inline void Widen(const float* from, int64_t n, float* to) {
+  std::memcpy(to, from, n * sizeof(float));
+}
+inline void Narrow(const float* from, int64_t n, float* to) {
+  std::memcpy(to, from, n * sizeof(float));
+}
 
 // Copies a tensor. One of the views has the type float32, and the other one
 // bfloat16. The work is divided among the threads of the current lane.

@@ -6,6 +6,7 @@
 
 #include "cc/engine/cpu/kernels/activations.h"
 #include "cc/engine/cpu/kernels/broadcast.h"
+#include "cc/engine/cpu/kernels/float_row.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
 #define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/elementwise.cc"
@@ -50,7 +51,16 @@ void ScaleRow(const float* __restrict x, const float* __restrict scale,
 #else  // compiled once
 
 namespace ios::cpu {
-namespace {
+
+// A row is the channels of one pixel. If a row has at most this many channels,
+// the call of a function for the row takes longer than the computation.
+constexpr int64_t kFewChannels = 64;
+// Rows with at most kFewChannels channels are therefore computed in blocks of
+// several pixels. A block has at most this many elements.
+constexpr int64_t kBlockSize = 1024;
+
+// Repeated and PixelBlock are not in the unnamed namespace, because templates
+// with other names use them in lambdas.
 
 // Repeats the values of the channels for several pixels, so that loops are long
 // even if there are few channels.
@@ -58,9 +68,11 @@ class Repeated {
  public:
   static constexpr int64_t kFloats = 1024;
 
-  Repeated(const float* values, int64_t count) : times_(kFloats / count) {
-    for (int64_t i = 0; i < times_; ++i) {
-      std::memcpy(values_ + i * count, values, count * sizeof(float));
+  template <typename T>
+  Repeated(const T* values, int64_t count) : times_(kFloats / count) {
+    if (times_ > 0) Widen(values, count, values_);
+    for (int64_t i = 1; i < times_; ++i) {
+      std::memcpy(values_ + i * count, values_, count * sizeof(float));
     }
   }
   int64_t times() const { return times_; }
@@ -71,78 +83,91 @@ class Repeated {
   float values_[kFloats];
 };
 
+// Converts several pixels of a tensor with few channels to a row of floats.
+template <typename T>
+class PixelBlock {
+ public:
+  // Returns the address of `pixels` contiguous pixels that begin with `pixel`.
+  // If the tensor has only one channel, its value is repeated for all
+  // `channels`.
+  const float* Read(const SourceOf<T>& from, int64_t pixel, int64_t pixels,
+                    int64_t channels) {
+    const T* x = At(from, pixel, 0);
+    const bool spreads = from.view.channels() < channels;
+    if (!spreads && from.view.dense()) return row_.Read(x, pixels * channels);
+    T* out = copy_;
+    for (int64_t p = 0; p < pixels; ++p, x += from.view.pitch) {
+      for (int64_t c = 0; c < channels; ++c) *out++ = x[spreads ? 0 : c];
+    }
+    return row_.Read(copy_, pixels * channels);
+  }
+
+ private:
+  T copy_[kBlockSize];
+  FloatRow<T> row_;
+};
+
+static_assert(kBlockSize <= FloatRow<BFloat16>::kMost &&
+              Repeated::kFloats <= FloatRow<BFloat16>::kMost);
+
+namespace {
+
 // Returns true if Repeated makes the loops for this number of channels faster.
 bool IsRepeated(int64_t channels) {
   return channels > 0 && channels <= Repeated::kFloats / 4;
 }
 
-// Calls row(pixel, channel, floats) for parts of a tensor of `pixels` x
-// `channels`. If all views are dense, a part is a contiguous range: `pixel` is
-// 0, and `channel` is its offset in floats. Otherwise each pixel is a part.
-template <typename Row>
+// Calls row(pixel, channel, elements) for parts of a tensor of `pixels` x
+// `channels`. A part has at most FloatRow<T>::kMost elements, so its sums stay
+// in a core's cache from one term to the next. If all views are dense, a part
+// is a contiguous range: `pixel` is 0, and `channel` is the offset of the
+// range. Otherwise a part lies within one pixel.
+template <typename T, typename Row>
 void ForRows(int64_t pixels, int64_t channels, bool dense, Row&& row) {
   if (dense) {
-    ParallelFor(pixels * channels, kGrainFloats,
-                [&](int64_t begin, int64_t end) {
-                  // A part is so short that its sums stay in a core's cache
-                  // from one term to the next.
-                  for (int64_t i = begin; i < end; i += kGrainFloats) {
-                    row(0, i, std::min(kGrainFloats, end - i));
-                  }
-                });
+    channels *= pixels;
+    pixels = 1;
+  }
+  constexpr int64_t kMost = FloatRow<T>::kMost;
+  const auto parts = [&](int64_t pixel, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i += kMost) {
+      row(pixel, i, std::min(kMost, end - i));
+    }
+  };
+  if (dense) {
+    ParallelFor(channels, kGrainFloats,
+                [&](int64_t begin, int64_t end) { parts(0, begin, end); });
   } else {
     ParallelFor(pixels, std::max<int64_t>(1, kGrainFloats / channels),
                 [&](int64_t begin, int64_t end) {
-                  for (int64_t p = begin; p < end; ++p) row(p, 0, channels);
+                  for (int64_t p = begin; p < end; ++p) parts(p, 0, channels);
                 });
   }
 }
 
-// A row is the channels of one pixel. If a row has at most this many channels,
-// the call of a function for the row takes longer than the computation.
-constexpr int64_t kFewChannels = 64;
-// Rows with at most kFewChannels channels are therefore computed in blocks of
-// several pixels. A block has at most this many floats.
-constexpr int64_t kBlockFloats = 1024;
-
-bool HasFewChannels(const Target& to) {
-  return to.view.channels() > 0 && to.view.channels() <= kFewChannels;
+bool HasFewChannels(const TensorView& to) {
+  return to.channels() > 0 && to.channels() <= kFewChannels;
 }
 
-// Returns the address of `pixels` contiguous pixels that begin with `pixel`. If
-// they are not contiguous, copies them to `scratch`, which has kBlockFloats
-// floats. If the tensor has only one channel, its value is repeated for all
-// `channels`.
-const float* Gather(const Source& from, int64_t pixel, int64_t pixels,
-                    int64_t channels, float* scratch) {
-  const float* x = At(from, pixel, 0);
-  const bool spreads = from.view.channels() < channels;
-  if (!spreads && from.view.dense()) return x;
-  float* out = scratch;
-  for (int64_t p = 0; p < pixels; ++p, x += from.view.pitch, out += channels) {
-    for (int64_t c = 0; c < channels; ++c) out[c] = x[spreads ? 0 : c];
-  }
-  return scratch;
-}
-
-// Computes `to`, which has few channels, in blocks of at most kBlockFloats
-// floats. For each block, block(first pixel, number of pixels, out) must write
-// the result to `out`, which is then copied into `to`.
-template <typename Block>
-void ForBlocks(const Target& to, Block&& block) {
+// Computes `to`, which has few channels, in blocks of at most kBlockSize
+// elements. For each block, block(first pixel, number of pixels, out) must
+// write the result to `out`, which is then copied into `to`.
+template <typename T, typename Block>
+void ForBlocks(const TargetOf<T>& to, Block&& block) {
   const int64_t channels = to.view.channels();
   ParallelFor(to.view.pixels(), kGrainFloats / channels,
               [&](int64_t begin, int64_t end) {
-                float scratch[kBlockFloats];
+                FloatRow<T> row;
+                T scratch[kBlockSize];
                 for (int64_t pixels; begin < end; begin += pixels) {
-                  pixels = std::min(kBlockFloats / channels, end - begin);
-                  float* out = At(to, begin, 0);
-                  if (to.view.dense()) {
-                    block(begin, pixels, out);
-                    continue;
-                  }
-                  block(begin, pixels, scratch);
-                  const float* x = scratch;
+                  pixels = std::min(kBlockSize / channels, end - begin);
+                  const int64_t n = pixels * channels;
+                  T* out = At(to, begin, 0);
+                  T* const dense = to.view.dense() ? out : scratch;
+                  block(begin, pixels, row.Begin(dense));
+                  row.Finish(n, dense);
+                  if (dense == out) continue;
+                  const T* x = scratch;
                   for (int64_t p = 0; p < pixels; ++p, out += to.view.pitch) {
                     for (int64_t c = 0; c < channels; ++c) out[c] = *x++;
                   }
@@ -152,79 +177,104 @@ void ForBlocks(const Target& to, Block&& block) {
 
 }  // namespace
 
-void Copy(const Source& from, const Target& to) {
-  ForRows(to.view.pixels(), to.view.channels(),
-          from.view.dense() && to.view.dense(),
-          [&](int64_t p, int64_t c, int64_t n) {
-            std::memcpy(At(to, p, c), At(from, p, c), n * sizeof(float));
-          });
+template <typename T>
+void Copy(const SourceOf<T>& from, const TargetOf<T>& to) {
+  const bool dense = from.view.dense() && to.view.dense();
+  ForRows<float>(to.view.pixels(), to.view.channels(), dense,
+                 [&](int64_t p, int64_t c, int64_t n) {
+                   std::memcpy(At(to, p, c), At(from, p, c), n * sizeof(T));
+                 });
 }
 
-void Activate(const Source& x, Activation activation, const Target& to) {
+template <typename T>
+void Activate(const SourceOf<T>& x, Activation activation,
+              const TargetOf<T>& to) {
+  const int64_t channels = to.view.channels();
   const bool dense = x.view.dense() && to.view.dense();
-  if (!dense && HasFewChannels(to)) {
-    const int64_t channels = to.view.channels();
+  if (!dense && HasFewChannels(to.view)) {
     return ForBlocks(to, [&](int64_t p, int64_t pixels, float* out) {
-      float scratch[kBlockFloats];
-      ActivateRow(Gather(x, p, pixels, channels, scratch), pixels * channels,
+      PixelBlock<T> block;
+      ActivateRow(block.Read(x, p, pixels, channels), pixels * channels,
                   activation, out);
     });
   }
-  ForRows(to.view.pixels(), to.view.channels(), dense,
-          [&](int64_t p, int64_t c, int64_t n) {
-            ActivateRow(At(x, p, c), n, activation, At(to, p, c));
-          });
+  ForRows<T>(
+      to.view.pixels(), channels, dense, [&](int64_t p, int64_t c, int64_t n) {
+        FloatRow<T> row;
+        T* const out = At(to, p, c);
+        ActivateRow(row.Read(At(x, p, c), n), n, activation, row.Begin(out));
+        row.Finish(n, out);
+      });
 }
 
-void Add(const std::vector<Source>& terms, Activation activation,
-         const Target& to) {
+template <typename T>
+void Add(const std::vector<SourceOf<T>>& terms, Activation activation,
+         const TargetOf<T>& to) {
+  const int64_t channels = to.view.channels();
   bool dense = to.view.dense();
-  for (const Source& term : terms) dense = dense && term.view.dense();
-  const auto activation_after = [&](size_t term) {
-    return term + 1 == terms.size() ? activation : Activation::kNone;
+  for (const SourceOf<T>& term : terms) dense = dense && term.view.dense();
+  // Adds n elements of all terms, of which read(term) returns the addresses.
+  const auto add = [&](const auto& read, int64_t n, float* out) {
+    const float* sum = read(0);
+    for (size_t t = 1; t < terms.size(); ++t) {
+      const bool last = t + 1 == terms.size();
+      IOS_DISPATCH(AddRow)
+      (sum, read(t), n, last ? activation : Activation::kNone, out);
+      sum = out;
+    }
   };
-  if (!dense && HasFewChannels(to)) {
-    const int64_t channels = to.view.channels();
+  if (!dense && HasFewChannels(to.view)) {
     return ForBlocks(to, [&](int64_t p, int64_t pixels, float* out) {
-      float first[kBlockFloats], scratch[kBlockFloats];
-      const float* sum = Gather(terms[0], p, pixels, channels, first);
-      for (size_t t = 1; t < terms.size(); ++t) {
-        IOS_DISPATCH(AddRow)(sum,
-                             Gather(terms[t], p, pixels, channels, scratch),
-                             pixels * channels, activation_after(t), out);
-        sum = out;
-      }
+      PixelBlock<T> first, other;
+      add(
+          [&](size_t t) {
+            return (t == 0 ? first : other).Read(terms[t], p, pixels, channels);
+          },
+          pixels * channels, out);
     });
   }
-  ForRows(to.view.pixels(), to.view.channels(), dense,
-          [&](int64_t p, int64_t c, int64_t n) {
-            const float* sum = At(terms[0], p, c);
-            float* out = At(to, p, c);
-            for (size_t t = 1; t < terms.size(); ++t) {
-              IOS_DISPATCH(AddRow)(sum, At(terms[t], p, c), n,
-                                   activation_after(t), out);
-              sum = out;
-            }
-          });
+  ForRows<T>(to.view.pixels(), channels, dense,
+             [&](int64_t p, int64_t c, int64_t n) {
+               FloatRow<T> sum, other;
+               T* const out = At(to, p, c);
+               add(
+                   [&](size_t t) {
+                     return (t == 0 ? sum : other).Read(At(terms[t], p, c), n);
+                   },
+                   n, sum.Begin(out));
+               sum.Finish(n, out);
+             });
+}
+
+// Computes a row of a binary function and its activation.
+void ActivatedBinaryRow(BinaryFunction function, const RowOperand& x,
+                        const RowOperand& y, const Activation& activation,
+                        int64_t n, float* out) {
+  BinaryRow(function, x, y, n, out);
+  if (activation != Activation::kNone) ActivateRow(out, n, activation, out);
 }
 
 // Returns true if BinaryPerChannel supports the operands: `y` has one value for
 // each channel, either of each image or of all images.
-bool IsPerChannel(const Source& x, const Source& y, const Target& to) {
-  const Shape& shape = y.view.shape;
-  return shape.size() == 4 && x.view.shape == to.view.shape && x.view.dense() &&
-         to.view.dense() && shape[1] == 1 && shape[2] == 1 &&
-         shape[3] == to.view.shape[3] && IsRepeated(shape[3]) &&
-         NumElements(to.view.shape) > 0;
+bool IsPerChannel(const TensorView& x, const TensorView& y,
+                  const TensorView& to) {
+  const Shape& shape = y.shape;
+  return shape.size() == 4 && x.shape == to.shape && x.dense() && to.dense() &&
+         shape[1] == 1 && shape[2] == 1 && shape[3] == to.shape[3] &&
+         IsRepeated(shape[3]) && NumElements(to.shape) > 0;
 }
 
-void BinaryPerChannel(BinaryFunction function, const Source& x, const Source& y,
-                      Activation activation, const Target& to) {
+template <typename X, typename Y, typename T>
+void BinaryPerChannel(BinaryFunction function, const SourceOf<X>& x,
+                      const SourceOf<Y>& y, Activation activation,
+                      const TargetOf<T>& to) {
   const int64_t channels = to.view.channels();
   const int64_t per_image = to.view.shape[1] * to.view.shape[2];
   const int64_t step = y.view.shape[0] == 1 ? 0 : y.view.pitch;
   ParallelFor(to.view.pixels(), kGrainFloats / channels,
               [&](int64_t begin, int64_t end) {
+                FloatRow<X> row;
+                FloatRow<T> result;
                 while (begin < end) {
                   const int64_t image = begin / per_image;
                   const int64_t last = std::min((image + 1) * per_image, end);
@@ -232,12 +282,11 @@ void BinaryPerChannel(BinaryFunction function, const Source& x, const Source& y,
                   for (; begin < last; begin += operand.times()) {
                     const int64_t n =
                         std::min(operand.times(), last - begin) * channels;
-                    float* out = At(to, begin, 0);
-                    BinaryRow(function, {At(x, begin, 0)}, {operand.data()}, n,
-                              out);
-                    if (activation != Activation::kNone) {
-                      ActivateRow(out, n, activation, out);
-                    }
+                    T* const out = At(to, begin, 0);
+                    ActivatedBinaryRow(function, {row.Read(At(x, begin, 0), n)},
+                                       {operand.data()}, activation, n,
+                                       result.Begin(out));
+                    result.Finish(n, out);
                   }
                   begin = last;
                 }
@@ -246,58 +295,70 @@ void BinaryPerChannel(BinaryFunction function, const Source& x, const Source& y,
 
 // Returns true if BinaryOfBlocks supports the operands: both have as many
 // pixels as `to`, and their rows are short and not contiguous.
-bool IsOfBlocks(const Source& x, const Source& y, const Target& to) {
-  const Shape& shape = to.view.shape;
+bool IsOfBlocks(const TensorView& x, const TensorView& y,
+                const TensorView& to) {
+  const Shape& shape = to.shape;
   if (shape.size() != 4 || !HasFewChannels(to)) return false;
-  bool dense = to.view.dense();
-  for (const Source* s : {&x, &y}) {
-    const Shape& own = s->view.shape;
+  bool dense = to.dense();
+  for (const TensorView* view : {&x, &y}) {
+    const Shape& own = view->shape;
     if (own != shape && own != Shape{shape[0], shape[1], shape[2], 1}) {
       return false;
     }
-    dense = dense && s->view.dense() && own == shape;
+    dense = dense && view->dense() && own == shape;
   }
   return !dense;
 }
 
-void BinaryOfBlocks(BinaryFunction function, const Source& x, const Source& y,
-                    Activation activation, const Target& to) {
+template <typename X, typename Y, typename T>
+void BinaryOfBlocks(BinaryFunction function, const SourceOf<X>& x,
+                    const SourceOf<Y>& y, Activation activation,
+                    const TargetOf<T>& to) {
   const int64_t channels = to.view.channels();
   ForBlocks(to, [&](int64_t p, int64_t pixels, float* out) {
-    float xs[kBlockFloats], ys[kBlockFloats];
-    const int64_t n = pixels * channels;
-    BinaryRow(function, {Gather(x, p, pixels, channels, xs)},
-              {Gather(y, p, pixels, channels, ys)}, n, out);
-    if (activation != Activation::kNone) ActivateRow(out, n, activation, out);
+    PixelBlock<X> xs;
+    PixelBlock<Y> ys;
+    ActivatedBinaryRow(function, {xs.Read(x, p, pixels, channels)},
+                       {ys.Read(y, p, pixels, channels)}, activation,
+                       pixels * channels, out);
   });
 }
 
-void Binary(BinaryFunction function, const Source& x, const Source& y,
-            Activation activation, const Target& to) {
-  if (IsPerChannel(x, y, to)) {
+template <typename X, typename Y, typename T>
+void Binary(BinaryFunction function, const SourceOf<X>& x, const SourceOf<Y>& y,
+            Activation activation, const TargetOf<T>& to) {
+  if (IsPerChannel(x.view, y.view, to.view)) {
     return BinaryPerChannel(function, x, y, activation, to);
   }
-  if (IsOfBlocks(x, y, to)) {
+  if (IsOfBlocks(x.view, y.view, to.view)) {
     return BinaryOfBlocks(function, x, y, activation, to);
   }
+  constexpr int64_t kMost = FloatRow<T>::kMost;
   const BroadcastRows rows(x.view, y.view, to.view);
-  const int64_t pieces = (rows.length() + kGrainFloats - 1) / kGrainFloats;
+  const int64_t pieces = (rows.length() + kMost - 1) / kMost;
   ParallelFor(
       rows.count() * pieces,
-      std::max<int64_t>(1, kGrainFloats / std::max<int64_t>(1, rows.length())),
+      std::max<int64_t>(
+          1, kGrainFloats / std::clamp<int64_t>(rows.length(), 1, kMost)),
       [&](int64_t begin, int64_t end) {
+        FloatRow<X> xs;
+        FloatRow<Y> ys;
+        FloatRow<T> result;
         BroadcastRows::Row row = rows.At(begin / pieces);
         int64_t piece = begin % pieces;
         for (int64_t i = begin; i < end; ++i) {
-          const int64_t first = piece * kGrainFloats;
-          const int64_t n = std::min(kGrainFloats, rows.length() - first);
-          float* out = to.data + row.to + first;
-          BinaryRow(
-              function, {x.data + row.x + first * rows.x_step(), rows.x_step()},
-              {y.data + row.y + first * rows.y_step(), rows.y_step()}, n, out);
-          if (activation != Activation::kNone) {
-            ActivateRow(out, n, activation, out);
-          }
+          const int64_t first = piece * kMost;
+          const int64_t n = std::min(kMost, rows.length() - first);
+          // A row of n elements, or a single one for the whole row.
+          const auto read = [&](auto* floats, const auto* data,
+                                int64_t step) -> RowOperand {
+            return {floats->Read(data + first * step, step == 0 ? 1 : n), step};
+          };
+          T* const out = to.data + row.to + first;
+          ActivatedBinaryRow(function, read(&xs, x.data + row.x, rows.x_step()),
+                             read(&ys, y.data + row.y, rows.y_step()),
+                             activation, n, result.Begin(out));
+          result.Finish(n, out);
           if (++piece == pieces) {
             piece = 0;
             rows.Advance(&row);
@@ -306,39 +367,64 @@ void Binary(BinaryFunction function, const Source& x, const Source& y,
       });
 }
 
-void Scale(const Source& x, const float* scale, const float* shift,
-           Activation activation, const Target& to) {
+template <typename T>
+void Scale(const SourceOf<T>& x, const float* scale, const float* shift,
+           Activation activation, const TargetOf<T>& to) {
   const int64_t channels = to.view.channels();
+  // Computes n elements that begin with a pixel's channel c.
+  const auto row = [&](int64_t p, int64_t c, int64_t n, const float* scales,
+                       const float* shifts) {
+    FloatRow<T> in, result;
+    T* const out = At(to, p, c);
+    IOS_DISPATCH(ScaleRow)
+    (in.Read(At(x, p, c), n), scales, shifts, n, activation, result.Begin(out));
+    result.Finish(n, out);
+  };
   if (x.view.dense() && to.view.dense() && IsRepeated(channels)) {
-    ParallelFor(to.view.pixels(), kGrainFloats / channels,
-                [&](int64_t begin, int64_t end) {
-                  const Repeated scales(scale, channels);
-                  const Repeated shifts(shift, channels);
-                  for (; begin < end; begin += scales.times()) {
-                    const int64_t pixels =
-                        std::min(scales.times(), end - begin);
-                    IOS_DISPATCH(ScaleRow)(At(x, begin, 0), scales.data(),
-                                           shifts.data(), pixels * channels,
-                                           activation, At(to, begin, 0));
-                  }
-                });
+    ParallelFor(
+        to.view.pixels(), kGrainFloats / channels,
+        [&](int64_t begin, int64_t end) {
+          const Repeated scales(scale, channels);
+          const Repeated shifts(shift, channels);
+          for (; begin < end; begin += scales.times()) {
+            const int64_t pixels = std::min(scales.times(), end - begin);
+            row(begin, 0, pixels * channels, scales.data(), shifts.data());
+          }
+        });
     return;
   }
-  if (HasFewChannels(to)) {
+  if (HasFewChannels(to.view)) {
     const Repeated scales(scale, channels), shifts(shift, channels);
     return ForBlocks(to, [&](int64_t p, int64_t pixels, float* out) {
-      float scratch[kBlockFloats];
-      IOS_DISPATCH(ScaleRow)(Gather(x, p, pixels, channels, scratch),
-                             scales.data(), shifts.data(), pixels * channels,
-                             activation, out);
+      PixelBlock<T> block;
+      IOS_DISPATCH(ScaleRow)
+      (block.Read(x, p, pixels, channels), scales.data(), shifts.data(),
+       pixels * channels, activation, out);
     });
   }
-  ForRows(to.view.pixels(), channels, /*dense=*/false,
-          [&](int64_t p, int64_t c, int64_t n) {
-            IOS_DISPATCH(ScaleRow)(At(x, p, c), scale, shift, n, activation,
-                                   At(to, p, c));
-          });
+  ForRows<T>(to.view.pixels(), channels, /*dense=*/false,
+             [&](int64_t p, int64_t c, int64_t n) {
+               row(p, c, n, scale + c, shift + c);
+             });
 }
+
+// Both operands of Binary have type T, or one of them is a constant in float32.
+#define IOS_INSTANTIATE(T)                                                     \
+  template void Copy(const SourceOf<T>&, const TargetOf<T>&);                  \
+  template void Activate(const SourceOf<T>&, Activation, const TargetOf<T>&);  \
+  template void Add(const std::vector<SourceOf<T>>&, Activation,               \
+                    const TargetOf<T>&);                                       \
+  template void Binary(BinaryFunction, const SourceOf<T>&, const SourceOf<T>&, \
+                       Activation, const TargetOf<T>&);                        \
+  template void Scale(const SourceOf<T>&, const float*, const float*,          \
+                      Activation, const TargetOf<T>&);
+IOS_INSTANTIATE(float)
+IOS_INSTANTIATE(BFloat16)
+#undef IOS_INSTANTIATE
+template void Binary(BinaryFunction, const Source&, const SourceOf<BFloat16>&,
+                     Activation, const TargetOf<BFloat16>&);
+template void Binary(BinaryFunction, const SourceOf<BFloat16>&, const Source&,
+                     Activation, const TargetOf<BFloat16>&);
 
 }  // namespace ios::cpu
 

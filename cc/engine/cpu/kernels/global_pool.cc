@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "cc/engine/cpu/kernels/float_row.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
 #define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/global_pool.cc"
@@ -12,14 +13,18 @@
 
 #ifdef IOS_TARGET  // compiled for each instruction set
 
+#include "cc/engine/cpu/kernels/bfloat16-inl.h"
+
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
 // Sets each out[i] to the larger of out[i] and x[i], or to NaN if one of them
 // is NaN.
-void MaxRow(const float* x, int64_t n, float* out) {
+template <typename T>
+void MaxRow(const T* x, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) {
-    out[i] = x[i] > out[i] || x[i] != x[i] ? x[i] : out[i];
+    const float v = ToFloat(x[i]);
+    out[i] = v > out[i] || v != v ? v : out[i];
   }
 }
 
@@ -27,6 +32,7 @@ void MaxRow(const float* x, int64_t n, float* out) {
 typedef float Vector __attribute__((vector_size(32)));
 constexpr int64_t kWidth = sizeof(Vector) / sizeof(float);
 
+// Adds kVectors registers of channels of each pixel to `out`.
 template <int kVectors>
 IOS_INLINE void SumVectors(const float* x, int64_t pitch, int64_t pixels,
                            float* out) {
@@ -49,8 +55,28 @@ IOS_INLINE void SumVectors(const float* x, int64_t pitch, int64_t pixels,
   }
 }
 
+template <int kVectors>
+IOS_INLINE void SumVectors(const BFloat16* x, int64_t pitch, int64_t pixels,
+                           float* out) {
+  Pair<Vector> sums[kVectors / 2] = {};
+  for (int64_t p = 0; p < pixels; ++p, x += pitch) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors / 2; ++v) {
+      const auto values = LoadPair<Vector>(x + 2 * v * kWidth);
+      sums[v].even += values.even;
+      sums[v].odd += values.odd;
+    }
+  }
+  for (int64_t c = 0; c < kVectors * kWidth; ++c) {
+    const Pair<Vector>& pair = sums[c / (2 * kWidth)];
+    const int64_t lane = c % (2 * kWidth) / 2;
+    out[c] += c % 2 == 0 ? pair.even[lane] : pair.odd[lane];
+  }
+}
+
 // Adds the first `n` channels of each of `pixels` pixels to `out`.
-void SumPixels(const float* x, int64_t pitch, int64_t pixels, int64_t n,
+template <typename T>
+void SumPixels(const T* x, int64_t pitch, int64_t pixels, int64_t n,
                float* out) {
   int64_t c = 0;
   for (; c + 8 * kWidth <= n; c += 8 * kWidth) {
@@ -59,12 +85,14 @@ void SumPixels(const float* x, int64_t pitch, int64_t pixels, int64_t n,
   for (; c + 2 * kWidth <= n; c += 2 * kWidth) {
     SumVectors<2>(x + c, pitch, pixels, out + c);
   }
-  for (; c + kWidth <= n; c += kWidth) {
-    SumVectors<1>(x + c, pitch, pixels, out + c);
+  if constexpr (sizeof(T) == sizeof(float)) {
+    for (; c + kWidth <= n; c += kWidth) {
+      SumVectors<1>(x + c, pitch, pixels, out + c);
+    }
   }
   if (c == n) return;
   for (int64_t p = 0; p < pixels; ++p) {
-    for (int64_t i = c; i < n; ++i) out[i] += x[p * pitch + i];
+    for (int64_t i = c; i < n; ++i) out[i] += ToFloat(x[p * pitch + i]);
   }
 }
 
@@ -96,9 +124,10 @@ void Join(PoolKind kind, const T* x, int64_t n, double* out) {
 }
 
 // Pools all images in chunks. A chunk is a range of channels of one image.
+template <typename T>
 class ImagePool {
  public:
-  ImagePool(const Source& x, PoolKind kind, const Target& to)
+  ImagePool(const SourceOf<T>& x, PoolKind kind, const TargetOf<T>& to)
       : x_(x),
         to_(to),
         kind_(kind),
@@ -141,13 +170,13 @@ class ImagePool {
     float row[kChunk];
     for (int64_t p = first; p < last; p += kPartialPixels) {
       const int64_t more = std::min(kPartialPixels, last - p) - 1;
-      std::memcpy(row, At(x_, before + p, c), n * sizeof(float));
+      Widen(At(x_, before + p, c), n, row);
       if (kind_ != PoolKind::kMax) {
-        IOS_DISPATCH(SumPixels)(At(x_, before + p + 1, c), x_.view.pitch, more,
-                                n, row);
+        IOS_DISPATCH(SumPixels<T>)
+        (At(x_, before + p + 1, c), x_.view.pitch, more, n, row);
       } else {
         for (int64_t k = 1; k <= more; ++k) {
-          IOS_DISPATCH(MaxRow)(At(x_, before + p + k, c), n, row);
+          IOS_DISPATCH(MaxRow<T>)(At(x_, before + p + k, c), n, row);
         }
       }
       if (p == first) {
@@ -165,11 +194,14 @@ class ImagePool {
   }
 
   void Finish(int64_t chunk, const double* sums) const {
-    float* out = At(to_, chunk / in_image_, channel(chunk));
+    T* const to = At(to_, chunk / in_image_, channel(chunk));
+    FloatRow<T> row;
+    float* const out = row.Begin(to);
     const double count = kind_ == PoolKind::kAvg ? cells_ : 1;
     for (int64_t k = 0; k < width(chunk); ++k) {
       out[k] = static_cast<float>(sums[k] / count);
     }
+    row.Finish(width(chunk), to);
   }
 
   void RunInParts(int64_t parts) const {
@@ -192,17 +224,24 @@ class ImagePool {
     }
   }
 
-  const Source x_;
-  const Target to_;
+  const SourceOf<T> x_;
+  const TargetOf<T> to_;
   const PoolKind kind_;
   const int64_t cells_, in_image_, chunks_;
 };
 
 }  // namespace
 
-void GlobalPool(const Source& x, PoolKind kind, const Target& to) {
-  ImagePool(x, kind, to).Run();
+template <typename T>
+void GlobalPool(const SourceOf<T>& x, PoolKind kind, const TargetOf<T>& to) {
+  ImagePool<T>(x, kind, to).Run();
 }
+
+#define IOS_INSTANTIATE(T) \
+  template void GlobalPool(const SourceOf<T>&, PoolKind, const TargetOf<T>&);
+IOS_INSTANTIATE(float)
+IOS_INSTANTIATE(BFloat16)
+#undef IOS_INSTANTIATE
 
 }  // namespace ios::cpu
 

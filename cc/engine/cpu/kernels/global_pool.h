@@ -8,7 +8,9 @@
 namespace ios::cpu {
 
 // Pools over height and width. The shape of `to` is [N,1,1,C] or [N,C].
-void GlobalPool(const Source& x, PoolKind kind, const Target& to);
+// T is float or BFloat16.
+template <typename T>
+void GlobalPool(const SourceOf<T>& x, PoolKind kind, const TargetOf<T>& to);
 
 }  // namespace ios::cpu
 

@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "cc/engine/cpu/kernels/activations.h"
+#include "cc/engine/cpu/kernels/float_row.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
 #define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/normalization.cc"
 #include "cc/engine/cpu/kernels/foreach_target.h"
 
 #ifdef IOS_TARGET  // compiled for each instruction set
+
+#include "cc/engine/cpu/kernels/bfloat16-inl.h"
 
 namespace ios::cpu::IOS_TARGET {
 namespace {
@@ -55,30 +59,33 @@ void NormalizeRow(const float* x, float mean, float factor, const float* scale,
 }
 
 // Adds all rows of x to `sums`: sums[c] += x[c].
-void SumRows(const float* x, int64_t pitch, int64_t rows, int64_t n,
+template <typename T>
+void SumRows(const T* x, int64_t pitch, int64_t rows, int64_t n,
              float* __restrict sums) {
   for (int64_t row = 0; row < rows; ++row, x += pitch) {
-    for (int64_t c = 0; c < n; ++c) sums[c] += x[c];
+    for (int64_t c = 0; c < n; ++c) sums[c] += ToFloat(x[c]);
   }
 }
 
-void SumSquaresOfRows(const float* x, int64_t pitch, int64_t rows, int64_t n,
+template <typename T>
+void SumSquaresOfRows(const T* x, int64_t pitch, int64_t rows, int64_t n,
                       const float* __restrict means, float* __restrict sums) {
   for (int64_t row = 0; row < rows; ++row, x += pitch) {
     for (int64_t c = 0; c < n; ++c) {
-      sums[c] += (x[c] - means[c]) * (x[c] - means[c]);
+      const float difference = ToFloat(x[c]) - means[c];
+      sums[c] += difference * difference;
     }
   }
 }
 
-void NormalizeRows(const float* x, int64_t pitch, int64_t rows, int64_t n,
+template <typename T>
+void NormalizeRows(const T* x, int64_t pitch, int64_t rows, int64_t n,
                    const float* __restrict means,
                    const float* __restrict factors,
-                   const float* __restrict shifts, float* out,
-                   int64_t out_pitch) {
+                   const float* __restrict shifts, T* out, int64_t out_pitch) {
   for (int64_t row = 0; row < rows; ++row, x += pitch, out += out_pitch) {
     for (int64_t c = 0; c < n; ++c) {
-      out[c] = (x[c] - means[c]) * factors[c] + shifts[c];
+      Put((ToFloat(x[c]) - means[c]) * factors[c] + shifts[c], out + c);
     }
   }
 }
@@ -134,56 +141,65 @@ int64_t Grain(int64_t floats) {
 
 }  // namespace
 
-void ReduceChannels(const Source& x, PoolKind kind, const Target& to) {
+template <typename T>
+void ReduceChannels(const SourceOf<T>& x, PoolKind kind,
+                    const TargetOf<T>& to) {
   const int64_t channels = x.view.channels();
   ParallelFor(to.view.pixels(), Grain(channels),
               [&](int64_t begin, int64_t end) {
+                LongFloatRow<T> pixel(channels);
                 for (int64_t p = begin; p < end; ++p) {
-                  const float* row = x.data + p * x.view.pitch;
-                  float& out = to.data[p * to.view.pitch];
-                  if (kind == PoolKind::kMax) {
-                    out = Maximum(row, channels);
-                    continue;
-                  }
-                  out = IOS_DISPATCH(Sum)(row, channels);
-                  if (kind == PoolKind::kAvg) out /= channels;
+                  const float* row = pixel.Read(At(x, p, 0), channels);
+                  float result = kind == PoolKind::kMax
+                                     ? Maximum(row, channels)
+                                     : IOS_DISPATCH(Sum)(row, channels);
+                  if (kind == PoolKind::kAvg) result /= channels;
+                  Narrow(&result, 1, At(to, p, 0));
                 }
               });
 }
 
-void Softmax(const Source& x, const Target& to) {
+template <typename T>
+void Softmax(const SourceOf<T>& x, const TargetOf<T>& to) {
   // If a row contains NaN, or if its largest element is not finite, all results
   // of the row are NaN, because the differences or their sum are NaN.
   constexpr int64_t kAtOnce = 4096;  // floats of a dense output
-  const int64_t n = x.view.channels(), pitch = to.view.pitch;
-  const int64_t most =
-      pitch == n && n > 0 ? std::max(kAtOnce / n, int64_t{1}) : 1;
+  const int64_t n = x.view.channels();
+  const bool dense =
+      to.view.dense() && (x.view.dense() || std::is_same_v<T, float>);
+  const int64_t most = dense && n > 0 ? std::max(kAtOnce / n, int64_t{1}) : 1;
   ParallelFor(to.view.pixels(), Grain(n), [&](int64_t begin, int64_t end) {
+    LongFloatRow<T> row(std::min(most, end - begin) * n);
     for (int64_t p = begin; p < end; p += most) {
       const int64_t rows = std::min(most, end - p);
-      float* const out = to.data + p * pitch;
-      IOS_DISPATCH(SubtractLargest)(x.data + p * x.view.pitch, x.view.pitch,
-                                    rows, n, out, pitch);
-      ActivateRow(out, (rows - 1) * pitch + n, Activation::kExp, out);
-      IOS_DISPATCH(DivideBySum)(out, pitch, rows, n);
+      float* const out = row.Begin(At(to, p, 0));
+      IOS_DISPATCH(SubtractLargest)
+      (row.Read(At(x, p, 0), rows * n), x.view.pitch, rows, n, out, n);
+      ActivateRow(out, rows * n, Activation::kExp, out);
+      IOS_DISPATCH(DivideBySum)(out, n, rows, n);
+      row.Finish(rows * n, At(to, p, 0));
     }
   });
 }
 
-void NormalizePixels(const Source& x, int64_t groups,
-                     const Normalization& normalization, const Target& to) {
+template <typename T>
+void NormalizePixels(const SourceOf<T>& x, int64_t groups,
+                     const Normalization& normalization,
+                     const TargetOf<T>& to) {
   const int64_t n = x.view.channels() / groups;
   const int64_t parts = to.view.pixels() * groups;
   ParallelFor(parts, Grain(n), [&](int64_t begin, int64_t end) {
+    LongFloatRow<T> row(n), result(n);
     for (int64_t part = begin; part < end; ++part) {
       const int64_t pixel = part / groups, c = part % groups * n;
-      const float* in = At(x, pixel, c);
+      const float* in = row.Read(At(x, pixel, c), n);
+      T* const out = At(to, pixel, c);
       const float mean = IOS_DISPATCH(Sum)(in, n) / n;
       const float variance = IOS_DISPATCH(SumOfSquares)(in, mean, n) / n;
-      IOS_DISPATCH(NormalizeRow)(
-          in, mean, 1.0 / std::sqrt(variance + normalization.epsilon),
-          normalization.scale + c, normalization.shift + c, n,
-          At(to, pixel, c));
+      IOS_DISPATCH(NormalizeRow)
+      (in, mean, 1.0 / std::sqrt(variance + normalization.epsilon),
+       normalization.scale + c, normalization.shift + c, n, result.Begin(out));
+      result.Finish(n, out);
     }
   });
 }
@@ -243,8 +259,9 @@ void ImageNorm::Fill(float* row, int64_t group, const Function& value) const {
   }
 }
 
-void ImageNorm::Run(const Source& x, const Normalization& normalization,
-                    const Target& to, float* scratch) const {
+template <typename T>
+void ImageNorm::Run(const SourceOf<T>& x, const Normalization& normalization,
+                    const TargetOf<T>& to, float* scratch) const {
   const int64_t n = repeat_ * channels_;
   const int64_t pitch = repeat_ * x.view.pitch;
   const int64_t out_pitch = repeat_ * to.view.pitch;
@@ -256,12 +273,12 @@ void ImageNorm::Run(const Source& x, const Normalization& normalization,
     shifts[i] = normalization.shift[i % channels_];
   }
   for (int64_t image = 0; image < x.view.shape[0]; ++image) {
-    const float* const in = x.data + image * pixels_ * x.view.pitch;
-    float* const out = to.data + image * pixels_ * to.view.pitch;
+    const T* const in = x.data + image * pixels_ * x.view.pitch;
+    T* const out = to.data + image * pixels_ * to.view.pitch;
     ForChunks([&](int64_t chunk, int64_t first, int64_t count) {
       std::fill_n(sums + chunk * n, n, 0.0f);
-      IOS_DISPATCH(SumRows)(in + first * pitch, pitch, count, n,
-                            sums + chunk * n);
+      IOS_DISPATCH(SumRows<T>)
+      (in + first * pitch, pitch, count, n, sums + chunk * n);
     });
     for (int64_t group = 0; group < groups_; ++group) {
       const float mean = MeanOf(sums, group);
@@ -269,8 +286,8 @@ void ImageNorm::Run(const Source& x, const Normalization& normalization,
     }
     ForChunks([&](int64_t chunk, int64_t first, int64_t count) {
       std::fill_n(sums + chunk * n, n, 0.0f);
-      IOS_DISPATCH(SumSquaresOfRows)(in + first * pitch, pitch, count, n, means,
-                                     sums + chunk * n);
+      IOS_DISPATCH(SumSquaresOfRows<T>)
+      (in + first * pitch, pitch, count, n, means, sums + chunk * n);
     });
     for (int64_t group = 0; group < groups_; ++group) {
       const double factor =
@@ -280,20 +297,22 @@ void ImageNorm::Run(const Source& x, const Normalization& normalization,
       });
     }
     ForChunks([&](int64_t, int64_t first, int64_t count) {
-      IOS_DISPATCH(NormalizeRows)(in + first * pitch, pitch, count, n, means,
-                                  factors, shifts, out + first * out_pitch,
-                                  out_pitch);
+      IOS_DISPATCH(NormalizeRows<T>)
+      (in + first * pitch, pitch, count, n, means, factors, shifts,
+       out + first * out_pitch, out_pitch);
     });
   }
 }
 
-void ShuffleChannels(const Source& x, int64_t groups, const Target& to) {
+template <typename T>
+void ShuffleChannels(const SourceOf<T>& x, int64_t groups,
+                     const TargetOf<T>& to) {
   const int64_t channels = to.view.channels(), each = channels / groups;
   ParallelFor(to.view.pixels(), Grain(channels),
               [&](int64_t begin, int64_t end) {
                 for (int64_t p = begin; p < end; ++p) {
-                  const float* in = x.data + p * x.view.pitch;
-                  float* out = to.data + p * to.view.pitch;
+                  const T* in = At(x, p, 0);
+                  T* out = At(to, p, 0);
                   for (int64_t g = 0; g < groups; ++g) {
                     for (int64_t j = 0; j < each; ++j) {
                       out[j * groups + g] = in[g * each + j];
@@ -302,6 +321,20 @@ void ShuffleChannels(const Source& x, int64_t groups, const Target& to) {
                 }
               });
 }
+
+#define IOS_INSTANTIATE(T)                                                 \
+  template void ReduceChannels(const SourceOf<T>&, PoolKind,               \
+                               const TargetOf<T>&);                        \
+  template void Softmax(const SourceOf<T>&, const TargetOf<T>&);           \
+  template void NormalizePixels(const SourceOf<T>&, int64_t,               \
+                                const Normalization&, const TargetOf<T>&); \
+  template void ImageNorm::Run(const SourceOf<T>&, const Normalization&,   \
+                               const TargetOf<T>&, float*) const;          \
+  template void ShuffleChannels(const SourceOf<T>&, int64_t,               \
+                                const TargetOf<T>&);
+IOS_INSTANTIATE(float)
+IOS_INSTANTIATE(BFloat16)
+#undef IOS_INSTANTIATE
 
 }  // namespace ios::cpu
 

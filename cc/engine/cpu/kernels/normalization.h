@@ -12,10 +12,12 @@ namespace ios::cpu {
 
 // Reduces all channels of each pixel to one channel, as `kind` says. `to` has
 // one channel.
-void ReduceChannels(const Source& x, PoolKind kind, const Target& to);
+template <typename T>
+void ReduceChannels(const SourceOf<T>& x, PoolKind kind, const TargetOf<T>& to);
 
 // Computes exp(x) / sum(exp(x)), where the sum is over the channels of a pixel.
-void Softmax(const Source& x, const Target& to);
+template <typename T>
+void Softmax(const SourceOf<T>& x, const TargetOf<T>& to);
 
 // The parameters of a norm: (x - mean) / sqrt(variance + epsilon) * scale[c] +
 // shift[c] for channel c.
@@ -27,8 +29,9 @@ struct Normalization {
 
 // Normalises with the mean and variance of each group of channels of each
 // pixel.
-void NormalizePixels(const Source& x, int64_t groups,
-                     const Normalization& normalization, const Target& to);
+template <typename T>
+void NormalizePixels(const SourceOf<T>& x, int64_t groups,
+                     const Normalization& normalization, const TargetOf<T>& to);
 
 // Normalises with the mean and variance of each group of channels of each
 // image. The result does not depend on the number of threads.
@@ -38,8 +41,9 @@ class ImageNorm {
   ImageNorm(const TensorView& x, const TensorView& to, int64_t groups);
 
   int64_t scratch_floats() const { return scratch_.floats(); }
-  void Run(const Source& x, const Normalization& normalization,
-           const Target& to, float* scratch) const;
+  template <typename T>
+  void Run(const SourceOf<T>& x, const Normalization& normalization,
+           const TargetOf<T>& to, float* scratch) const;
 
  private:
   // The number of rows of a chunk, which one thread sums in float32.
@@ -66,7 +70,9 @@ class ImageNorm {
 
 // Shuffles channels: channel j * groups + g of the result is channel g * (C /
 // groups) + j of x.
-void ShuffleChannels(const Source& x, int64_t groups, const Target& to);
+template <typename T>
+void ShuffleChannels(const SourceOf<T>& x, int64_t groups,
+                     const TargetOf<T>& to);
 
 }  // namespace ios::cpu
 

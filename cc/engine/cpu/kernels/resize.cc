@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "cc/engine/cpu/kernels/bfloat16.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
 #define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/resize.cc"
@@ -12,27 +13,31 @@
 
 #ifdef IOS_TARGET  // compiled for each instruction set
 
+#include "cc/engine/cpu/kernels/bfloat16-inl.h"
+
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
 // Computes a row of the output from two rows of the input. Pixels of `to` are
-// `pitch` floats apart. `columns` gives offsets in floats.
-void InterpolateRow(const float* top, const float* bottom, float weight,
+// `pitch` elements apart. `columns` gives offsets in elements.
+template <typename T>
+void InterpolateRow(const T* top, const T* bottom, float weight,
                     const ImageResize::Cells* columns, int64_t width,
-                    int64_t channels, float* to, int64_t pitch) {
+                    int64_t channels, T* to, int64_t pitch) {
   for (int64_t w = 0; w < width; ++w) {
     const ImageResize::Cells& column = columns[w];
-    const float* top_left = top + column.lower;
-    const float* top_right = top + column.upper;
-    const float* bottom_left = bottom + column.lower;
-    const float* bottom_right = bottom + column.upper;
-    float* __restrict out = to + w * pitch;
+    const T* top_left = top + column.lower;
+    const T* top_right = top + column.upper;
+    const T* bottom_left = bottom + column.lower;
+    const T* bottom_right = bottom + column.upper;
+    T* __restrict out = to + w * pitch;
+    const auto between = [&](const T& left, const T& right) {
+      return ToFloat(left) + (ToFloat(right) - ToFloat(left)) * column.weight;
+    };
     for (int64_t c = 0; c < channels; ++c) {
-      const float above =
-          top_left[c] + (top_right[c] - top_left[c]) * column.weight;
-      const float below =
-          bottom_left[c] + (bottom_right[c] - bottom_left[c]) * column.weight;
-      out[c] = above + (below - above) * weight;
+      const float above = between(top_left[c], top_right[c]);
+      const float below = between(bottom_left[c], bottom_right[c]);
+      Put(above + (below - above) * weight, out + c);
     }
   }
 }
@@ -89,7 +94,8 @@ ImageResize::ImageResize(const Operator& op, const TensorView& x,
   }
 }
 
-void ImageResize::Run(const Source& x, const Target& to) const {
+template <typename T>
+void ImageResize::Run(const SourceOf<T>& x, const TargetOf<T>& to) const {
   const int64_t height = to.view.shape[1], width = to.view.shape[2];
   const int64_t channels = to.view.channels(), pitch = to.view.pitch;
   const int64_t input_row = x.view.shape[2] * x.view.pitch;
@@ -99,23 +105,28 @@ void ImageResize::Run(const Source& x, const Target& to) const {
       to.view.shape[0] * height, grain, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
           const Cells& cells = rows_[row % height];
-          const float* image =
-              x.data + row / height * x.view.shape[1] * input_row;
-          const float* top = image + cells.lower * input_row;
-          float* out = to.data + row * width * pitch;
+          const T* image = x.data + row / height * x.view.shape[1] * input_row;
+          const T* top = image + cells.lower * input_row;
+          T* out = to.data + row * width * pitch;
           if (!copies_) {
-            IOS_DISPATCH(InterpolateRow)(top, image + cells.upper * input_row,
-                                         cells.weight, columns_.data(), width,
-                                         channels, out, pitch);
+            IOS_DISPATCH(InterpolateRow<T>)
+            (top, image + cells.upper * input_row, cells.weight,
+             columns_.data(), width, channels, out, pitch);
             continue;
           }
           for (int64_t w = 0; w < width; ++w) {
             std::memcpy(out + w * pitch, top + columns_[w].lower,
-                        channels * sizeof(float));
+                        channels * sizeof(T));
           }
         }
       });
 }
+
+#define IOS_INSTANTIATE(T) \
+  template void ImageResize::Run(const SourceOf<T>&, const TargetOf<T>&) const;
+IOS_INSTANTIATE(float)
+IOS_INSTANTIATE(BFloat16)
+#undef IOS_INSTANTIATE
 
 }  // namespace ios::cpu
 

@@ -16,7 +16,9 @@ class ImageResize {
   ImageResize() = default;
   ImageResize(const Operator& op, const TensorView& x, const TensorView& to);
 
-  void Run(const Source& x, const Target& to) const;
+  // T is float or BFloat16.
+  template <typename T>
+  void Run(const SourceOf<T>& x, const TargetOf<T>& to) const;
 
   // The two input cells from which one output cell is interpolated, in one
   // dimension.
@@ -28,7 +30,7 @@ class ImageResize {
  private:
   bool copies_ = false;  // true if cells are copied without interpolation
   std::vector<Cells> rows_;
-  std::vector<Cells> columns_;  // offsets in floats instead of cells
+  std::vector<Cells> columns_;  // offsets in elements instead of cells
 };
 
 }  // namespace ios::cpu

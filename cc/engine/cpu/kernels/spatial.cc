@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "cc/engine/cpu/kernels/float_row.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
 #define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/spatial.cc"
@@ -103,7 +104,8 @@ std::vector<int64_t> PaddedCells(PadMode mode, int64_t before, int64_t input,
 
 }  // namespace
 
-void Pad(const Source& x, const Operator& op, const Target& to) {
+template <typename T>
+void Pad(const SourceOf<T>& x, const Operator& op, const TargetOf<T>& to) {
   const Shape &in = x.view.shape, &out = to.view.shape;
   const std::vector<int64_t> rows =
       PaddedCells(op.pad_mode, op.padding.top, in[1], out[1]);
@@ -111,47 +113,52 @@ void Pad(const Source& x, const Operator& op, const Target& to) {
       PaddedCells(op.pad_mode, op.padding.left, in[2], out[2]);
   const int64_t before = op.channel_padding[0], after = op.channel_padding[1];
   const int64_t height = out[1], width = out[2];
+  T padding;
+  Narrow(&op.pad_value, 1, &padding);
   ParallelFor(
       out[0] * height, GrainOf(width * out[3]),
       [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
           const int64_t from = rows[row % height];
           for (int64_t w = 0; w < width; ++w) {
-            float* cell = to.data + (row * width + w) * to.view.pitch;
+            T* cell = to.data + (row * width + w) * to.view.pitch;
             if (from < 0 || columns[w] < 0) {
-              std::fill_n(cell, out[3], op.pad_value);
+              std::fill_n(cell, out[3], padding);
               continue;
             }
-            std::fill_n(cell, before, op.pad_value);
+            std::fill_n(cell, before, padding);
             std::memcpy(
                 cell + before,
                 x.data + ((row / height * in[1] + from) * in[2] + columns[w]) *
                              x.view.pitch,
-                in[3] * sizeof(float));
-            std::fill_n(cell + before + in[3], after, op.pad_value);
+                in[3] * sizeof(T));
+            std::fill_n(cell + before + in[3], after, padding);
           }
         }
       });
 }
 
-void DepthToSpace(const Source& x, int64_t block_size, const Target& to) {
+template <typename T>
+void DepthToSpace(const SourceOf<T>& x, int64_t block_size,
+                  const TargetOf<T>& to) {
   ForBlocks(x.view, to.view, block_size,
             [&](int64_t deep, int64_t wide, int64_t floats) {
-              std::memcpy(to.data + wide, x.data + deep,
-                          floats * sizeof(float));
+              std::memcpy(to.data + wide, x.data + deep, floats * sizeof(T));
             });
 }
 
-void SpaceToDepth(const Source& x, int64_t block_size, const Target& to) {
+template <typename T>
+void SpaceToDepth(const SourceOf<T>& x, int64_t block_size,
+                  const TargetOf<T>& to) {
   ForBlocks(to.view, x.view, block_size,
             [&](int64_t deep, int64_t wide, int64_t floats) {
-              std::memcpy(to.data + deep, x.data + wide,
-                          floats * sizeof(float));
+              std::memcpy(to.data + deep, x.data + wide, floats * sizeof(T));
             });
 }
 
-void LocalResponseNormalization(const Source& x, const Operator& op,
-                                const Target& to) {
+template <typename T>
+void LocalResponseNormalization(const SourceOf<T>& x, const Operator& op,
+                                const TargetOf<T>& to) {
   const int64_t channels = x.view.channels();
   const int64_t radius = std::min(op.depth_radius, channels);
   ParallelFor(x.view.pixels(), GrainOf(channels * (2 * radius + 1)),
@@ -160,18 +167,30 @@ void LocalResponseNormalization(const Source& x, const Operator& op,
                 // the last channel.
                 std::vector<float> squares(channels + 2 * radius, 0.0f);
                 std::vector<float> sums(channels);
+                LongFloatRow<T> row(channels), result(channels);
                 for (int64_t p = begin; p < end; ++p) {
-                  const float* from = x.data + p * x.view.pitch;
+                  const float* from = row.Read(At(x, p, 0), channels);
                   for (int64_t c = 0; c < channels; ++c) {
                     squares[radius + c] = from[c] * from[c];
                   }
-                  IOS_DISPATCH(LocalResponseRow)(
-                      from, squares.data(), channels, 2 * radius + 1,
-                      op.normalization.data(), sums.data(),
-                      to.data + p * to.view.pitch);
+                  IOS_DISPATCH(LocalResponseRow)
+                  (from, squares.data(), channels, 2 * radius + 1,
+                   op.normalization.data(), sums.data(),
+                   result.Begin(At(to, p, 0)));
+                  result.Finish(channels, At(to, p, 0));
                 }
               });
 }
+
+#define IOS_INSTANTIATE(T)                                                     \
+  template void Pad(const SourceOf<T>&, const Operator&, const TargetOf<T>&);  \
+  template void DepthToSpace(const SourceOf<T>&, int64_t, const TargetOf<T>&); \
+  template void SpaceToDepth(const SourceOf<T>&, int64_t, const TargetOf<T>&); \
+  template void LocalResponseNormalization(                                    \
+      const SourceOf<T>&, const Operator&, const TargetOf<T>&);
+IOS_INSTANTIATE(float)
+IOS_INSTANTIATE(BFloat16)
+#undef IOS_INSTANTIATE
 
 }  // namespace ios::cpu
 

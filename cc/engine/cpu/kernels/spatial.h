@@ -1,5 +1,6 @@
 // Kernels that move cells of an image or combine neighbouring channels. Each
-// kernel divides its work among the threads of the current lane.
+// kernel divides its work among the threads of the current lane. The elements T
+// are float or BFloat16.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_SPATIAL_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_SPATIAL_H_
 
@@ -11,16 +12,22 @@
 namespace ios::cpu {
 
 // Computes OperatorType::kPad.
-void Pad(const Source& x, const Operator& op, const Target& to);
+template <typename T>
+void Pad(const SourceOf<T>& x, const Operator& op, const TargetOf<T>& to);
 
 // DepthToSpace turns groups of channels into blocks of `block_size` x
 // `block_size` cells. SpaceToDepth is its inverse.
-void DepthToSpace(const Source& x, int64_t block_size, const Target& to);
-void SpaceToDepth(const Source& x, int64_t block_size, const Target& to);
+template <typename T>
+void DepthToSpace(const SourceOf<T>& x, int64_t block_size,
+                  const TargetOf<T>& to);
+template <typename T>
+void SpaceToDepth(const SourceOf<T>& x, int64_t block_size,
+                  const TargetOf<T>& to);
 
 // Computes OperatorType::kLrn.
-void LocalResponseNormalization(const Source& x, const Operator& op,
-                                const Target& to);
+template <typename T>
+void LocalResponseNormalization(const SourceOf<T>& x, const Operator& op,
+                                const TargetOf<T>& to);
 
 }  // namespace ios::cpu
 

@@ -8,19 +8,26 @@
 
 namespace ios::cpu {
 
-struct Source {
-  const float* data = nullptr;
+// T is the type of the elements: float or BFloat16.
+template <typename T>
+struct SourceOf {
+  const T* data = nullptr;
   TensorView view;
 };
-struct Target {
-  float* data = nullptr;
+template <typename T>
+struct TargetOf {
+  T* data = nullptr;
   TensorView view;
 };
+using Source = SourceOf<float>;
+using Target = TargetOf<float>;
 
-inline const float* At(const Source& s, int64_t pixel, int64_t channel) {
+template <typename T>
+const T* At(const SourceOf<T>& s, int64_t pixel, int64_t channel) {
   return s.data + pixel * s.view.pitch + channel;
 }
-inline float* At(const Target& t, int64_t pixel, int64_t channel) {
+template <typename T>
+T* At(const TargetOf<T>& t, int64_t pixel, int64_t channel) {
   return t.data + pixel * t.view.pitch + channel;
 }
 

@@ -4,6 +4,7 @@
 
 #include "cc/engine/cpu/tasks/bfloat16_product_task.h"
 #include "cc/engine/cpu/tasks/converted.h"
+#include "cc/engine/cpu/tasks/kernel_task.h"
 #include "cc/engine/cpu/tasks/rows.h"
 
 namespace ios::cpu {
@@ -18,14 +19,18 @@ bool StreamsRows(const TaskSpec& spec) {
 
 // Returns whether the operator has a kernel for bfloat16 tensors.
 bool HasKernel(const TaskSpec& spec) {
+  if (spec.reads_nothing() && IsConvolution(spec.op->type)) return false;
   switch (spec.op->type) {
     case OperatorType::kConv2D:
       return (spec.op->groups == 1 || StreamsRows(spec)) &&
              !spec.operands[0].absorbed;
     case OperatorType::kMatMul:
-      return true;
-    default:
+      return !spec.reads_nothing();
+    case OperatorType::kConv2DTranspose:
+    case OperatorType::kSepConv:
       return false;
+    default:
+      return true;
   }
 }
 
@@ -43,8 +48,10 @@ std::unique_ptr<Task> MakeTask(const TaskSpec& spec,
     case OperatorType::kConv2D:
     case OperatorType::kMatMul:
       return MakeBFloat16ProductTask(spec, engine);
+    case OperatorType::kPool:
+      return MakePoolTask(spec);
     default:
-      return nullptr;
+      return MakeKernelTask(spec);
   }
 }
 
@@ -52,7 +59,7 @@ std::unique_ptr<Task> MakeTask(const TaskSpec& spec,
 
 StatusOr<std::unique_ptr<Task>> CompileBFloat16Task(
     const TaskSpec& spec, const dnnl::engine& engine) {
-  if (spec.reads_nothing() || !HasKernel(spec)) {
+  if (!HasKernel(spec)) {
     return MakeConvertedTask(spec, DataType::kFloat32, DataType::kFloat32,
                              engine);
   }

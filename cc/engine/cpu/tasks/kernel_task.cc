@@ -5,6 +5,7 @@
 #include "cc/engine/cpu/kernels/elementwise.h"
 #include "cc/engine/cpu/kernels/global_pool.h"
 #include "cc/engine/cpu/kernels/normalization.h"
+#include "cc/engine/cpu/kernels/pool.h"
 #include "cc/engine/cpu/kernels/resize.h"
 #include "cc/engine/cpu/kernels/spatial.h"
 #include "cc/engine/cpu/onednn/parameter.h"
@@ -14,7 +15,9 @@
 namespace ios::cpu {
 namespace {
 
-class KernelTask : public FloatTask {
+// T is the type of the tensors' elements.
+template <typename T>
+class KernelTask : public CpuTask {
  public:
   explicit KernelTask(const TaskSpec& spec)
       : op_(*spec.op),
@@ -35,10 +38,18 @@ class KernelTask : public FloatTask {
     return image_norm_.scratch_floats();
   }
 
-  void Run(const float* const* inputs, float* output,
-           const LaneResources& lane) override {
-    const auto source = [&](size_t i) { return Source{inputs[i], inputs_[i]}; };
-    const Target target{output, output_};
+  void Execute(const void* const* inputs, void* output,
+               const LaneResources& lane) override {
+    Run(reinterpret_cast<const T* const*>(inputs), static_cast<T*>(output),
+        lane);
+  }
+
+ private:
+  void Run(const T* const* inputs, T* output, const LaneResources& lane) {
+    const auto source = [&](size_t i) {
+      return SourceOf<T>{inputs[i], inputs_[i]};
+    };
+    const TargetOf<T> target{output, output_};
     switch (op_.type) {
       case OperatorType::kConcat:
         Concat(inputs, output);
@@ -47,13 +58,18 @@ class KernelTask : public FloatTask {
         Sum(inputs, output);
         break;
       case OperatorType::kBinary: {
-        const Source x = source(0);
-        const Source y = op_.operand.empty()
-                             ? source(1)
-                             : Source{AsCpu(parameters_[0])->plain(),
-                                      DenseView(op_.operand)};
-        Binary(op_.function, op_.constant_first ? y : x,
-               op_.constant_first ? x : y, op_.activation, target);
+        const SourceOf<T> x = source(0);
+        if (op_.operand.empty()) {
+          Binary(op_.function, x, source(1), op_.activation, target);
+          break;
+        }
+        const Source constant{AsCpu(parameters_[0])->plain(),
+                              DenseView(op_.operand)};
+        if (op_.constant_first) {
+          Binary(op_.function, constant, x, op_.activation, target);
+        } else {
+          Binary(op_.function, x, constant, op_.activation, target);
+        }
         break;
       }
       case OperatorType::kScale:
@@ -91,40 +107,39 @@ class KernelTask : public FloatTask {
         LocalResponseNormalization(source(0), op_, target);
         break;
       case OperatorType::kSlice:
-        Copy({inputs[0] + op_.offset, {output_.shape, inputs_[0].pitch}},
-             target);
+        Copy<T>({inputs[0] + op_.offset, {output_.shape, inputs_[0].pitch}},
+                target);
         break;
       default:
         for (const Range& range : ranges_) {
-          Activate(range.pieces[0].Of(inputs), op_.activation,
-                   {output + range.channel, range.view});
+          Activate<T>(range.pieces[0].Of(inputs), op_.activation,
+                      {output + range.channel, range.view});
         }
     }
   }
 
- private:
-  void Concat(const float* const* inputs, float* output) const {
+  void Concat(const T* const* inputs, T* output) const {
     int64_t channel = 0;
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (!in_place_[i] && inputs_[i].channels() > 0) {
-        Copy({inputs[i], inputs_[i]},
-             {output + channel, {inputs_[i].shape, output_.pitch}});
+        Copy<T>({inputs[i], inputs_[i]},
+                {output + channel, {inputs_[i].shape, output_.pitch}});
       }
       channel += inputs_[i].channels();
     }
   }
 
-  void Sum(const float* const* inputs, float* output) const {
+  void Sum(const T* const* inputs, T* output) const {
     for (const Range& range : ranges_) {
-      std::vector<Source> terms;
+      std::vector<SourceOf<T>> terms;
       for (const Piece& piece : range.pieces) {
         terms.push_back(piece.Of(inputs));
       }
-      Add(terms, op_.activation, {output + range.channel, range.view});
+      Add<T>(terms, op_.activation, {output + range.channel, range.view});
     }
   }
 
-  void Normalize(const Source& x, const Target& to,
+  void Normalize(const SourceOf<T>& x, const TargetOf<T>& to,
                  const LaneResources& lane) const {
     const Normalization normalization = {op_.epsilon,
                                          AsCpu(parameters_[0])->plain(),
@@ -146,10 +161,35 @@ class KernelTask : public FloatTask {
   ImageResize resize_;
 };
 
+class PoolTask : public CpuTask {
+ public:
+  explicit PoolTask(const TaskSpec& spec)
+      : input_(spec.inputs[0]),
+        output_(spec.output),
+        pool_(*spec.op, input_.shape, output_.shape) {}
+
+  void Execute(const void* const* inputs, void* output,
+               const LaneResources&) override {
+    pool_.Run({static_cast<const BFloat16*>(inputs[0]), input_},
+              {static_cast<BFloat16*>(output), output_});
+  }
+
+ private:
+  const TensorView input_, output_;
+  const WindowPool pool_;
+};
+
 }  // namespace
 
 std::unique_ptr<Task> MakeKernelTask(const TaskSpec& spec) {
-  return std::make_unique<KernelTask>(spec);
+  if (spec.dtype == DataType::kBFloat16) {
+    return std::make_unique<KernelTask<BFloat16>>(spec);
+  }
+  return std::make_unique<KernelTask<float>>(spec);
+}
+
+std::unique_ptr<Task> MakePoolTask(const TaskSpec& spec) {
+  return std::make_unique<PoolTask>(spec);
 }
 
 }  // namespace ios::cpu

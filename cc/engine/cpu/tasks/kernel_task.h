@@ -10,6 +10,9 @@ namespace ios::cpu {
 
 std::unique_ptr<Task> MakeKernelTask(const TaskSpec& spec);
 
+// A window pool in bfloat16.
+std::unique_ptr<Task> MakePoolTask(const TaskSpec& spec);
+
 }  // namespace ios::cpu
 
 #endif  // IOS_TF_CC_ENGINE_CPU_TASKS_KERNEL_TASK_H_

@@ -19,7 +19,8 @@ struct Piece {
   int64_t channel = 0;  // the first
   TensorView view;
 
-  Source Of(const float* const* inputs) const {
+  template <typename T>
+  SourceOf<T> Of(const T* const* inputs) const {
     return {inputs[input] + channel, view};
   }
 };

@@ -1,0 +1,69 @@
+// FloatRow: how kernels compute rows of float32 or bfloat16 tensors in float32.
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_FLOAT_ROW_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNELS_FLOAT_ROW_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "cc/engine/cpu/kernels/bfloat16.h"
+#include "cc/engine/cpu/kernels/views.h"
+
+namespace ios::cpu {
+
+// Gives a kernel a row of an operand in float32, and gets a row of the result
+// from it. One object may do both, for kernels that can compute in place.
+// Elements of type float stay where they are.
+template <typename T>
+class FloatRow {
+ public:
+  static constexpr int64_t kMost = kGrainFloats;  // the length of a row
+
+  const float* Read(const float* from, int64_t) { return from; }
+  // The kernel writes the row to the address that Begin() returns. Finish()
+  // then puts the row into `to`.
+  float* Begin(float* to) { return to; }
+  void Finish(int64_t, float*) {}
+};
+
+// `Memory` holds the floats of a row.
+template <typename Memory>
+class ConvertedRow {
+ public:
+  ConvertedRow() = default;
+  explicit ConvertedRow(int64_t most) : floats_(most) {}
+
+  const float* Read(const BFloat16* from, int64_t n) {
+    Widen(from, n, floats_.data());
+    return floats_.data();
+  }
+  float* Begin(BFloat16*) { return floats_.data(); }
+  void Finish(int64_t n, BFloat16* to) { Narrow(floats_.data(), n, to); }
+
+ private:
+  // Registers would be slower if they crossed the borders of cache lines.
+  alignas(64) Memory floats_;
+};
+
+// The rows of several operands fit in half of a small first-level cache.
+template <>
+class FloatRow<BFloat16> : public ConvertedRow<std::array<float, 1024>> {
+ public:
+  static constexpr int64_t kMost = 1024;
+};
+
+// A FloatRow without a limit. The constructor gets the length.
+template <typename T>
+class LongFloatRow : public FloatRow<T> {
+ public:
+  explicit LongFloatRow(int64_t) {}
+};
+template <>
+class LongFloatRow<BFloat16> : public ConvertedRow<std::vector<float>> {
+ public:
+  using ConvertedRow::ConvertedRow;
+};
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_FLOAT_ROW_H_
