@@ -79,6 +79,33 @@ TEST(TheNumberOfCallersIsPartOfTheBlockUnlessItIsOne) {
   EXPECT_ERROR(Validate(four), "scheduled for 0 callers");
 }
 
+TEST(InputsAndOutputsMayHaveOtherDataTypes) {
+  Block block = MakeBlock({Conv(-1, 8, 3), Conv(0, 4, 1), Conv(1, 4, 1)}, {2});
+  block.dtype = DataType::kBFloat16;
+  const std::string simple = ToJson(block);
+  EXPECT(simple.find("_dtypes") == std::string::npos);
+  block.input_dtypes = {DataType::kBFloat16};
+  EXPECT(ToJson(block) == simple);
+  block.input_dtypes = block.output_dtypes = {DataType::kFloat32};
+  EXPECT(Signature(block) != Sha256Hex(simple));
+  const StatusOr<Block> read = BlockFromJson(ToJson(block));
+  EXPECT(read.ok() && read->input_dtypes == block.input_dtypes);
+  EXPECT(read->output_dtypes == block.output_dtypes);
+  EXPECT(DtypeOf(block, -1) == DataType::kFloat32);
+  EXPECT(DtypeOf(block, 1) == DataType::kBFloat16);
+  EXPECT(DtypeOf(block, 2) == DataType::kFloat32);
+  // A part has the types that its tensors have in the whole block.
+  const StatusOr<std::vector<Shape>> shapes = InferShapes(block);
+  EXPECT(shapes.ok());
+  const Block first = TakePart(block, *shapes, {0}).block;
+  EXPECT(InputDtype(first, 0) == DataType::kFloat32);
+  EXPECT(OutputDtype(first, 0) == DataType::kBFloat16);
+  const Block middle = TakePart(block, *shapes, {1}).block;
+  EXPECT(middle.input_dtypes.empty() && middle.output_dtypes.empty());
+  block.output_dtypes.push_back(DataType::kFloat32);
+  EXPECT_ERROR(Validate(block), "one data type for each input");
+}
+
 TEST(ShapesFollowTensorFlowsRules) {
   Operator same = Conv(-1, 8, 3), valid = Conv(-1, 8, 3);
   same.strides = valid.strides = {2, 2};

@@ -16,9 +16,13 @@ namespace {
 // reading the weights than on computing.
 constexpr int64_t kLeastSize = 8;
 
-bool IsWorthTrying(const Operator& op, Algorithm algorithm, const Shape& input,
-                   const Shape& output) {
+bool IsWorthTrying(const Operator& op, DataType dtype, Algorithm algorithm,
+                   const Shape& input, const Shape& output) {
   if (!MayCompute(op, algorithm)) return false;
+  // For other types than float32, there is only one kernel of products.
+  if (dtype != DataType::kFloat32 && algorithm != Algorithm::kRows) {
+    return false;
+  }
   const int64_t pixels = NumElements({output.begin(), output.end() - 1});
   switch (algorithm) {
     case Algorithm::kGemm:
@@ -39,7 +43,8 @@ std::vector<std::vector<Algorithm>> AlgorithmsOf(
     const Shape input = InputShapes(block, shapes, i)[0];
     for (Algorithm algorithm : {Algorithm::kWinograd2, Algorithm::kWinograd4,
                                 Algorithm::kGemm, Algorithm::kRows}) {
-      if (IsWorthTrying(block.operators[i], algorithm, input, shapes[i])) {
+      if (IsWorthTrying(block.operators[i], block.dtype, algorithm, input,
+                        shapes[i])) {
         result[i].push_back(algorithm);
       }
     }
