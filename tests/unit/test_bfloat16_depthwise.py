@@ -1,5 +1,7 @@
-"""Depthwise convolutions of bfloat16 tensors: they are computed in float32 and rounded
-once."""
+"""Depthwise and separable convolutions of bfloat16 tensors.
+
+Sums are float32, and results are rounded once.
+"""
 
 import ml_dtypes
 import numpy as np
@@ -36,12 +38,15 @@ def from_bits(bits):
     return bits.view(ml_dtypes.bfloat16).astype(np.float64)
 
 
-def check(bits, expected, roundings=1):
-    """Checks that results are correct up to roundings to bfloat16 and float32."""
+def check(bits, expected, more=0.0):
+    """Checks that results are correct up to one rounding to bfloat16.
+
+    `more` is the error of the results before that rounding.
+    """
     half_unit = np.ldexp(1.0, np.frexp(expected)[1] - 9)
     slack = SLACK * np.abs(expected).max(initial=0)
     error = np.abs(from_bits(bits) - expected)
-    assert (error <= half_unit * roundings + slack).all()
+    assert (error <= half_unit + slack + more).all()
 
 
 def depthwise_block(shape, **attributes):
@@ -125,6 +130,10 @@ def test_other_instruction_sets(isa):
         "  t.test_windows_and_activations({'strides': [2, 2]}, a, (3, 31, 20, 5))\n"
         "t.test_ties_are_rounded_to_even()\n"
         "for a in t.ACTIVATIONS: t.test_special_numbers(a)\n"
+        "for n in (3, 16, 17, 96): t.test_separable_convolutions(n, 'gemm')\n"
+        "t.test_separable_convolutions_of_sums((3, 31, 20, 5), [2, 2], 3)\n"
+        "for n in (8, 24, 33, 150):\n"
+        "  t.test_the_product_is_computed_with_it(n, (1, 14, 13, 20), 'rows')\n"
     )
     run_with(isa, code)
 
@@ -222,3 +231,134 @@ def test_images_without_cells(shape):
     weights = random_weights(block, np.random.default_rng(9))
     (found,) = run(block, "rows", weights, [np.zeros(shape, np.uint16)])
     assert found.shape == shape
+
+
+ROUNDING = 2.0**-8  # the largest relative error of a rounding to bfloat16
+SWISH_SLOPE = 1.1  # the largest slope of all activations here
+
+
+def separable_block(shape, filters, terms=1, **attributes):
+    """A separable convolution of the sum of `terms` inputs, with a residual."""
+    operators = [
+        {"type": "add", "inputs": [-1 - i for i in range(terms)]},
+        {
+            "type": "sepconv",
+            "inputs": [0, -1 - terms],
+            "kernel": [3, 3],
+            "padding": [1, 1, 1, 1],
+            "filters": filters,
+            "bias": True,
+            "residual": True,
+            **attributes,
+        },
+    ]
+    if terms == 1:
+        del operators[0]
+        operators[0]["inputs"] = [-1, -2]
+    block = {
+        "version": 1,
+        "dtype": "bfloat16",
+        "inputs": [list(shape)] * terms,
+        "operators": operators,
+        "outputs": [len(operators) - 1],
+    }
+    height, width = (
+        (size - 1) // stride + 1
+        for size, stride in zip(
+            shape[1:3], attributes.get("strides", [1, 1]), strict=True
+        )
+    )
+    block["inputs"].append([shape[0], height, width, filters])
+    return block
+
+
+def check_separable(block, algorithm):
+    rng = np.random.default_rng(10)
+    op = block["operators"][-1]
+    depthwise, pointwise, bias = random_weights(block, rng)
+    pointwise = rounded(pointwise)[0].astype(np.float32)
+    inputs = [rounded(rng.normal(size=shape)) for shape in block["inputs"]]
+    schedule = sequential(block)
+    if algorithm != "direct":
+        schedule["algorithms"] = {algorithm: [len(block["operators"]) - 1]}
+    program = engine.Program(block, schedule, [depthwise, pointwise, bias])
+    (found,) = program.run([bits for _, bits in inputs])
+    x = sum(values for values, _ in inputs[:-1])
+    x = ACTIVATIONS[op.get("pre_activation", "none")](x)
+    no_bias = np.zeros(x.shape[-1])
+    padding = ((1, 1), (1, 1))
+    middle = defined(x, depthwise, no_bias, padding, op.get("strides", [1, 1]))
+    product = middle @ pointwise[0, 0].astype(np.float64) + bias + inputs[-1][0]
+    more = ROUNDING * (np.abs(middle) @ np.abs(pointwise[0, 0]).astype(np.float64))
+    expected = ACTIVATIONS[op.get("activation", "none")](product)
+    check(found, expected, SWISH_SLOPE * more)
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "gemm"])
+@pytest.mark.parametrize("channels", [3, 16, 17, 32, 40, 96])
+def test_separable_convolutions(channels, algorithm):
+    activation = list(ACTIVATIONS)[channels % 4]
+    block = separable_block(
+        (2, 9, 7, channels), 21, activation=activation, pre_activation="relu"
+    )
+    check_separable(block, algorithm)
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 14, 24), (3, 31, 20, 5), (1, 1, 300, 16)])
+@pytest.mark.parametrize("strides", [[1, 1], [2, 2]])
+@pytest.mark.parametrize("terms", [2, 3])
+def test_separable_convolutions_of_sums(shape, strides, terms):
+    block = separable_block(shape, 33, terms, strides=strides, activation="swish")
+    check_separable(block, "gemm")
+
+
+def test_separable_convolutions_with_high_windows():
+    """The kernel for rows does not support them."""
+    block = separable_block((1, 20, 6, 8), 12, kernel=[17, 3], padding=[8, 8, 1, 1])
+    rng = np.random.default_rng(11)
+    weights = random_weights(block, rng)
+    bits = [rounded(rng.normal(size=shape))[1] for shape in block["inputs"]]
+    (found,) = run(block, "direct", weights, bits)
+    plain = {**block, "dtype": "float32"}
+    inputs = [from_bits(b).astype(np.float32) for b in bits]
+    (expected,) = run(plain, "direct", weights, inputs)
+    check(found, expected.astype(np.float64))
+
+
+@pytest.mark.parametrize("channels", [8, 16, 24, 33, 40, 150])
+@pytest.mark.parametrize("shape", [(1, 14, 13, 20), (3, 9, 40, 33)])
+@pytest.mark.parametrize("algorithm", ["rows", "direct"])
+def test_the_product_is_computed_with_it(channels, shape, algorithm):
+    """A depthwise convolution by rows computes the 1x1 convolution before it."""
+    activation = list(ACTIVATIONS)[channels % 4]
+    conv = {"type": "conv2d", "filters": channels, "bias": True}
+    conv["activation"] = activation
+    window = {"kernel": [3, 3], "padding": [1, 1, 1, 1], "groups": channels}
+    block = {
+        "version": 1,
+        "dtype": "bfloat16",
+        "inputs": [list(shape)],
+        "operators": [
+            {**conv, "inputs": [-1], "kernel": [1, 1]},
+            {**conv, "inputs": [0], **window},
+        ],
+        "outputs": [1],
+    }
+    schedule = sequential(block)
+    assert engine.arena_bytes(block, schedule) > 0
+    if algorithm == "rows":
+        schedule["algorithms"] = {"rows": [1]}
+        assert engine.arena_bytes(block, schedule) == 0
+    rng = np.random.default_rng(12)
+    weights = random_weights(block, rng)
+    weights[0] = rounded(weights[0])[0].astype(np.float32)
+    x, bits = rounded(rng.normal(size=shape))
+    (found,) = engine.Program(block, schedule, weights).run([bits])
+    activate = ACTIVATIONS[activation]
+    padding = ((1, 1), (1, 1))
+    middle = activate(x @ weights[0][0, 0].astype(np.float64) + weights[1])
+    expected = activate(defined(middle, *weights[2:], padding))
+    errors = defined(
+        ROUNDING * np.abs(middle), np.abs(weights[2]), np.zeros(channels), padding
+    )
+    check(found, expected, SWISH_SLOPE * errors)

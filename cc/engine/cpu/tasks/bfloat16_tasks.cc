@@ -2,19 +2,23 @@
 
 #include <algorithm>
 
+#include "cc/engine/cpu/kernels/depthwise.h"
 #include "cc/engine/cpu/tasks/bfloat16_product_task.h"
 #include "cc/engine/cpu/tasks/converted.h"
 #include "cc/engine/cpu/tasks/kernel_task.h"
 #include "cc/engine/cpu/tasks/rows.h"
+#include "cc/engine/cpu/tasks/separable.h"
 
 namespace ios::cpu {
 namespace {
 
 // Returns whether the operator is a depthwise convolution that is computed row
-// by row, which is fast for both of its algorithms.
+// by row, which is fast for both of its algorithms. Only such a convolution
+// absorbs the convolution before it.
 bool StreamsRows(const TaskSpec& spec) {
   return spec.op->type == OperatorType::kConv2D &&
-         CanStreamRows(*spec.op, spec.inputs[0].shape, spec.output.shape);
+         (spec.operands[0].absorbed ||
+          CanStreamRows(*spec.op, spec.inputs[0].shape, spec.output.shape));
 }
 
 // Returns whether the operator has a kernel for bfloat16 tensors.
@@ -22,12 +26,13 @@ bool HasKernel(const TaskSpec& spec) {
   if (spec.reads_nothing() && IsConvolution(spec.op->type)) return false;
   switch (spec.op->type) {
     case OperatorType::kConv2D:
-      return (spec.op->groups == 1 || StreamsRows(spec)) &&
-             !spec.operands[0].absorbed;
+      return spec.op->groups == 1 || StreamsRows(spec);
+    case OperatorType::kSepConv:
+      return Depthwise<BFloat16>::Takes(*spec.op, spec.inputs[0].shape,
+                                        spec.output.shape);
     case OperatorType::kMatMul:
       return !spec.reads_nothing();
     case OperatorType::kConv2DTranspose:
-    case OperatorType::kSepConv:
       return false;
     default:
       return true;
@@ -50,6 +55,8 @@ std::unique_ptr<Task> MakeTask(const TaskSpec& spec,
       return MakeBFloat16ProductTask(spec, engine);
     case OperatorType::kPool:
       return MakePoolTask(spec);
+    case OperatorType::kSepConv:
+      return MakeSepConvTask(spec, engine);
     default:
       return MakeKernelTask(spec);
   }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cc/engine/cpu/onednn/convolution.h"
+#include "cc/engine/cpu/tasks/bfloat16_product_task.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
 namespace ios::cpu {
@@ -114,6 +115,68 @@ GemmArguments PointwiseWeights::Arguments() const {
     arguments.bias = static_cast<const float*>(bias_.get_data_handle());
   }
   return arguments;
+}
+
+FloatPointwise::FloatPointwise(const dnnl::engine& engine,
+                               const TensorView& input,
+                               const TensorView& output, const Operator& of,
+                               CpuParameter* filter, CpuParameter* bias)
+    : input_(input),
+      output_(output),
+      activation_(of.activation),
+      weights_(engine, input.channels(), of, filter, bias) {}
+
+void FloatPointwise::Run(const Plan& plan,
+                         const PointwiseOperands<float>& operands,
+                         int64_t begin, int64_t end, float*) const {
+  GemmArguments arguments = weights_.Arguments();
+  arguments.input = operands.input;
+  arguments.input_pitch = input_.pitch;
+  arguments.residual = operands.residual;
+  arguments.residual_pitch = operands.residual_pitch;
+  arguments.activation = activation_;
+  arguments.output = static_cast<float*>(operands.output);
+  arguments.output_pitch = output_.pitch;
+  RunGemm(plan, arguments, begin, end);
+}
+
+BFloat16Pointwise::BFloat16Pointwise(const dnnl::engine& engine,
+                                     const TensorView& input,
+                                     const TensorView& output,
+                                     const Operator& of, CpuParameter* filter,
+                                     CpuParameter* bias)
+    : input_(input), output_(output) {
+  op_.filters = of.filters;
+  op_.activation = of.activation;
+  filter_ = PackedFilter(PlanFor(/*pixels=*/1, /*threads=*/1), filter);
+  if (bias) {
+    const dnnl::memory::desc flat = FlatDesc(of.filters);
+    bias_ = bias->Packed(engine, flat, flat);
+  }
+}
+
+BFloat16Pointwise::Plan BFloat16Pointwise::PlanFor(int64_t pixels,
+                                                   int threads) const {
+  TensorView input = input_, output = output_;
+  input.shape = {1, 1, pixels, input_.channels()};
+  output.shape = {1, 1, pixels, output_.channels()};
+  return Plan(op_, input, output, threads);
+}
+
+void BFloat16Pointwise::Run(const Plan& plan,
+                            const PointwiseOperands<BFloat16>& operands,
+                            int64_t begin, int64_t end, float* scratch) const {
+  BFloat16Product::Arguments arguments;
+  arguments.input = operands.input;
+  arguments.filter = filter_.get();
+  if (bias_) {
+    arguments.bias = static_cast<const float*>(bias_.get_data_handle());
+  }
+  arguments.residual = operands.residual;
+  arguments.residual_pitch = operands.residual_pitch;
+  arguments.activation = op_.activation;
+  arguments.output = operands.output;
+  plan.Run(arguments, begin, end, scratch);
 }
 
 std::unique_ptr<Task> MakePointwiseTask(const TaskSpec& spec,

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <type_traits>
+#include <utility>
 
 #include "cc/engine/cpu/kernels/activations.h"
 #include "cc/engine/cpu/kernels/depthwise.h"
@@ -45,14 +45,22 @@ class RowsTask : public TypedTask<T> {
       const dnnl::memory::desc flat = FlatDesc(op_.groups);
       bias_ = AsCpu(spec.parameters[1])->Packed(engine, flat, flat);
     }
-    const auto& [tensors, product, weights] = spec.operands[0];
-    if (product) {
-      product_.emplace(engine, input_.channels(), *product, AsCpu(weights[0]),
-                       product->bias ? AsCpu(weights[1]) : nullptr);
-      product_activation_ = product->activation;
+    const auto& [tensors, absorbed, weights] = spec.operands[0];
+    if (absorbed) {
+      Operator product = *absorbed;
+      if (!IsInRegisters(product.activation)) {
+        std::swap(product.activation, row_activation_);
+      }
+      product_.emplace(engine, input_, DenseView(ImageShape(spec)), product,
+                       AsCpu(weights[0]),
+                       product.bias ? AsCpu(weights[1]) : nullptr);
+      row_plan_.emplace(product_->PlanFor(input_.shape[2], /*threads=*/1));
+      product_floats_ = product_->scratch_floats(*row_plan_);
     }
     scratch_floats_ =
-        WholeLines(depthwise_.scratch_floats(ImageOf(nullptr))) + kApart;
+        product_floats_ +
+        WholeLines(depthwise_.scratch_floats(ImageOf(nullptr, nullptr))) +
+        kApart;
     // There are no more strips than necessary, because two neighbouring strips
     // both read (or compute) the rows at their border.
     const int64_t images = output_.shape[0];
@@ -63,7 +71,6 @@ class RowsTask : public TypedTask<T> {
 
   void Run(const T* const* inputs, T* output,
            const LaneResources& lane) override {
-    const Image image = ImageOf(inputs[0]);
     Arguments arguments;
     arguments.filter = static_cast<const float*>(filter_.get_data_handle());
     if (bias_) {
@@ -73,25 +80,33 @@ class RowsTask : public TypedTask<T> {
     arguments.output_pitch = output_.pitch;
     const int64_t units = output_.shape[0] * strips_, rows = depthwise_.rows();
     ParallelFor(units, 1, [&](int64_t first, int64_t last) {
+      float* const scratch =
+          lane.scratch.get() + ThreadIndex() * scratch_floats_;
+      const Image image = ImageOf(inputs[0], scratch);
       for (int64_t unit = first; unit < last; ++unit) {
         const int64_t begin = unit * rows / units;
         Arguments strip = arguments;
         strip.output = output + begin * depthwise_.out_width() * output_.pitch;
         depthwise_.Run(image, strip, {begin, (unit + 1) * rows / units},
-                       lane.scratch.get() + ThreadIndex() * scratch_floats_);
+                       scratch + product_floats_);
       }
     });
   }
 
  private:
-  Image ImageOf(const T* x) const {
+  // `scratch` is the scratch memory of the product.
+  Image ImageOf(const T* x, float* scratch) const {
     Image image;
     if (product_) {
-      image.make = [this, x](int64_t number, int64_t row, float* to) {
-        const int64_t width = input_.shape[2];
-        const int64_t pixel = (number * input_.shape[1] + row) * width;
-        if constexpr (std::is_same_v<T, float>) {
-          Multiply(x + pixel * input_.pitch, width, to);
+      image.make = [this, x, scratch](int64_t number, int64_t row, float* to) {
+        const int64_t pixel =
+            (number * input_.shape[1] + row) * input_.shape[2];
+        PointwiseOperands<T> operands;
+        operands.input = x + pixel * input_.pitch;
+        operands.output = to;
+        product_->Run(*row_plan_, operands, 0, row_plan_->units(), scratch);
+        if (row_activation_ != Activation::kNone) {
+          ActivateRow(to, input_.shape[2] * op_.groups, row_activation_, to);
         }
       };
     } else {
@@ -100,32 +115,20 @@ class RowsTask : public TypedTask<T> {
     return image;
   }
 
-  // Applies the 1x1 convolution: computes `pixels` pixels of the image, at
-  // `to`, from the input's pixels at `x`.
-  void Multiply(const float* x, int64_t pixels, float* to) const {
-    GemmArguments arguments = product_->Arguments();
-    arguments.input = x;
-    arguments.input_pitch = input_.pitch;
-    const bool at_once = IsInRegisters(product_activation_);
-    if (at_once) arguments.activation = product_activation_;
-    arguments.output = to;
-    arguments.output_pitch = op_.groups;
-    const GemmPlan plan(pixels, input_.channels(), op_.groups, /*threads=*/1);
-    RunGemm(plan, arguments, 0, plan.units());
-    if (!at_once) {
-      ActivateRow(to, pixels * op_.groups, product_activation_, to);
-    }
-  }
-
   const Operator op_;
   const TensorView input_, output_;
   const Depthwise<T> depthwise_;
   const int64_t threads_;
-  dnnl::memory filter_, bias_;               // in TensorFlow's layout
-  std::optional<PointwiseWeights> product_;  // computes the image, if absorbed
-  Activation product_activation_;
-  int64_t strips_ = 1;          // per image
-  int64_t scratch_floats_ = 0;  // per thread
+  dnnl::memory filter_, bias_;  // in TensorFlow's layout
+  // The absorbed 1x1 convolution, if there is one, and its plan for a row of
+  // the image. Its activation is applied to whole rows if it is not computed in
+  // registers.
+  std::optional<Pointwise<T>> product_;
+  std::optional<typename Pointwise<T>::Plan> row_plan_;
+  Activation row_activation_;
+  int64_t strips_ = 1;  // per image
+  // The scratch memory of a thread, and the part of it for the product.
+  int64_t scratch_floats_ = 0, product_floats_ = 0;
 };
 
 }  // namespace

@@ -20,9 +20,10 @@ namespace ios::cpu {
 namespace {
 
 // Returns an image that is the sum of these terms.
-Depthwise<float>::Image ImageOf(const std::vector<TensorView>& terms,
-                                const float* const* inputs) {
-  Depthwise<float>::Image image;
+template <typename T>
+typename Depthwise<T>::Image ImageOf(const std::vector<TensorView>& terms,
+                                     const T* const* inputs) {
+  typename Depthwise<T>::Image image;
   for (size_t i = 0; i < terms.size(); ++i) {
     image.terms.push_back({inputs[i], terms[i].pitch});
   }
@@ -31,9 +32,10 @@ Depthwise<float>::Image ImageOf(const std::vector<TensorView>& terms,
 
 // Returns arguments for a depthwise convolution of all channels with a dense
 // output.
-Depthwise<float>::Arguments DenseArguments(const Depthwise<float>& depthwise,
-                                           const float* filter) {
-  Depthwise<float>::Arguments arguments;
+template <typename T>
+typename Depthwise<T>::Arguments DenseArguments(const Depthwise<T>& depthwise,
+                                                const float* filter) {
+  typename Depthwise<T>::Arguments arguments;
   arguments.filter = filter;
   arguments.output_pitch = depthwise.channels();
   return arguments;
@@ -263,11 +265,15 @@ class KernelSepConvTask : public SepConvTask {
 };
 
 // Like KernelSepConvTask, but with our own matrix product (gemm.h) instead of
-// oneDNN's 1x1 convolution, and with pitched tensors. Each thread computes both
-// convolutions for strips of rows. If the number of rows cannot be divided
-// evenly among the threads, the threads share the rows of the depthwise
-// convolution, and then the pixels of the product.
-class GemmSepConvTask : public FloatTask {
+// oneDNN's 1x1 convolution, and with pitched tensors of type T. Each thread
+// computes both convolutions for strips of rows. If the number of rows cannot
+// be divided evenly among the threads, the threads share the rows of the
+// depthwise convolution, and then the pixels of the product.
+template <typename T>
+class GemmSepConvTask : public TypedTask<T> {
+  using Rows = typename Depthwise<T>::Rows;
+  using Operands = PointwiseOperands<T>;
+
  public:
   GemmSepConvTask(const TaskSpec& spec, const dnnl::engine& engine)
       : terms_(spec.inputs.begin(),
@@ -275,11 +281,10 @@ class GemmSepConvTask : public FloatTask {
         residual_(spec.inputs.back()),
         output_(spec.output),
         has_residual_(spec.op->residual),
-        activation_(spec.op->activation),
         threads_(CurrentThread().lane->size),
         depthwise_(*spec.op, spec.inputs[0].shape, spec.output.shape),
-        weights_(engine, depthwise_.channels(), *spec.op,
-                 AsCpu(spec.parameters[1]),
+        product_(engine, DenseView(spec.inputs[0].shape, spec.dtype), output_,
+                 *spec.op, AsCpu(spec.parameters[1]),
                  spec.op->bias ? AsCpu(spec.parameters[2]) : nullptr),
         in_strips_(CeilDiv(depthwise_.rows(), threads_) * threads_ * 97 <=
                    depthwise_.rows() * 100) {
@@ -290,31 +295,46 @@ class GemmSepConvTask : public FloatTask {
     const int64_t longest = in_strips_
                                 ? StripOf(CeilDiv(depthwise_.rows(), threads_))
                                 : depthwise_.rows();
-    middle_floats_ = WholeLines(longest * depthwise_.row_floats()) + kApart;
+    const int64_t middle_bytes = longest * depthwise_.row_floats() * sizeof(T);
+    middle_floats_ = WholeLines(CeilDiv(middle_bytes, sizeof(float))) + kApart;
     ring_floats_ = WholeLines(depthwise_.scratch_floats({})) + kApart;
+    // A shorter strip may need more scratch memory than a longer one.
+    for (int64_t rows = in_strips_ ? 1 : longest; rows <= longest; ++rows) {
+      product_floats_ =
+          std::max(product_floats_, product_.scratch_floats(Plan({0, rows})));
+    }
   }
 
   int64_t scratch_floats() const override {
-    return threads_ * ring_floats_ +
+    return threads_ * (ring_floats_ + product_floats_) +
            (in_strips_ ? threads_ : 1) * middle_floats_;
   }
 
-  void Run(const float* const* inputs, float* output,
+  void Run(const T* const* inputs, T* output,
            const LaneResources& lane) override {
-    const Depthwise<float>::Image image = ImageOf(terms_, inputs);
+    const typename Depthwise<T>::Image image = ImageOf(terms_, inputs);
     const auto* filter = static_cast<const float*>(filter_.get_data_handle());
     float* const rings = lane.scratch.get();
     float* const middles = rings + threads_ * ring_floats_;
-    Depthwise<float>::Arguments rows = DenseArguments(depthwise_, filter);
+    const auto middle = [&](int64_t i) {
+      return reinterpret_cast<T*>(middles + i * middle_floats_);
+    };
+    const auto multiply = [&](const auto& plan, const T* from, int64_t row,
+                              int64_t begin, int64_t end) {
+      float* const products =
+          middles + (in_strips_ ? threads_ : 1) * middle_floats_;
+      product_.Run(plan, OperandsOf(inputs, from, output, row), begin, end,
+                   products + ThreadIndex() * product_floats_);
+    };
+    const auto rows = DenseArguments(depthwise_, filter);
     if (in_strips_) {
       ParallelFor(depthwise_.rows(), 1, [&](int64_t begin, int64_t end) {
-        Depthwise<float>::Arguments strips = rows;
-        strips.output = middles + ThreadIndex() * middle_floats_;
+        auto strips = rows;
+        strips.output = middle(ThreadIndex());
         strips.rows_at_once = StripOf(end - begin);
-        strips.use = [&](const Depthwise<float>::Rows& strip) {
-          const GemmPlan plan = Plan(strip, /*threads=*/1);
-          RunGemm(plan, Arguments(inputs, strips.output, output, strip.begin),
-                  0, plan.units());
+        strips.use = [&](const Rows& strip) {
+          const auto plan = Plan(strip);
+          multiply(plan, strips.output, strip.begin, 0, plan.units());
         };
         depthwise_.Run(image, strips, {begin, end},
                        rings + ThreadIndex() * ring_floats_);
@@ -322,15 +342,14 @@ class GemmSepConvTask : public FloatTask {
       return;
     }
     ParallelFor(depthwise_.rows(), 1, [&](int64_t begin, int64_t end) {
-      Depthwise<float>::Arguments some = rows;
-      some.output = middles + begin * depthwise_.row_floats();
+      auto some = rows;
+      some.output = middle(0) + begin * depthwise_.row_floats();
       depthwise_.Run(image, some, {begin, end},
                      rings + ThreadIndex() * ring_floats_);
     });
-    const GemmPlan plan = Plan({0, depthwise_.rows()}, threads_);
-    const GemmArguments arguments = Arguments(inputs, middles, output, 0);
+    const auto plan = Plan({0, depthwise_.rows()});
     ParallelFor(plan.units(), 1, [&](int64_t begin, int64_t end) {
-      RunGemm(plan, arguments, begin, end);
+      multiply(plan, middle(0), 0, begin, end);
     });
   }
 
@@ -344,49 +363,51 @@ class GemmSepConvTask : public FloatTask {
     return CeilDiv(rows, CeilDiv(rows, length));
   }
 
-  GemmPlan Plan(const Depthwise<float>::Rows& rows, int threads) const {
-    return GemmPlan((rows.end - rows.begin) * depthwise_.out_width(),
-                    depthwise_.channels(), output_.channels(), threads);
+  // Plans the product for some rows. If !in_strips_, all threads share it.
+  typename Pointwise<T>::Plan Plan(const Rows& rows) const {
+    return product_.PlanFor((rows.end - rows.begin) * depthwise_.out_width(),
+                            in_strips_ ? 1 : threads_);
   }
 
-  // Returns the arguments of the product for the rows from `row` on. `middle`
+  // Returns the operands of the product for the rows from `row` on. `middle`
   // has the depthwise convolution's output, beginning with that row.
-  GemmArguments Arguments(const float* const* inputs, const float* middle,
-                          float* output, int64_t row) const {
+  Operands OperandsOf(const T* const* inputs, const T* middle, T* output,
+                      int64_t row) const {
     const int64_t pixel = row * depthwise_.out_width();
-    GemmArguments arguments = weights_.Arguments();
-    arguments.input = middle;
-    arguments.input_pitch = depthwise_.channels();
+    Operands operands;
+    operands.input = middle;
     if (has_residual_) {
-      arguments.residual = inputs[terms_.size()] + pixel * residual_.pitch;
-      arguments.residual_pitch = residual_.pitch;
+      operands.residual = inputs[terms_.size()] + pixel * residual_.pitch;
+      operands.residual_pitch = residual_.pitch;
     }
-    arguments.activation = activation_;
-    arguments.output = output + pixel * output_.pitch;
-    arguments.output_pitch = output_.pitch;
-    return arguments;
+    operands.output = output + pixel * output_.pitch;
+    return operands;
   }
 
   const std::vector<TensorView> terms_;
   const TensorView residual_, output_;
   const bool has_residual_;
-  const Activation activation_;
   const int threads_;
-  const Depthwise<float> depthwise_;
-  const PointwiseWeights weights_;
+  const Depthwise<T> depthwise_;
+  const Pointwise<T> product_;
   const bool in_strips_;
   dnnl::memory filter_;  // of the depthwise convolution, in TensorFlow's layout
-  int64_t middle_floats_ = 0, ring_floats_ = 0;  // of a strip; of a ring
+  // Scratch memory: of a strip, or of all rows; of a thread's ring; of a
+  // thread's product.
+  int64_t middle_floats_ = 0, ring_floats_ = 0, product_floats_ = 0;
 };
 
 }  // namespace
 
 std::unique_ptr<Task> MakeSepConvTask(const TaskSpec& spec,
                                       const dnnl::engine& engine) {
+  if (spec.dtype == DataType::kBFloat16) {
+    return std::make_unique<GemmSepConvTask<BFloat16>>(spec, engine);
+  }
   if (Depthwise<float>::Takes(*spec.op, spec.inputs[0].shape,
                               spec.output.shape)) {
     if (spec.op->algorithm == Algorithm::kGemm) {
-      return std::make_unique<GemmSepConvTask>(spec, engine);
+      return std::make_unique<GemmSepConvTask<float>>(spec, engine);
     }
     return std::make_unique<KernelSepConvTask>(spec, engine);
   }
