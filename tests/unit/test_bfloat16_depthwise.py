@@ -272,26 +272,29 @@ def separable_block(shape, filters, terms=1, **attributes):
     return block
 
 
-def check_separable(block, algorithm):
+def check_separable(block, algorithm, *more_shapes):
+    """Checks a block, and then its program with further shapes of its inputs."""
     rng = np.random.default_rng(10)
     op = block["operators"][-1]
     depthwise, pointwise, bias = random_weights(block, rng)
     pointwise = rounded(pointwise)[0].astype(np.float32)
-    inputs = [rounded(rng.normal(size=shape)) for shape in block["inputs"]]
     schedule = sequential(block)
     if algorithm != "direct":
         schedule["algorithms"] = {algorithm: [len(block["operators"]) - 1]}
     program = engine.Program(block, schedule, [depthwise, pointwise, bias])
-    (found,) = program.run([bits for _, bits in inputs])
-    x = sum(values for values, _ in inputs[:-1])
-    x = ACTIVATIONS[op.get("pre_activation", "none")](x)
-    no_bias = np.zeros(x.shape[-1])
-    padding = ((1, 1), (1, 1))
-    middle = defined(x, depthwise, no_bias, padding, op.get("strides", [1, 1]))
-    product = middle @ pointwise[0, 0].astype(np.float64) + bias + inputs[-1][0]
-    more = ROUNDING * (np.abs(middle) @ np.abs(pointwise[0, 0]).astype(np.float64))
-    expected = ACTIVATIONS[op.get("activation", "none")](product)
-    check(found, expected, SWISH_SLOPE * more)
+    factors = pointwise[0, 0].astype(np.float64)
+    for shapes in (block["inputs"], *more_shapes):
+        inputs = [rounded(rng.normal(size=shape)) for shape in shapes]
+        (found,) = program.run([bits for _, bits in inputs])
+        x = sum(values for values, _ in inputs[:-1])
+        x = ACTIVATIONS[op.get("pre_activation", "none")](x)
+        no_bias = np.zeros(x.shape[-1])
+        padding = ((1, 1), (1, 1))
+        middle = defined(x, depthwise, no_bias, padding, op.get("strides", [1, 1]))
+        product = middle @ factors + bias + inputs[-1][0]
+        expected = ACTIVATIONS[op.get("activation", "none")](product)
+        more = ROUNDING * (np.abs(middle) @ np.abs(factors))
+        check(found, expected, SWISH_SLOPE * more)
 
 
 @pytest.mark.parametrize("algorithm", ["direct", "gemm"])
@@ -310,6 +313,12 @@ def test_separable_convolutions(channels, algorithm):
 def test_separable_convolutions_of_sums(shape, strides, terms):
     block = separable_block(shape, 33, terms, strides=strides, activation="swish")
     check_separable(block, "gemm")
+
+
+def test_a_wide_image_before_a_narrow_one():
+    """Rows of the wide image do not fit into caches, so it needs another kernel."""
+    block = separable_block((1, 1, 22000, 16), 8)
+    check_separable(block, "gemm", [(1, 1, 50, 16), (1, 1, 50, 8)])
 
 
 def test_separable_convolutions_with_high_windows():

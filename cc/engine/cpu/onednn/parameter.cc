@@ -7,6 +7,16 @@ namespace ios::cpu {
 
 using dnnl::memory;
 
+namespace {
+
+void Reorder(const dnnl::engine& engine, memory from, memory to) {
+  dnnl::stream stream(engine);
+  dnnl::reorder(from, to).execute(stream, from, to);
+  stream.wait();
+}
+
+}  // namespace
+
 CpuParameter::CpuParameter(const ConstArray& array, FloatPool* pool)
     : pool_(pool),
       size_(NumElements(array.shape)),
@@ -26,10 +36,11 @@ memory CpuParameter::Packed(const dnnl::engine& engine,
   layout.data = pool_->Allocate((wanted.get_size() + 3) / 4);
   if (!layout.data) throw std::bad_alloc();
   layout.memory = memory(wanted, engine, layout.data.get());
-  dnnl::stream stream(engine);
-  dnnl::reorder(source, layout.memory).execute(stream, source, layout.memory);
-  stream.wait();
+  Reorder(engine, source, layout.memory);
   packed_.push_back(std::move(layout));
+  restore_ = [engine, plain, packed = packed_.back().memory](float* array) {
+    Reorder(engine, packed, memory(plain, engine, array));
+  };
   std::vector<float>().swap(plain_);
   return packed_.back().memory;
 }
