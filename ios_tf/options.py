@@ -23,9 +23,11 @@ from ios_tf.errors import UserError
 from ios_tf.old_names import check_argument_names
 from ios_tf.strategies import (
     ON_MISS,
+    PRECISIONS,
     SLOWEST_FIRST,
     STRATEGIES,
     OnMiss,
+    PrecisionName,
     StrategyName,
 )
 
@@ -126,6 +128,10 @@ def _on_miss(name: str, value: Any) -> str:
     return validation.one_of(name, value, ON_MISS)
 
 
+def _precision(name: str, value: Any) -> str:
+    return validation.one_of(name, value, PRECISIONS)
+
+
 def _optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
     return lambda name, value: None if value is None else check(name, value)
 
@@ -216,6 +222,15 @@ class EnableOptions(SearchOptions):
         "has separate schedules for each number",
         "Many callers",
         check=validation.caller_count,
+    )
+    precision: PrecisionName = _option(
+        "float32",
+        "the type that regions of float32 operators compute in: float32; bfloat16, "
+        "which needs a processor with bfloat16 arithmetic; or auto (bfloat16 on such a "
+        "processor, else float32). Nothing checks the outputs, so measure the "
+        "accuracy of your model yourself. `convert` checks it",
+        "Search",
+        check=_precision,
     )
     progress: bool = _same(SearchOptions, "progress", default=True)
 
@@ -366,6 +381,26 @@ class ModelOptions(_Callers, MeasuringOptions):
         check=validation.seconds,
         parse=_decimal,
         metavar="SECONDS",
+    )
+    precision: PrecisionName = _option(
+        "float32",
+        "the type that float32 operators compute in: float32; bfloat16, which needs a "
+        "processor with bfloat16 arithmetic; or auto (bfloat16 on such a processor, "
+        "else float32). Inputs and outputs stay float32. Operators whose rounding "
+        "would exceed max_error compute in float32",
+        "Search",
+        check=_precision,
+        choices=PRECISIONS,
+    )
+    max_error: float = _option(
+        0.01,
+        "the largest difference that bfloat16 may make to an output, divided by the "
+        "output's largest value. It is measured with the inputs for comparisons or "
+        "with your samples. Ignored with precision=float32",
+        "Search",
+        check=validation.error_bound,
+        parse=_decimal,
+        metavar="ERROR",
     )
     group_patterns: Sequence[str] = _option(
         (),

@@ -1,4 +1,4 @@
-"""The names of the search strategies, and the values of `enable`'s option `on_miss`."""
+"""The names of the search strategies, and the values of two other options."""
 
 from typing import Literal, get_args
 
@@ -18,3 +18,6 @@ SLOWEST_FIRST: tuple[StrategyName, ...] = (
 # The values of the option `on_miss`; see EnableOptions in options.py.
 OnMiss = Literal["skip", "greedy", "search"]
 ON_MISS: tuple[OnMiss, ...] = get_args(OnMiss)
+# The values of the option `precision`; see ModelOptions in options.py.
+PrecisionName = Literal["float32", "bfloat16", "auto"]
+PRECISIONS: tuple[PrecisionName, ...] = get_args(PrecisionName)

@@ -24,6 +24,7 @@ _MOST_CALLERS = 1024  # each is a thread
 # The product of these two limits bounds the number of calls in one measurement.
 _MOST_CALLS_PER_SECOND = 100_000
 _LONGEST_SECONDS = 600
+_LARGEST_ERROR = 1.0
 
 
 def whole(name: str, value: Any, least: int = 1, most: int = _MOST) -> int:
@@ -146,6 +147,11 @@ def seconds(name: str, value: Any) -> float:
     if not number >= 0:
         raise UserError(f"{name} must be at least 0 seconds, not {_shown(value)}")
     return number
+
+
+def error_bound(name: str, value: Any) -> float:
+    """Returns an argument as a positive relative error. Raises as `_positive`."""
+    return _positive(name, value, _LARGEST_ERROR)
 
 
 def rate(name: str, value: Any) -> float:

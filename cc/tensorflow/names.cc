@@ -10,7 +10,7 @@ std::string NamesJson() {
   return nlohmann::json{
       {"annotations",
        {kBatchAttr, kCallersAttr, kStageAttr, kStreamAttr, kMergeAttr,
-        kMicroBatchesAttr, kAlgorithmAttr}},
+        kMicroBatchesAttr, kAlgorithmAttr, kPrecisionAttr}},
       {"shape_of_weight", kShapeOfWeight},
       {"type_of_variable", kTypeOfVariable},
       {"shape_of_variable", kShapeOfVariable},

@@ -16,6 +16,7 @@ inline constexpr char kStreamAttr[] = "_ios_stream";
 inline constexpr char kMergeAttr[] = "_ios_merge";
 inline constexpr char kMicroBatchesAttr[] = "_ios_micro_batches";
 inline constexpr char kAlgorithmAttr[] = "_ios_algorithm";
+inline constexpr char kPrecisionAttr[] = "_ios_precision";
 
 // The attribute with the shape of a weight that a node reads from a variable or
 // computes from variables. The graph itself does not contain this shape. Only

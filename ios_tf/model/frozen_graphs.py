@@ -34,7 +34,7 @@ from ios_tf.model.not_converted import (
     NotOptimizedError,
 )
 from ios_tf.native import grappler
-from ios_tf.native.graph import Graph
+from ios_tf.native.graph import FLOAT32, Graph, Precision
 from ios_tf.options import USUAL_IMAGE_SIZE
 from ios_tf.reasons.models import NO_OUTPUTS
 
@@ -58,6 +58,7 @@ class FrozenSignature:
       image_size: replaces the heights and widths that the inputs leave open.
       assigned: maps placeholders to the values that variables had before any call, for
         variables that a call assigns and on which no output depends.
+      precision: the precision of the graph's blocks.
     """
 
     graph_def: graph_pb2.GraphDef
@@ -68,6 +69,7 @@ class FrozenSignature:
     changes: str | None = None
     image_size: tuple[int, int] = USUAL_IMAGE_SIZE
     assigned: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    precision: Precision = FLOAT32
 
     def key(self) -> tuple[Any, ...]:
         """A key that is equal for signatures that compute the same with equal names."""
@@ -124,6 +126,17 @@ class FrozenSignature:
     def is_light(self) -> bool:
         """Whether this signature is the result of `without_weights`."""
         return self.__dict__.get("without_weights") is self
+
+    def with_precision(self, precision: Precision) -> FrozenSignature:
+        """The signature with another precision. Both share the graph that is opened."""
+        light = dataclasses.replace(self.without_weights, precision=precision)
+        light.__dict__["without_weights"] = light
+        light.__dict__["opened"] = self.without_weights.opened
+        if self.is_light:
+            return light
+        signature = dataclasses.replace(self, precision=precision)
+        signature.__dict__["without_weights"] = light
+        return signature
 
     def open(self) -> Graph:
         """Opens the graph on the native side for queries."""

@@ -129,7 +129,7 @@ def collect(frozen: FrozenSignature, batch_size: int, device: str = "cpu") -> Co
     """
     try:
         graph, load = frozen.without_weights.opened, Load.of(batch_size)
-        data = graph.blocks(int(load), device, load.callers)
+        data = graph.blocks(int(load), device, load.callers, frozen.precision)
     except tf.errors.OpError as error:
         if NO_SHAPES.encode() not in error.experimental_payloads:
             raise
@@ -166,7 +166,9 @@ def rewrite(
     """
     texts = {signature: schedule.to_json() for signature, schedule in schedules.items()}
     loads = [(int(size), Load.of(size).callers) for size in batch_sizes]
-    return _opened(frozen).rewritten(loads, device, texts, left, materialise_merges)
+    return _opened(frozen).rewritten(
+        loads, device, texts, left, materialise_merges, frozen.precision
+    )
 
 
 def lowered(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import json
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -14,6 +15,30 @@ from tensorflow.python.framework import errors_impl
 
 from ios_tf.native import grappler, plugin
 from ios_tf.options import USUAL_IMAGE_SIZE
+
+
+@dataclasses.dataclass(frozen=True)
+class Precision:
+    """The precision of the operators whose tensors are float32.
+
+    Attributes:
+      dtype: the type that they compute in: "float32" or "bfloat16".
+      float32_operators: the names of operators that compute in float32 in any case.
+      max_error: the largest difference that bfloat16 may make to an output, relative to
+        the output's largest value.
+    """
+
+    dtype: str = "float32"
+    float32_operators: frozenset[str] = frozenset()
+    max_error: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """The precision as the library reads it (cc/tensorflow/convert/graph_api.h)."""
+        names = sorted(self.float32_operators)
+        return {"dtype": self.dtype, "float32_operators": names}
+
+
+FLOAT32 = Precision()
 
 
 class Graph:
@@ -44,16 +69,29 @@ class Graph:
         )
         weakref.finalize(self, self._library.ios_tf_close_graph, self._handle)
 
-    def blocks(self, batch_size: int, device: str, callers: int = 1) -> dict[str, Any]:
+    def blocks(
+        self,
+        batch_size: int,
+        device: str,
+        callers: int = 1,
+        precision: Precision = FLOAT32,
+    ) -> dict[str, Any]:
         """The blocks to schedule, in the format of cc/tensorflow/convert/collect.h.
 
         Args:
           batch_size: the value of an unknown leading dimension of the inputs.
           device: "cpu" or "gpu"; TensorFlow keeps operators that cannot run there.
           callers: the number of callers to schedule for.
+          precision: the precision of the operators.
         """
-        name, device_name = "ios_tf_graph_blocks", device.encode()
-        address = self._call(name, self._handle, batch_size, callers, device_name)
+        address = self._call(
+            "ios_tf_graph_blocks",
+            self._handle,
+            batch_size,
+            callers,
+            device.encode(),
+            json.dumps(precision.to_json()).encode(),
+        )
         blocks: dict[str, Any] = json.loads(_taken(address))
         return blocks
 
@@ -64,6 +102,7 @@ class Graph:
         schedules: Mapping[str, str],
         left: Collection[int] = (),
         materialise_merges: bool = True,
+        precision: Precision = FLOAT32,
     ) -> graph_pb2.GraphDef:
         """The graph with schedules as attributes of nodes, and with merged nodes.
 
@@ -74,10 +113,12 @@ class Graph:
           left: the numbers of regions that are left to TensorFlow.
           materialise_merges: whether operators that all loads merge become one
             convolution of the graph; otherwise only the engine merges them.
+          precision: as for `blocks`.
         """
         request = {
             "loads": list(loads),
             "device": device,
+            "precision": precision.to_json(),
             "schedules": dict(schedules),
             "left": sorted(left),
             "materialise_merges": materialise_merges,

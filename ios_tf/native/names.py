@@ -4,7 +4,7 @@ import os.path
 from collections.abc import Iterable
 
 # Names of the attributes of nodes that contain schedules: lists with one entry per
-# load (batch size and callers).
+# load (batch size and callers). The precision is the same for all loads.
 ANNOTATIONS = (
     "_ios_batch",
     "_ios_callers",
@@ -13,6 +13,7 @@ ANNOTATIONS = (
     "_ios_merge",
     "_ios_micro_batches",
     "_ios_algorithm",
+    "_ios_precision",
 )
 # The attribute with the shape of a weight that a node reads or computes from variables.
 SHAPE_OF_WEIGHT = "_ios_shape"

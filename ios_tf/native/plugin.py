@@ -23,11 +23,12 @@ _SIZE, _STRING = ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_void_p)
 # The functions of the C API: their return types and argument types.
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ios_tf_free_string": (None, [_POINTER]),
-    "ios_tf_enable": (_POINTER, [_TEXT, _TEXT, ctypes.c_int64, ctypes.c_int64]),
+    "ios_tf_enable": (_POINTER, [_TEXT, _TEXT, ctypes.c_int64, ctypes.c_int64, _TEXT]),
     "ios_tf_disable": (None, []),
     "ios_tf_status": (_POINTER, []),
     "ios_tf_show_warnings": (None, []),
     "ios_tf_packings": (ctypes.c_int64, []),
+    "ios_tf_set_computes_bfloat16": (None, [ctypes.c_int]),
     "ios_tf_names": (_POINTER, []),
     "ios_tf_open_search": (None, [_POINTER, _POINTER, _POINTER, ctypes.c_int]),
     "ios_tf_close_search": (None, []),
@@ -41,7 +42,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ios_tf_close_graph": (None, [_POINTER]),
     "ios_tf_graph_blocks": (
         _POINTER,
-        [_POINTER, ctypes.c_int64, ctypes.c_int64, _TEXT, _STRING],
+        [_POINTER, ctypes.c_int64, ctypes.c_int64, _TEXT, _TEXT, _STRING],
     ),
     "ios_tf_rewritten_graph": (_POINTER, [_POINTER, _TEXT, _SIZE, _STRING]),
     "ios_tf_lowered_graph": (

@@ -47,10 +47,10 @@ TYPE_ON_GPU_ONLY = Reason(
     4,
     "type-on-gpu-only",
     "The engine supports this data type on GPUs only",
-    "The engine runs networks in float16 or bfloat16 on a GPU. On a CPU, TensorFlow "
-    "runs them.",
+    "The engine runs networks in float16 on a GPU. On a CPU, TensorFlow runs them. "
+    "Networks in bfloat16 run on the engine on both.",
     "Convert on the machine with the GPU that will serve the model, or build the "
-    "model with float32 for a CPU.",
+    "model with float32 or bfloat16 for a CPU.",
 )
 OTHER_DEVICE = Reason(
     5,

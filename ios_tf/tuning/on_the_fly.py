@@ -79,6 +79,8 @@ class Status:
       plugin_runs: whether TensorFlow calls the plugin, see `disable`.
       cache_dir, on_miss, batch_size, callers: as given to `enable`; None if it was not
         called.
+      precision: "float32" or "bfloat16", the type that regions of float32 operators
+        compute in; None if `enable` was not called.
       pending: blocks that wait for `ios_tf tune`, on this machine's CPU and on the GPUs
         that TensorFlow may use.
       counts: numbers of events since the process began: "annotated_graphs",
@@ -107,6 +109,7 @@ class Status:
     not_off: Sequence[str] = ()
     regions: Sequence[RegionStatus] = ()
     refresh_s: float = 0
+    precision: str | None = None
 
     def decisions(self) -> list[Decision]:
         """Why parts of this process run as plain TensorFlow, and other problems."""
@@ -164,7 +167,8 @@ class Status:
         else:
             lines = [
                 f"enabled: schedules from {self.cache_dir}, on_miss={self.on_miss}, "
-                f"batch_size={self.batch_size}, callers={self.callers}"
+                f"batch_size={self.batch_size}, callers={self.callers}, "
+                f"precision={self.precision}"
             ]
         lines.append(
             f"{count['annotated_graphs']} converted graphs, "
@@ -241,6 +245,7 @@ def enable(options: EnableOptions) -> Status:
             options.on_miss.encode(),
             options.batch_size,
             options.callers,
+            options.precision.encode(),
         )
     )
     if problem:
@@ -294,6 +299,7 @@ def status() -> Status:
         [name for name in PASSES if runs and options.get(name) is False],
         [RegionStatus(**region) for region in found["regions"]],
         found["refresh_s"],
+        found.get("precision"),
     )
 
 
@@ -334,6 +340,7 @@ def session_config(options: EnableOptions) -> config_pb2.ConfigProto:
         ("mode", "optimize"),
         ("cache_dir", directory),
         ("on_miss", options.on_miss),
+        ("precision", options.precision),
     ):
         custom.parameter_map[key].s = value.encode()
     custom.parameter_map["batch_size"].i = options.batch_size

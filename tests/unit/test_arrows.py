@@ -90,6 +90,8 @@ ARROWS = {
     ],
     "cc/tensorflow/partition": [
         "cc/core/ir",
+        # The precision depends on what the processor can do.
+        "cc/engine",
         "cc/tensorflow/fuse",
         "cc/tensorflow/graph",
         "cc/tensorflow/import",

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,14 @@ bool Succeeds(char** error, F&& function) noexcept {
   return false;
 }
 
+absl::StatusOr<ios::tf::Precision> ToPrecision(const json& value) {
+  const ios::StatusOr<ios::DataType> dtype =
+      ios::DataTypeFromString(value.at("dtype").get<std::string>());
+  if (!dtype.ok()) return ios::tf::ToAbsl(dtype.status());
+  return ios::tf::Precision{
+      *dtype, value.at("float32_operators").get<std::set<std::string>>()};
+}
+
 absl::StatusOr<tensorflow::GraphDef> Rewritten(OpenGraph* graph,
                                                const char* text) {
   // An invalid request throws an exception, which Succeeds() reports.
@@ -55,8 +64,10 @@ absl::StatusOr<tensorflow::GraphDef> Rewritten(OpenGraph* graph,
   for (const json& load : request.at("loads")) {
     loads.push_back({load.at(0), load.at(1)});
   }
+  TF_ASSIGN_OR_RETURN(const ios::tf::Precision precision,
+                      ToPrecision(request.at("precision")));
   return graph->Annotate(loads, request.at("device").get<std::string>(),
-                         options);
+                         precision, options);
 }
 
 // Serialises the graph into malloc()ed memory.
@@ -99,11 +110,15 @@ ios_tf_graph* ios_tf_open_graph(const void* meta_graph, int64_t bytes,
 void ios_tf_close_graph(ios_tf_graph* graph) { delete graph; }
 
 char* ios_tf_graph_blocks(ios_tf_graph* graph, int64_t batch_size,
-                          int64_t callers, const char* device, char** error) {
+                          int64_t callers, const char* device,
+                          const char* precision, char** error) {
   char* result = nullptr;
   const bool found = Succeeds(error, [&]() -> absl::Status {
-    TF_ASSIGN_OR_RETURN(const std::string blocks,
-                        graph->opened->Blocks({batch_size, callers}, device));
+    TF_ASSIGN_OR_RETURN(const ios::tf::Precision parsed,
+                        ToPrecision(json::parse(precision)));
+    TF_ASSIGN_OR_RETURN(
+        const std::string blocks,
+        graph->opened->Blocks({batch_size, callers}, device, parsed));
     result = strdup(blocks.c_str());
     return absl::OkStatus();
   });

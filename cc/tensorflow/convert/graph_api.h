@@ -24,16 +24,18 @@ void ios_tf_close_graph(ios_tf_graph* graph);
 
 // Returns, as JSON (see collect.h), the blocks of the graph that need schedules
 // if `callers` callers run the graph at the same time, with `batch_size` images
-// per call.
+// per call. `precision` is JSON: {"dtype": "float32" or "bfloat16",
+// "float32_operators": [names]} (see precision.h).
 char* ios_tf_graph_blocks(ios_tf_graph* graph, int64_t batch_size,
-                          int64_t callers, const char* device, char** error);
+                          int64_t callers, const char* device,
+                          const char* precision, char** error);
 
 // Returns the graph with schedules, as a serialized GraphDef of `*bytes` bytes.
 // The regions in "left" get no schedules. `request` is JSON: {"loads":
-// [[batch size, callers]], "device": string, "left": [int],
-// "materialise_merges": bool, "schedules": {block signature: JSON as text}}. If
-// "materialise_merges" is true, convolutions that all schedules merge become
-// one convolution in the graph.
+// [[batch size, callers]], "device": string, "precision": as above, "left":
+// [int], "materialise_merges": bool, "schedules": {block signature: JSON as
+// text}}. If "materialise_merges" is true, convolutions that all schedules
+// merge become one convolution in the graph.
 char* ios_tf_rewritten_graph(ios_tf_graph* graph, const char* request,
                              int64_t* bytes, char** error);
 

@@ -32,7 +32,7 @@ class MergeWriter {
         name_(editor->UniqueName(absl::StrCat(first_.op.name, kMerged))),
         editor_(*editor),
         nodes_(editor, view_.node(first_.output.node).device(),
-               merge.made->block.dtype, merge.places) {}
+               partition.dtype(first_.output), first_.dtype, merge.places) {}
 
   void ReplaceParts() {
     const std::vector<MergePlan::Part>& parts = merge_.plan.parts;
@@ -44,7 +44,7 @@ class MergeWriter {
           part.output,
           editor_.InLayout(absl::StrCat(name_, "/output_", i), PartName(i),
                            layout(), layouts_.layout(part.output),
-                           ToTensorFlow(part.dtype),
+                           ToTensorFlow(nodes_.dtype()),
                            view_.node(part.output.node).device()));
       for (int n : part.nodes) {
         editor_.ReplaceControl(n, PartName(BatchIsOpen() ? i : 0));

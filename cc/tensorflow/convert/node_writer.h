@@ -1,5 +1,5 @@
-// Adds nodes that all have the same device, data type and places in schedules
-// (see StagePlace).
+// Adds nodes that all have the same device, data type, places in schedules (see
+// StagePlace) and precision.
 #ifndef IOS_TF_CC_TENSORFLOW_CONVERT_NODE_WRITER_H_
 #define IOS_TF_CC_TENSORFLOW_CONVERT_NODE_WRITER_H_
 
@@ -19,12 +19,14 @@ namespace ios::tf {
 
 class NodeWriter {
  public:
-  // All nodes get the annotation `places`, which must outlive the writer.
+  // The nodes have the type `dtype`. They get the annotation `places`, which
+  // must outlive the writer, and the type that the engine computes in.
   NodeWriter(GraphEditor* editor, std::string device, DataType dtype,
-             const std::vector<StagePlace>& places)
+             DataType computed, const std::vector<StagePlace>& places)
       : editor_(*editor),
         device_(std::move(device)),
         dtype_(dtype),
+        computed_(computed),
         places_(places) {}
 
   DataType dtype() const { return dtype_; }
@@ -33,6 +35,7 @@ class NodeWriter {
                             const std::vector<std::string>& inputs) {
     tensorflow::NodeDef* node = Add(name, op, inputs);
     Annotate(places_, node);
+    AnnotatePrecision(computed_, dtype_, node);
     return node;
   }
 
@@ -69,7 +72,7 @@ class NodeWriter {
 
   GraphEditor& editor_;
   const std::string device_;
-  const DataType dtype_;
+  const DataType dtype_, computed_;
   const std::vector<StagePlace>& places_;
 };
 

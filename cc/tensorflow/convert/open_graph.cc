@@ -39,7 +39,8 @@ absl::StatusOr<std::unique_ptr<OpenGraph>> OpenGraph::Open(
 }
 
 absl::StatusOr<PartitionOptions> OpenGraph::OptionsFor(
-    const Load& load, const std::string& device) const {
+    const Load& load, const std::string& device,
+    const Precision& precision) const {
   if (load.batch < 1 || load.callers < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("batch_size is ", load.batch, " and callers is ",
@@ -54,11 +55,16 @@ absl::StatusOr<PartitionOptions> OpenGraph::OptionsFor(
   options.callers = load.callers;
   options.image_size = image_size_;
   options.placement = {device, device};
+  options.precision = precision;
   return options;
 }
 
 absl::StatusOr<const Partition*> OpenGraph::PartitionFor(
     const PartitionOptions& options) {
+  if (options.precision != precision_) {
+    partitions_.clear();
+    precision_ = options.precision;
+  }
   const auto [found, is_new] = partitions_.try_emplace(
       {{options.batch_size, options.callers}, options.placement.only},
       Partition());
@@ -74,14 +80,17 @@ absl::StatusOr<const Partition*> OpenGraph::PartitionFor(
 }
 
 absl::StatusOr<std::string> OpenGraph::Blocks(const Load& load,
-                                              const std::string& device) {
-  TF_ASSIGN_OR_RETURN(const PartitionOptions options, OptionsFor(load, device));
+                                              const std::string& device,
+                                              const Precision& precision) {
+  TF_ASSIGN_OR_RETURN(const PartitionOptions options,
+                      OptionsFor(load, device, precision));
   TF_ASSIGN_OR_RETURN(const Partition* const partition, PartitionFor(options));
   return Collect(*partition);
 }
 
 absl::StatusOr<GraphDef> OpenGraph::Annotate(const std::vector<Load>& loads,
                                              const std::string& device,
+                                             const Precision& precision,
                                              const RewriteOptions& options) {
   GraphDef graph = item_->graph;
   if (IsAnnotated(graph)) return graph;
@@ -91,7 +100,7 @@ absl::StatusOr<GraphDef> OpenGraph::Annotate(const std::vector<Load>& loads,
   std::vector<const Partition*> partitions;
   for (const Load& load : loads) {
     TF_ASSIGN_OR_RETURN(const PartitionOptions for_load,
-                        OptionsFor(load, device));
+                        OptionsFor(load, device, precision));
     TF_ASSIGN_OR_RETURN(partitions.emplace_back(), PartitionFor(for_load));
   }
   TF_RETURN_IF_ERROR(Rewrite(partitions, options, &graph));
@@ -101,7 +110,7 @@ absl::StatusOr<GraphDef> OpenGraph::Annotate(const std::vector<Load>& loads,
 absl::StatusOr<GraphDef> OpenGraph::Lower(int64_t batch_size,
                                           const std::string& device) {
   TF_ASSIGN_OR_RETURN(const PartitionOptions options,
-                      OptionsFor({batch_size}, device));
+                      OptionsFor({batch_size}, device, Precision()));
   GraphDef graph = item_->graph;
   if (!IsAnnotated(graph)) return graph;
   const absl::Status lowered = CatchExceptionsAbsl([&]() -> absl::Status {

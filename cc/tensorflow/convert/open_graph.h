@@ -20,7 +20,8 @@
 namespace ios::tf {
 
 // Stores the graph, and its partition for each load (batch size and number of
-// callers) and device that was requested. Not thread-safe.
+// callers) and device that was requested with the latest precision. (A
+// conversion may try many precisions, one after the other.) Not thread-safe.
 class OpenGraph {
  public:
   // Opens the graph of `meta_graph`, whose signatures name the inputs and
@@ -32,12 +33,14 @@ class OpenGraph {
   // Returns the blocks to schedule for a load as JSON; see collect.h. `device`
   // is kCpu or kGpu, here and below.
   absl::StatusOr<std::string> Blocks(const Load& load,
-                                     const std::string& device);
+                                     const std::string& device,
+                                     const Precision& precision);
 
   // Returns the graph with schedules for one or more loads; see rewrite.h.
   // Returns the graph unchanged if it already has schedules.
   absl::StatusOr<tensorflow::GraphDef> Annotate(const std::vector<Load>& loads,
                                                 const std::string& device,
+                                                const Precision& precision,
                                                 const RewriteOptions& options);
 
   // Returns the graph as the plugin runs it: each region that has schedules is
@@ -52,13 +55,15 @@ class OpenGraph {
       : item_(std::move(item)), image_size_(image_size) {}
 
   absl::StatusOr<PartitionOptions> OptionsFor(const Load& load,
-                                              const std::string& device) const;
+                                              const std::string& device,
+                                              const Precision& precision) const;
 
   absl::StatusOr<const Partition*> PartitionFor(
       const PartitionOptions& options);
 
   std::unique_ptr<tensorflow::grappler::GrapplerItem> item_;
   const ImageSize image_size_;
+  Precision precision_;  // of partitions_
   std::map<std::pair<Load, std::string>, Partition> partitions_;
 };
 

@@ -216,8 +216,11 @@ class Rewriter {
       place.stream = group;
       for (int i : stage.groups[group]) {
         place.algorithm = computed.operators[i].algorithm;
-        for (int n : partition_.operators[made.operators[i]].nodes) {
+        const ImportedOperator& op = partition_.operators[made.operators[i]];
+        for (int n : op.nodes) {
           AddPlace(place, &places_[n]);
+          AnnotatePrecision(op.dtype, partition_.dtype(op.output),
+                            graph_.mutable_node(n));
         }
       }
     }

@@ -3,6 +3,7 @@
 #include "cc/tensorflow/convert/rewrite.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,11 +22,13 @@ using Nodes = std::map<std::string, ::tensorflow::NodeDef>;
 // A graph that concatenates two convolutions of the image.
 class Branching {
  public:
-  Branching() : graph_({1, 8, 8, 4}) {
+  explicit Branching(Precision precision = {}) : graph_({1, 8, 8, 4}) {
     graph_.Convolution("a", "image", 1, 4, 2);
     graph_.Convolution("b", "image", 3, 4, 6);
     graph_.Fetch(graph_.Concat("end", {"a", "b"}));
-    partition_ = *PartitionGraph(graph_.item(), PartitionOptions());
+    PartitionOptions options;
+    options.precision = std::move(precision);
+    partition_ = *PartitionGraph(graph_.item(), options);
     block_ =
         MakeBlock(partition_, partition_.regions[0].operators, "block").block;
   }
@@ -150,6 +153,44 @@ TEST(BlocksWithoutAScheduleAreLeft) {
   RewriteOptions options = graph.With(JoinedAfter(Strategy::kConcurrent));
   options.left = {0};
   EXPECT(NothingAnnotated(graph.Rewritten(options)));
+}
+
+TEST(ThePrecisionIsNoted) {
+  for (const bool is_narrow : {false, true}) {
+    const auto dtype = is_narrow ? DataType::kBFloat16 : DataType::kFloat32;
+    const std::optional<DataType> expected =
+        is_narrow ? std::make_optional(dtype) : std::nullopt;
+    const Branching graph({dtype, {}});
+    for (const Strategy strategy : {Strategy::kConcurrent, Strategy::kMerge}) {
+      const Nodes nodes = graph.Rewritten(graph.With(JoinedAfter(strategy)));
+      for (const auto& [name, node] : nodes) {
+        EXPECT(AnnotatedPrecision(node) ==
+               (IsAnnotated(node) ? expected : std::nullopt));
+        // TensorFlow alone still computes in float32.
+        EXPECT(node.op() != "Conv2D" ||
+               node.attr().at("T").type() == ::tensorflow::DT_FLOAT);
+      }
+    }
+  }
+}
+
+TEST(TheNotedPrecisionIsUsedIfTheProcessorHasIt) {
+  const Branching graph({DataType::kBFloat16, {}});
+  ::tensorflow::grappler::GrapplerItem item;
+  for (const auto& [name, node] :
+       graph.Rewritten(graph.With(JoinedAfter(Strategy::kConcurrent)))) {
+    *item.graph.add_node() = node;
+  }
+  item.fetch = {"end"};
+  for (const bool computes : {false, true}) {
+    SetComputesBFloat16(computes);
+    const absl::StatusOr<Partition> partition =
+        PartitionGraph(item, PartitionOptions());
+    EXPECT(partition.ok() && partition->regions.size() == 1);
+    for (const ImportedOperator& op : partition->operators) {
+      EXPECT(op.dtype == (computes ? DataType::kBFloat16 : DataType::kFloat32));
+    }
+  }
 }
 
 }  // namespace

@@ -85,6 +85,22 @@ std::vector<StagePlace> Annotations(const tensorflow::NodeDef& node) {
   return places;
 }
 
+void AnnotatePrecision(DataType computed, DataType stored,
+                       tensorflow::NodeDef* node) {
+  if (computed == stored) return;
+  tensorflow::SetAttrValue(ToString(computed),
+                           &(*node->mutable_attr())[kPrecisionAttr]);
+}
+
+std::optional<DataType> AnnotatedPrecision(const tensorflow::NodeDef& node) {
+  std::string name;
+  if (!tensorflow::TryGetNodeAttr(node, kPrecisionAttr, &name)) {
+    return std::nullopt;
+  }
+  const StatusOr<DataType> dtype = DataTypeFromString(name);
+  return dtype.ok() ? std::make_optional(*dtype) : std::nullopt;
+}
+
 bool IsAnnotated(const tensorflow::NodeDef& node) {
   return node.attr().count(kStageAttr) > 0;
 }

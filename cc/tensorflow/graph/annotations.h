@@ -3,9 +3,11 @@
 #define IOS_TF_CC_TENSORFLOW_GRAPH_ANNOTATIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "cc/core/ir/block.h"
+#include "cc/core/ir/data_type.h"
 #include "cc/core/ir/schedule.h"
 #include "cc/tensorflow/names.h"
 #include "tensorflow/core/framework/graph.pb.h"
@@ -36,6 +38,15 @@ void Annotate(const std::vector<StagePlace>& places, tensorflow::NodeDef* node);
 // Returns the places that Annotate() has written. Returns an empty list if
 // there are none or if they are not valid.
 std::vector<StagePlace> Annotations(const tensorflow::NodeDef& node);
+
+// Writes the type that a node's operator computes in as the attribute
+// _ios_precision (string), if the tensors of the graph have another type,
+// `stored`.
+void AnnotatePrecision(DataType computed, DataType stored,
+                       tensorflow::NodeDef* node);
+
+// Returns the type that AnnotatePrecision() has written, if any.
+std::optional<DataType> AnnotatedPrecision(const tensorflow::NodeDef& node);
 
 // Returns true if the node (or any node of the graph) has the attributes of a
 // schedule.

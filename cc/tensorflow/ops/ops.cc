@@ -147,6 +147,8 @@ program: JSON object with "block", "schedules" and "parameters". Each schedule
   "parameters" says how each variable becomes a weight.
 weights: The weights of all operators as float32 tensors. For a weight that is
   a parameter, the tensor has the factors by which its filters are multiplied.
+T: The type of inputs, parameters and outputs. The block may compute in another
+  type.
 device: The type of device that the region was built for.
 watch: The files of the schedule cache that the schedule comes from, as JSON. The
   op takes new schedules from these files while the process runs. If the attribute

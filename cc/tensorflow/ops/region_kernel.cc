@@ -82,6 +82,17 @@ absl::StatusOr<Tensor> HostCopy(OpKernelContext* context,
   return copy;
 }
 
+// Returns whether all inputs and outputs of the block have this type.
+bool HasBorders(const Block& block, tensorflow::DataType dtype) {
+  for (size_t k = 0; k < block.inputs.size(); ++k) {
+    if (ToTensorFlow(InputDtype(block, k)) != dtype) return false;
+  }
+  for (size_t k = 0; k < block.outputs.size(); ++k) {
+    if (ToTensorFlow(OutputDtype(block, k)) != dtype) return false;
+  }
+  return true;
+}
+
 class IosRegionOp : public OpKernel {
  public:
   explicit IosRegionOp(OpKernelConstruction* context) : OpKernel(context) {
@@ -134,10 +145,10 @@ class IosRegionOp : public OpKernel {
       return absl::InvalidArgumentError(
           "the op's number of inputs or outputs is not that of its program");
     }
-    if (ToTensorFlow(block.dtype) != dtype) {
+    if (!HasBorders(block, dtype)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the program computes ", ToString(block.dtype),
-                       ", but the op's attribute T is another type"));
+          "an input or output of the program has another type than the op's "
+          "attribute T");
     }
     StatusOr<RegionWeights> weights =
         RegionWeights::Create(region_, std::move(tensors));

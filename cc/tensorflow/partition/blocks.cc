@@ -19,6 +19,13 @@ namespace {
 // and so on, up to this many steps.
 constexpr int kHops = 8;
 
+// Returns the type in which the engine stores a tensor.
+DataType StoredType(const Partition& partition, TensorRef tensor) {
+  const auto inside = partition.region_dtypes.find(tensor);
+  return inside != partition.region_dtypes.end() ? inside->second
+                                                 : partition.dtype(tensor);
+}
+
 }  // namespace
 
 std::vector<int> OrderByAlap(const Partition& partition,
@@ -158,6 +165,7 @@ PartitionBlock MakeBlock(const Partition& partition,
                                  ? &inside->second
                                  : partition.shapes().shape(t);
         result.block.inputs.push_back(shape ? *shape : Shape());
+        result.block.input_dtypes.push_back(StoredType(partition, t));
       }
       op.inputs.push_back(it->second);
     }
@@ -178,8 +186,10 @@ PartitionBlock MakeBlock(const Partition& partition,
         std::any_of(readers.begin(), readers.end(),
                     [&](int r) { return covered.count(r) == 0; })) {
       result.block.outputs.push_back(i);
+      result.block.output_dtypes.push_back(StoredType(partition, output));
     }
   }
+  SimplifyDtypes(&result.block);
   return result;
 }
 

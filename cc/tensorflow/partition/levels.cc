@@ -50,7 +50,7 @@ class Contraction {
       for (int to : readers[from]) {
         int next = level[from];
         if (to < num_operators) {
-          const bool leaves = from < num_operators ? Device(from) != Device(to)
+          const bool leaves = from < num_operators ? !AreAlike(from, to)
                                                    : bool{after_operator[from]};
           if (leaves) ++next;
         } else if (from < num_operators || after_operator[from]) {
@@ -66,6 +66,11 @@ class Contraction {
   }
 
  private:
+  // Returns whether a region may contain both operators.
+  bool AreAlike(int k, int other) const {
+    return Device(k) == Device(other) &&
+           partition_.operators[k].dtype == partition_.operators[other].dtype;
+  }
   const std::string& Device(int k) const {
     return graph_.node(partition_.operators[k].output.node).device();
   }

@@ -11,9 +11,9 @@ namespace ios::tf {
 
 // Returns the level of each operator: the largest number of times that a path
 // to this operator leaves the operators (through a node that TensorFlow runs,
-// or to another device) and comes back. A path that leaves the operators of one
-// level thus never comes back to that level. Returns an empty list if the
-// operators and nodes form a cycle.
+// or to another device or data type) and comes back. A path that leaves the
+// operators of one level thus never comes back to that level. Returns an empty
+// list if the operators and nodes form a cycle.
 std::vector<int> FindLevels(const Partition& partition);
 
 }  // namespace ios::tf

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/tensorflow/fuse/fusion.h"
+#include "cc/tensorflow/graph/dtypes.h"
 #include "cc/tensorflow/partition/blocks.h"
 #include "cc/tensorflow/partition/levels.h"
 
@@ -47,13 +48,18 @@ std::vector<int64_t> Channels(const std::vector<Shape>& shapes) {
 // Returns the first operator that the engine would compute differently from
 // TensorFlow, if any. The causes are: in some shape sample, its output has
 // another shape than TensorFlow infers; or the number of channels that it reads
-// varies between samples, which a program does not allow. Stores the shapes of
-// all tensors inside of the region in the partition.
+// varies between samples, which a program does not allow. Stores the shapes and
+// data types of tensors inside of the region in the partition.
 std::optional<Misfit> FindMisfit(const std::vector<int>& region,
                                  Partition* partition) {
   const PartitionBlock made = MakeBlock(*partition, region, "");
   const Block& block = made.block;
   const std::set<int> outputs(block.outputs.begin(), block.outputs.end());
+  for (size_t i = 0; i < made.operators.size(); ++i) {
+    if (outputs.count(i) > 0) continue;
+    const ImportedOperator& op = partition->operators[made.operators[i]];
+    partition->region_dtypes[op.output] = op.dtype;
+  }
   std::vector<std::vector<int64_t>> channels;  // read in the first sample
   for (int sample = 0; sample < partition->shapes().samples(); ++sample) {
     std::vector<Shape> inputs;
@@ -161,7 +167,34 @@ void LeaveToTensorFlow(std::vector<int> operators, Partition* partition) {
     partition->operators.erase(partition->operators.begin() + k);
   }
   partition->region_shapes.clear();
+  partition->region_dtypes.clear();
   NoteProducers(partition);
+}
+
+// Returns whether the engine computes these operators, which may be a region.
+// Without a convolution, TensorFlow is about as fast. But several operators
+// without one are worth a region if they would belong to a neighbouring region
+// in the same precision.
+bool IsWorthARegion(const Partition& partition,
+                    const std::vector<int>& members) {
+  const std::vector<ImportedOperator>& operators = partition.operators;
+  if (std::any_of(members.begin(), members.end(),
+                  [&](int k) { return IsConvolution(operators[k].op.type); })) {
+    return true;
+  }
+  if (members.size() == 1) return false;
+  const std::set<int> inside(members.begin(), members.end());
+  for (size_t k = 0; k < operators.size(); ++k) {
+    for (const TensorRef& t : operators[k].inputs) {
+      const auto from = partition.producer.find(t);
+      if (from == partition.producer.end()) continue;
+      if (inside.count(k) + inside.count(from->second) == 1 &&
+          operators[k].dtype != operators[from->second].dtype) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 absl::Status FindRegions(Partition* partition) {
@@ -180,7 +213,7 @@ absl::Status FindRegions(Partition* partition) {
   // Puts two operators of one level into the same region if one reads the
   // other, or if both read the same tensor: such operators may run concurrently
   // or be merged.
-  std::map<std::tuple<TensorRef, int, std::string>, int> first_reader;
+  std::map<std::tuple<TensorRef, int, std::string, DataType>, int> first_reader;
   for (int k = 0; k < n; ++k) {
     const std::string& device =
         partition->graph().node(operators[k].output.node).device();
@@ -189,8 +222,8 @@ absl::Status FindRegions(Partition* partition) {
       if (it != partition->producer.end() && level[it->second] == level[k]) {
         root[find(k)] = find(it->second);
       }
-      const auto [reader, is_first] =
-          first_reader.try_emplace({t, level[k], device}, k);
+      const auto [reader, is_first] = first_reader.try_emplace(
+          {t, level[k], device, operators[k].dtype}, k);
       if (!is_first) root[find(k)] = find(reader->second);
     }
   }
@@ -215,11 +248,7 @@ absl::Status FindRegions(Partition* partition) {
   }
   for (auto& [key, region] : regions) {
     std::vector<int>& members = region.operators;
-    if (std::none_of(members.begin(), members.end(), [&](int k) {
-          return IsConvolution(operators[k].op.type);
-        })) {
-      continue;
-    }
+    if (!IsWorthARegion(*partition, members)) continue;
     members = OrderByAlap(*partition, std::move(members));
     region.blocks = JoinChains(*partition, CutIntoBlocks(*partition, members));
     partition->regions.push_back(std::move(region));
@@ -228,6 +257,10 @@ absl::Status FindRegions(Partition* partition) {
 }
 
 }  // namespace
+
+DataType Partition::dtype(TensorRef tensor) const {
+  return ToDataType(shapes().dtype(tensor)).value_or(DataType::kFloat32);
+}
 
 absl::StatusOr<Partition> PartitionGraph(
     const tensorflow::grappler::GrapplerItem& item,
@@ -257,10 +290,13 @@ absl::StatusOr<Partition> PartitionGraph(
     partition.refusals.clear();
     partition.regions.clear();
     partition.region_shapes.clear();
+    partition.region_dtypes.clear();
     partition.operators =
         Fuse(*partition.analyzed,
              ImportNodes(partition.analyzed.get(), options.placement,
                          &partition.refusals));
+    SetPrecision(graph, options.placement, options.precision,
+                 &partition.operators);
     ReleaseSharedNodes(&partition);
     NoteProducers(&partition);
     TF_RETURN_IF_ERROR(FindRegions(&partition));

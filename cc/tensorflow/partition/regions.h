@@ -12,6 +12,7 @@
 #include "cc/core/ir/block.h"
 #include "cc/tensorflow/graph/placement.h"
 #include "cc/tensorflow/import/importer.h"
+#include "cc/tensorflow/partition/precision.h"
 #include "cc/tensorflow/shapes/analyzed_graph.h"
 #include "tensorflow/core/grappler/grappler_item.h"
 
@@ -25,6 +26,7 @@ struct PartitionOptions {
   // Replaces unknown heights and widths of the graph's inputs.
   ImageSize image_size = kUsualImageSize;
   DevicePlacement placement;
+  Precision precision;
 };
 
 // The operators that one IosRegion executes, all of one data type and on one
@@ -44,6 +46,9 @@ struct Partition {
   GraphView& graph() const { return analyzed->graph(); }
   ShapeTable& shapes() const { return analyzed->shapes(); }
   const LayoutMap& layouts() const { return analyzed->layouts(); }
+  // Returns the type in the graph of a tensor that an operator reads or
+  // computes.
+  DataType dtype(TensorRef tensor) const;
 
   DevicePlacement placement;
   int64_t callers = 1;  // to schedule for
@@ -53,14 +58,17 @@ struct Partition {
   // The shapes of tensors inside of regions. Their rank may differ from the
   // rank in the graph: [N,1,1,C] instead of [N,C].
   std::map<TensorRef, Shape> region_shapes;
+  // The data types of tensors that no node outside of their region reads. They
+  // may differ from the types in the graph.
+  std::map<TensorRef, DataType> region_dtypes;
   // Nodes that a handler knows but that are left to TensorFlow, because the
   // handler refuses them or because they do not fit their region.
   std::vector<Refusal> refusals;
 };
 
-// Imports the graph and partitions it. Every region has at least one
-// convolution; operators outside of regions are left to TensorFlow. The item
-// must outlive the partition.
+// Imports the graph and partitions it. Every region has a convolution, or is
+// next to one that has (see IsWorthARegion). Operators outside of regions are
+// left to TensorFlow. The item must outlive the partition.
 absl::StatusOr<Partition> PartitionGraph(
     const tensorflow::grappler::GrapplerItem& item,
     const PartitionOptions& options);

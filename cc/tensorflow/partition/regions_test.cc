@@ -1,4 +1,5 @@
-// Tests that regions are convex, and where they are cut into blocks.
+// Tests that regions are convex, where they are cut into blocks, and in which
+// precision they compute.
 #include "cc/tensorflow/partition/regions.h"
 
 #include <set>
@@ -16,9 +17,10 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-Partition PartitionOf(const TestGraph& graph) {
-  absl::StatusOr<Partition> partition =
-      PartitionGraph(graph.item(), PartitionOptions());
+Partition PartitionOf(const TestGraph& graph, Precision precision = {}) {
+  PartitionOptions options;
+  options.precision = std::move(precision);
+  absl::StatusOr<Partition> partition = PartitionGraph(graph.item(), options);
   EXPECT(partition.ok());
   return *std::move(partition);
 }
@@ -183,6 +185,89 @@ TEST(WhatTensorFlowReadsInsideIsAnOutput) {
   const PartitionBlock made =
       MakeBlock(partition, partition.regions[0].operators, "");
   EXPECT(made.block.outputs == (std::vector<int>{0, 1}));
+}
+
+// Returns a classifier of three convolutions. TensorFlow also reads the first
+// one.
+TestGraph Classifier() {
+  TestGraph graph({1, 8, 8, 4});
+  graph.Convolution("first", "image", 3, 4, 4);
+  graph.Fetch(graph.Op("tensorflow", "Floor", {"first"}));
+  Diamond(&graph, "diamond", "first");
+  graph.Convolution("last", "diamond", 1, 4, 4);
+  graph.Mean("mean", "last", /*keep_dims=*/false);
+  graph.Fetch(graph.Op("softmax", "Softmax", {"mean"}));
+  return graph;
+}
+
+TEST(OperatorsComputeInBFloat16) {
+  const TestGraph graph = Classifier();
+  const Partition partition = PartitionOf(graph, {DataType::kBFloat16, {}});
+  for (const ImportedOperator& op : partition.operators) {
+    EXPECT(op.dtype == (op.op.type == OperatorType::kSoftmax
+                            ? DataType::kFloat32
+                            : DataType::kBFloat16));
+  }
+  // The softmax is not in the region, because it computes in float32.
+  EXPECT(partition.regions.size() == 1);
+  const Region& region = partition.regions[0];
+  EXPECT(NamesOf(partition, region.operators).back() == "mean");
+  const Block whole = MakeBlock(partition, region.operators, "").block;
+  EXPECT(whole.dtype == DataType::kBFloat16);
+  EXPECT(whole.input_dtypes == std::vector<DataType>{DataType::kFloat32});
+  EXPECT(whole.output_dtypes ==
+         (std::vector<DataType>{DataType::kFloat32, DataType::kFloat32}));
+
+  // A tensor between two blocks is float32 only if TensorFlow reads it.
+  EXPECT(region.blocks.size() == 3);
+  const Block second = MakeBlock(partition, region.blocks[1], "").block;
+  EXPECT(second.input_dtypes == std::vector<DataType>{DataType::kFloat32});
+  EXPECT(second.output_dtypes.empty());
+  const Block third = MakeBlock(partition, region.blocks[2], "").block;
+  EXPECT(third.input_dtypes.empty());
+  EXPECT(third.output_dtypes == std::vector<DataType>{DataType::kFloat32});
+}
+
+TEST(ARegionHasOnePrecision) {
+  const TestGraph graph = Classifier();
+  const Partition partition =
+      PartitionOf(graph, {DataType::kBFloat16, {"diamond3"}});
+  std::vector<std::set<std::string>> narrow, wide;
+  for (const Region& region : partition.regions) {
+    const Names names = NamesOf(partition, region.operators);
+    const Block block = MakeBlock(partition, region.operators, "").block;
+    (block.dtype == DataType::kBFloat16 ? narrow : wide)
+        .emplace_back(names.begin(), names.end());
+    EXPECT(OutputDtype(block, 0) == DataType::kFloat32);
+  }
+  EXPECT(wide == (std::vector<std::set<std::string>>{{"diamond3"}}));
+  // No path leaves a region and comes back.
+  EXPECT(narrow == (std::vector<std::set<std::string>>{
+                       {"first", "diamond1"}, {"diamond", "last", "mean"}}));
+}
+
+TEST(ARegionNextToAnotherPrecisionNeedsNoConvolution) {
+  for (const bool is_split : {false, true}) {
+    TestGraph graph({1, 8, 8, 4});
+    graph.Convolution("conv", "image", 3, 4, 4);
+    if (!is_split) graph.Op("conv/floor", "Floor", {"conv"});
+    graph.Pool("first", is_split ? "conv" : "conv/floor", 2, 2);
+    graph.Fetch(graph.Pool("second", "first", 2, 2));
+    const Partition partition =
+        PartitionOf(graph, {DataType::kBFloat16, {"conv"}});
+    EXPECT(partition.regions.size() == (is_split ? 2 : 1));
+  }
+}
+
+TEST(PrecisionsHaveNames) {
+  SetComputesBFloat16(false);
+  EXPECT(!PrecisionFromString("bfloat16").ok());
+  EXPECT(PrecisionFromString("auto")->dtype == DataType::kFloat32);
+  SetComputesBFloat16(true);
+  EXPECT(PrecisionFromString("bfloat16")->dtype == DataType::kBFloat16);
+  EXPECT(PrecisionFromString("auto")->dtype == DataType::kBFloat16);
+  EXPECT(PrecisionFromString("float32")->dtype == DataType::kFloat32);
+  EXPECT(!PrecisionFromString("float16").ok());
 }
 
 }  // namespace

@@ -112,6 +112,8 @@ absl::Status IosOptimizer::ReadParameter(const std::string& key,
     options_.placement = {device_, device_};
   } else if (key == "cache_dir") {
     runtime_.cache_dir = value.s();
+  } else if (key == "precision") {
+    TF_ASSIGN_OR_RETURN(runtime_.precision, PrecisionFromString(value.s()));
   } else if (key == "on_miss") {
     TF_ASSIGN_OR_RETURN(runtime_.on_miss, OnMissFromString(value.s()));
   } else {

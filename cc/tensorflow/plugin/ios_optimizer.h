@@ -22,6 +22,8 @@ namespace ios::tf {
 //     types are optimized, wherever TensorFlow has placed or will place them.
 //   cache_dir (optimize): the schedule cache; see schedule_cache.h.
 //   on_miss (optimize): "skip" (default), "greedy" or "search".
+//   precision (optimize): "float32" (default), "bfloat16" or "auto"; see
+//     PrecisionFromString().
 class IosOptimizer : public tensorflow::grappler::CustomGraphOptimizer {
  public:
   absl::Status Init(

@@ -38,6 +38,10 @@ struct LoweredRegion {
   std::string device;       // kCpu or kGpu
   std::string node_device;  // as in NodeDef
   bool waits() const { return watch && watch->waits; }
+  // The type of the tensors that enter and leave the region.
+  tensorflow::DataType border_type() const {
+    return ToTensorFlow(OutputDtype(made.block, 0));
+  }
 };
 
 // Converts layouts at the borders of the regions: tensors that enter or leave a
@@ -111,7 +115,7 @@ NodeDef* AddRegionNode(const Partition& partition, const LoweredRegion& region,
                           node);
   tensorflow::AddNodeAttr(
       "M", static_cast<int64_t>(region.made.block.outputs.size()), node);
-  tensorflow::AddNodeAttr("T", ToTensorFlow(region.made.block.dtype), node);
+  tensorflow::AddNodeAttr("T", region.border_type(), node);
   tensorflow::AddNodeAttr("device", region.device, node);
   RegionProgram program = {region.made.block, region.schedules, {}};
   tensorflow::AttrValue weights;
@@ -223,7 +227,7 @@ class WaitingRegion {
   }
 
   void AddType(NodeDef* node) const {
-    tensorflow::AddNodeAttr("T", ToTensorFlow(region_.made.block.dtype), node);
+    tensorflow::AddNodeAttr("T", region_.border_type(), node);
   }
 
   std::string AddReady() {

@@ -295,6 +295,7 @@ absl::StatusOr<int> ScheduleAndLower(
     GraphDef* graph) {
   partition_options.batch_size = options.batch_size;
   partition_options.callers = options.callers;
+  partition_options.precision = options.precision;
   TF_ASSIGN_OR_RETURN(const Partition partition,
                       PartitionGraph(item, partition_options));
   BlockScheduler scheduler(partition, options);

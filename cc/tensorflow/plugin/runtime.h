@@ -29,6 +29,7 @@ struct RuntimeOptions {
   OnMiss on_miss = OnMiss::kSkip;
   int64_t batch_size = 1;  // replaces unknown leading dimensions
   int64_t callers = 1;     // schedules are looked up for this number
+  Precision precision;
 };
 
 // The plugin's options for all graphs of the process. Without options, the

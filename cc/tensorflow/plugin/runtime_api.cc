@@ -37,7 +37,7 @@ char* Null() { return nullptr; }
 
 // Enables the plugin, or returns a message that says which argument is wrong.
 char* Enable(const char* cache_dir, const char* on_miss, int64_t batch_size,
-             int64_t callers) {
+             int64_t callers, const char* precision) {
   const absl::StatusOr<ios::tf::OnMiss> parsed =
       ios::tf::OnMissFromString(on_miss);
   if (!parsed.ok()) {
@@ -48,8 +48,13 @@ char* Enable(const char* cache_dir, const char* on_miss, int64_t batch_size,
                                callers, ", but both must be positive")
                       .c_str());
   }
-  ios::tf::SetProcessOptions(
-      ios::tf::RuntimeOptions{cache_dir, *parsed, batch_size, callers});
+  const absl::StatusOr<ios::tf::Precision> of_operators =
+      ios::tf::PrecisionFromString(precision);
+  if (!of_operators.ok()) {
+    return strdup(std::string(of_operators.status().message()).c_str());
+  }
+  ios::tf::SetProcessOptions(ios::tf::RuntimeOptions{
+      cache_dir, *parsed, batch_size, callers, *of_operators});
   return nullptr;
 }
 
@@ -94,6 +99,7 @@ char* StatusJson() {
     status["on_miss"] = ios::tf::ToString(options->on_miss);
     status["batch_size"] = options->batch_size;
     status["callers"] = options->callers;
+    status["precision"] = ios::ToString(options->precision.dtype);
   }
   return strdup(
       status.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
@@ -128,9 +134,12 @@ extern "C" {
 void ios_tf_free_string(char* text) { std::free(text); }
 
 char* ios_tf_enable(const char* cache_dir, const char* on_miss,
-                    int64_t batch_size, int64_t callers) {
+                    int64_t batch_size, int64_t callers,
+                    const char* precision) {
   return NoThrow(
-      [&] { return Enable(cache_dir, on_miss, batch_size, callers); },
+      [&] {
+        return Enable(cache_dir, on_miss, batch_size, callers, precision);
+      },
       [] { return strdup("out of memory"); });
 }
 
@@ -147,6 +156,10 @@ char* ios_tf_status(void) { return NoThrow(StatusJson, Null); }
 void ios_tf_show_warnings(void) { ios::tf::ShowWarnings(); }
 
 int64_t ios_tf_packings(void) { return ios::tf::RegionPackings(); }
+
+void ios_tf_set_computes_bfloat16(int computes) {
+  ios::tf::SetComputesBFloat16(computes != 0);
+}
 
 char* ios_tf_search(const char* problem) {
   return NoThrow([&] { return Search(problem); }, Null);

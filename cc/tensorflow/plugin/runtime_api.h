@@ -16,10 +16,10 @@ void ios_tf_free_string(char* text);
 // From now on, when TensorFlow optimises a frozen graph, the plugin gives it
 // schedules from the cache. `on_miss` is "skip", "greedy" or "search".
 // `batch_size` replaces unknown batch sizes. `callers` is the number of callers
-// that schedules are looked up for. Returns null, or an error message about the
-// arguments.
+// that schedules are looked up for. `precision` is "float32", "bfloat16" or
+// "auto". Returns null, or an error message about the arguments.
 char* ios_tf_enable(const char* cache_dir, const char* on_miss,
-                    int64_t batch_size, int64_t callers);
+                    int64_t batch_size, int64_t callers, const char* precision);
 void ios_tf_disable(void);
 
 // Returns the options, and counts of the work done so far (runtime.h), as JSON.
@@ -31,6 +31,10 @@ void ios_tf_show_warnings(void);
 // Returns how often regions have packed their weights; see
 // ios::tf::RegionPackings.
 int64_t ios_tf_packings(void);
+
+// Makes regions compute in bfloat16 (if not 0) or not (if 0), whatever the
+// processor can do. For tests.
+void ios_tf_set_computes_bfloat16(int computes);
 
 // Returns the names in graphs and caches (names.h) as JSON.
 char* ios_tf_names(void);
