@@ -12,6 +12,12 @@ import tensorflow as tf
 from ios_tf import validation
 from ios_tf.conversion import notes, phases
 from ios_tf.conversion.comparison import Comparison, DifferenceError
+from ios_tf.conversion.error_budget import (
+    Choice,
+    in_float32,
+    requested_precision,
+    within_budget,
+)
 from ios_tf.conversion.measuring import (
     empty_report,
     keeps_all,
@@ -53,6 +59,7 @@ from ios_tf.model.outputs import (
 from ios_tf.model.temp_dirs import step_directory
 from ios_tf.model.weights import Weights
 from ios_tf.native import malloc
+from ios_tf.native.graph import FLOAT32, Precision
 from ios_tf.options import ConvertOptions, with_options
 from ios_tf.reasons import Decision
 from ios_tf.reasons.models import COPIED
@@ -116,7 +123,8 @@ def convert(
             exported = saved_model(model, options.weights, options.log)
             source = stack.enter_context(exported)
         with RECORDER.watched() as load:
-            conversion = _Conversion(source, samples, searcher, options)
+            precision = requested_precision(options, searcher.cost_model.device)
+            conversion = _Conversion(source, samples, searcher, options, precision)
             report = empty_report(options, searcher, output, name_of(model))
             report = conversion.run(directory, report)
         named = model if isinstance(model, (str, os.PathLike)) else "MODEL"
@@ -136,6 +144,7 @@ class _Conversion:
         samples: Samples | None,
         searcher: NetworkSearcher,
         options: ConvertOptions,
+        precision: Precision,
     ) -> None:
         tags, wanted = options.tags, options.signatures
         self._keeps_all = keeps_all(options)
@@ -146,6 +155,7 @@ class _Conversion:
         self._weights = Weights()
         self._source = source
         self._searcher = searcher
+        self._precision = precision
         self._device = searcher.cost_model.device.kind
         self._progress = searcher.progress
         with self._progress.phase(phases.LOAD):
@@ -184,23 +194,21 @@ class _Conversion:
 
     def _converted(self, directory: str, report: Report) -> Report:
         """Does the work of `run`; raises NotConvertedError if a copy is needed."""
-        functions = self._with_blocks()
-        problems = {s: p for f in functions for s, p in f.problems.items()}
-        if not problems:
+        if not any(function.problems for function in self._with_blocks()):
             return self._copied(directory, report)
         with self._progress.phase(phases.TRY):
             self._try()
-        with self._progress.phase(phases.SEARCH, measures=True):
-            schedules, stats = self._searcher.schedule_all(problems.values())
-        report = notes.search(report, stats)
+            exact = dict(self._functions)
+            choices = self._choose_precision()
         try:
-            report = self._finished(schedules, directory, report)
+            report = self._searched(directory, notes.precisions(report, choices))
         except DifferenceError as error:
-            if not any(schedule.algorithms for schedule in schedules.values()):
+            if self._functions == exact:
                 raise
             tf.io.gfile.rmtree(directory)
-            report = notes.rejected_algorithms(report, error)
-            report = self._finished(computed_directly(schedules), directory, report)
+            self._functions = exact
+            choices = [in_float32(choice, error) for choice in choices]
+            report = self._searched(directory, notes.precisions(report, choices))
         if not report.comparisons:
             return self._copied(directory, report)
         report = notes.lost_functions(report, self._loaded.lost)
@@ -208,6 +216,36 @@ class _Conversion:
         if tf.io.gfile.isdir(extra):
             copy_directory(extra, os.path.join(directory, "assets.extra"))
         return report
+
+    def _choose_precision(self) -> list[Choice]:
+        """Lets functions compute in the requested precision, as far as it is exact."""
+        if self._precision == FLOAT32:
+            return []
+        choices = []
+        for number, function in self._functions.items():
+            if not function.problems:
+                continue
+            self._functions[number], choice = within_budget(
+                function, self._precision, self._batch_sizes, self._searcher
+            )
+            choices.append(choice)
+        return choices
+
+    def _searched(self, directory: str, report: Report) -> Report:
+        """Searches for schedules and writes the model (see `_finished`)."""
+        functions = self._with_blocks()
+        problems = {s: p for f in functions for s, p in f.problems.items()}
+        with self._progress.phase(phases.SEARCH, measures=True):
+            schedules, stats = self._searcher.schedule_all(problems.values())
+        report = notes.search(report, stats)
+        try:
+            return self._finished(schedules, directory, report)
+        except DifferenceError as error:
+            if not any(schedule.algorithms for schedule in schedules.values()):
+                raise
+            tf.io.gfile.rmtree(directory)
+            report = notes.rejected_algorithms(report, error)
+            return self._finished(computed_directly(schedules), directory, report)
 
     def _finished(
         self, schedules: Mapping[str, Schedule], directory: str, report: Report

@@ -97,7 +97,7 @@ def compare(
     # The logits become outputs of the signature, because a region that contains the
     # softmax would otherwise not return them.
     saturating = _last_saturating(frozen)
-    frozen = _with_logits(frozen, saturating)
+    frozen = with_logits(frozen)
     lowered = graph_optimizer.lowered(
         dataclasses.replace(frozen, graph_def=graph_def), device=device
     )
@@ -194,10 +194,9 @@ def worst(tensors: Sequence[InnerTensor]) -> InnerTensor | None:
     return next(differing, largest)
 
 
-def _with_logits(
-    frozen: FrozenSignature, saturating: Container[str]
-) -> FrozenSignature:
+def with_logits(frozen: FrozenSignature) -> FrozenSignature:
     """The signature with the inputs of saturating nodes as additional outputs."""
+    saturating = _last_saturating(frozen)
     logits = dict.fromkeys(
         subgraphs.full_name(node.input[0])
         for node in frozen.graph_def.node

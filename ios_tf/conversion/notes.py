@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 from ios_tf.conversion.comparison import Comparison, DifferenceError
+from ios_tf.conversion.error_budget import Choice
 from ios_tf.conversion.left_nodes import decisions_about
 from ios_tf.conversion.planning import Function, Plan
 from ios_tf.conversion.report import Report
@@ -37,6 +38,8 @@ from ios_tf.reasons.models import (
     CONVOLUTION_TYPE,
     DIRECT_CONVOLUTIONS,
     FIXED_BATCH_SIZE,
+    INEXACT_OPERATORS,
+    INEXACT_SIGNATURE,
     INSIDE_FUNCTION,
     LOST_FUNCTION,
     NO_CONVOLUTION,
@@ -247,6 +250,28 @@ def rejected_algorithms(report: Report, error: DifferenceError) -> Report:
     text += f"{error.difference} with Winograd's minimal filtering, so its "
     text += "convolutions are computed directly"
     return report.with_decisions(Decision(DIRECT_CONVOLUTIONS, text))
+
+
+def precisions(report: Report, choices: Sequence[Choice]) -> Report:
+    """Adds the precisions of functions, and says what computes in float32."""
+    decisions = []
+    for choice in choices:
+        name = f"signature {choice.signature!r}"
+        if choice.precision == "float32":
+            decisions.append(
+                Decision(
+                    INEXACT_SIGNATURE,
+                    f"{name} computes in float32, because {choice.why}",
+                )
+            )
+        elif choice.returned:
+            names = tuple(op for one in choice.returned for op in one.operators)
+            text = f"{counted(len(names), 'operator', 'operators')} of {name} compute "
+            text += "in float32, because bfloat16 would change an output by more than "
+            text += f"{choice.max_error:g} of its largest value"
+            decisions.append(Decision(INEXACT_OPERATORS, text, names))
+    report = dataclasses.replace(report, precisions=list(choices))
+    return report.with_decisions(*decisions)
 
 
 def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> Report:

@@ -12,6 +12,11 @@ from ios_tf import validation
 from ios_tf.conversion import notes, phases
 from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.direct_function import DirectFunction
+from ios_tf.conversion.error_budget import (
+    in_float32,
+    requested_precision,
+    within_budget,
+)
 from ios_tf.conversion.measuring import (
     empty_report,
     keeps_all,
@@ -37,6 +42,7 @@ from ios_tf.model.flat_calls import FlatCall
 from ios_tf.model.not_converted import NoFunctionError, NotConvertedError
 from ios_tf.model.temp_dirs import remove_abandoned_steps
 from ios_tf.model.weights import Weights
+from ios_tf.native.graph import FLOAT32
 from ios_tf.options import OptimizeOptions, with_options
 from ios_tf.reasons import Decision
 from ios_tf.reasons.models import NO_OUTPUTS, ORIGINAL_RUNS
@@ -196,7 +202,8 @@ def _searched(
     options: OptimizeOptions,
 ) -> tuple[_Rebuilt | None, Report]:
     """Does the work of `_faster`."""
-    device, keep = searcher.cost_model.device.kind, keeps_all(options)
+    device = searcher.cost_model.device.kind
+    precision = requested_precision(options, searcher.cost_model.device)
     function = equivalents.function
     report = notes.unsupported_nodes(report, [function])
     if not function.problems:
@@ -205,6 +212,30 @@ def _searched(
     # If the graph cannot be rebuilt, this fails before the search instead of after it.
     with progress.phase(phases.TRY):
         equivalents.compared(function.rewrite_sequential(device), timed=False)
+    if precision == FLOAT32:
+        return _scheduled(equivalents, searcher, report, options)
+    narrow, choice = within_budget(function, precision, loads_of(options), searcher)
+    equivalents.function = narrow
+    try:
+        narrow_report = notes.precisions(report, [choice])
+        return _scheduled(equivalents, searcher, narrow_report, options)
+    except DifferenceError as error:
+        if narrow is function:
+            raise
+        equivalents.function = function
+        report = notes.precisions(report, [in_float32(choice, error)])
+        return _scheduled(equivalents, searcher, report, options)
+
+
+def _scheduled(
+    equivalents: _Equivalents,
+    searcher: NetworkSearcher,
+    report: Report,
+    options: OptimizeOptions,
+) -> tuple[_Rebuilt | None, Report]:
+    """Searches for schedules, and returns the function that has them."""
+    device, keep = searcher.cost_model.device.kind, keeps_all(options)
+    function, progress = equivalents.function, searcher.progress
     with progress.phase(phases.SEARCH, measures=True):
         schedules, stats = searcher.schedule_all(function.problems.values())
     report = notes.search(report, stats)

@@ -47,6 +47,8 @@ from ios_tf.reasons.comparisons import NOT_REPEATABLE, SAMPLES_REJECTED, STATEFU
 _OTHER_BATCHES = (2, 4, 8, 16, 32)
 # Other inputs are tried if rounding changes outputs by more than this.
 STEADY = 1e-4
+# The largest number of samples that show how exact a function is.
+_MOST_SAMPLES = 256
 # Limits for calls near bounds (input sizes at which the function starts to compute
 # something else): the number of calls, and the number of elements of each call's
 # inputs.
@@ -140,6 +142,17 @@ class OriginalCalls:
         if not found:
             found = list(self.cases(batch_sizes, batch_sizes)[0])
         return {size: self.inputs[size] for size in found}
+
+    def varied_inputs(self, batch_sizes: Sequence[int]) -> list[Inputs]:
+        """Returns the arguments of several calls (see `Reference.calls`)."""
+        cases = self.cases(batch_sizes, batch_sizes)[0]
+        if self._samples is None or not cases:
+            return [one for c in cases.values() for one in (c.inputs, c.others)]
+        count = min(_MOST_SAMPLES, *map(len, self._samples.values()))
+        specs, size = self._frozen.inputs, next(iter(cases))
+        return [
+            rows(self._samples, specs, size, first) for first in range(0, count, size)
+        ]
 
     def refusal(self) -> CannotCompareError | None:
         """Returns why the original could not be called, or None if a call succeeded."""

@@ -19,6 +19,8 @@ from ios_tf.model.frozen_graphs import FrozenSignature
 _AMPLE = 4.0
 # If rounding the inputs changes outputs by more than this, any difference is allowed.
 _CHAOS = 1e-2
+# The tolerance for tensors of networks that compute in bfloat16.
+_BFLOAT16 = 0.2
 # A tolerance that allows any finite difference. A difference is infinite if shapes
 # differ, or if NaN or infinities are at different positions.
 _ANYTHING = 1e30
@@ -40,13 +42,15 @@ def tolerance(frozen: FrozenSignature, device: str) -> float:
     half precision or TF32, the difference is relative to the tensor's largest value
     (see `judged_by_value`).
     """
+    if frozen.precision.dtype == "bfloat16":
+        return max(_BFLOAT16, frozen.precision.max_error)
     types = {
         tf.dtypes.as_dtype(node.attr["T"].type)
         for node in frozen.graph_def.node
         if node.op in function_library.CONVOLUTIONS
     }
     if tf.bfloat16 in types:
-        return 0.2
+        return _BFLOAT16
     if tf.float16 in types:
         return 0.03
     if device == "gpu" and tf.config.experimental.tensor_float_32_execution_enabled():

@@ -29,6 +29,7 @@ from ios_tf.model.graph_optimizer import Collected
 from ios_tf.model.not_converted import NotOptimizedError
 from ios_tf.model.weights import Weights
 from ios_tf.native import engine
+from ios_tf.native.graph import Precision
 from ios_tf.scheduler import (
     Load,
     Problem,
@@ -131,6 +132,19 @@ class Function:
         """The blocks of all batch sizes, by signature."""
         return {s: p for c in self.collected.values() for s, p in c.problems.items()}
 
+    def with_precision(self, precision: Precision, device: str) -> Function:
+        """Returns the function with blocks in another precision."""
+        frozen = self.frozen.with_precision(precision)
+        return dataclasses.replace(
+            self,
+            frozen=frozen,
+            collected={
+                size: graph_optimizer.collect(frozen, size, device)
+                for size in self.collected
+            },
+            reference=self.reference.with_frozen(frozen),
+        )
+
     def rewrite_sequential(self, device: str) -> Any:
         """The graph with sequential schedules, for a trial before the search."""
         if not self.problems:
@@ -161,16 +175,22 @@ class Function:
         Raises:
           UserError: `found` fails or returns other outputs.
         """
-        plain = batch_sizes_of(batch_sizes)
-        another = next(size for size in itertools.count(3) if size not in plain)
-        compared = [*(plain if timed else plain[:1]), another]
+        compared = self.compared_sizes(batch_sizes, timed)
         batch_sizes = self.timed_sizes(batch_sizes)
-        fixed = self.fixed_batch_size()
-        if fixed:
-            compared = [fixed]
         return self.reference.compare(
             found, graph_def, compared, batch_sizes if timed else (), portable
         )
+
+    def compared_sizes(
+        self, batch_sizes: Sequence[int], timed: bool = True
+    ) -> list[int]:
+        """Returns the batch sizes at which outputs are compared (see `compare`)."""
+        fixed = self.fixed_batch_size()
+        if fixed:
+            return [fixed]
+        plain = batch_sizes_of(batch_sizes)
+        another = next(size for size in itertools.count(3) if size not in plain)
+        return [*(plain if timed else plain[:1]), another]
 
     def timed_sizes(self, batch_sizes: Sequence[int]) -> Sequence[int]:
         """Returns the batch sizes or loads for which latencies are measured."""

@@ -6,6 +6,7 @@ Both models run in this process and take turns. The original runs without the pl
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -94,6 +95,23 @@ class Reference:
         """
         self._calls.use_samples(samples.of_signature(self.name, self._frozen.inputs))
 
+    def with_frozen(self, frozen: FrozenSignature) -> Reference:
+        """Returns a reference for the same function in another precision.
+
+        Both share the calls of the original.
+        """
+        reference = copy.copy(self)
+        reference._frozen = frozen
+        return reference
+
+    def calls(self, batch_sizes: Sequence[int]) -> list[Inputs]:
+        """Returns the arguments of calls that show how exact a function is.
+
+        Without samples, these are two calls for each batch size that the original
+        accepts. With samples, they are calls for the samples.
+        """
+        return self._calls.varied_inputs(batch_sizes)
+
     def inputs(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:
         """Returns the arguments of calls at the batch sizes that the original accepts.
 
@@ -155,7 +173,9 @@ class Reference:
         for batch_size, case in references.items():
             expected = case.expected
             outputs = self._outputs(found, batch_size, case.inputs)
-            difference, unequal = compare_outputs(outputs, expected, case.spreads)
+            difference, unequal = compare_outputs(
+                outputs, expected, None if self._max_error else case.spreads
+            )
             if 1.0 in undefined(expected):
                 decisions.append(
                     Decision(
@@ -170,7 +190,7 @@ class Reference:
             # Outputs may differ by this much. A larger difference must be explained by
             # inner tensors.
             noise = min(allowed_difference(0.0, case.noise), STEADY)
-            explained = max(self._tolerance(), noise)
+            explained = self._max_error or max(self._tolerance(), noise)
             differs = differ(difference, unequal, explained) or unequal
             if not inner or differs:
                 compared = self._compare_inside(graph_def, case)
@@ -235,6 +255,11 @@ class Reference:
                     self.name, case.batch_size, where, difference or math.inf
                 )
 
+    @property
+    def _max_error(self) -> float:
+        """The largest difference that the user allows; 0 for float32."""
+        return self._frozen.precision.max_error
+
     def _tolerance(self) -> float:
         return tolerance(self._frozen, self._device)
 
@@ -285,9 +310,9 @@ class Reference:
         """
         where, difference_there = "an output", difference
         noise = self._calls.case_at(batch_size).noise
-        allowed = allowed_difference(self._tolerance(), noise)
+        allowed = self._max_error or allowed_difference(self._tolerance(), noise)
         differs = difference > allowed
-        if worst:
+        if worst and not (differs and self._max_error):
             where, difference_there = worst.name, worst.difference
             differs = worst.differs
         if differs:

@@ -18,6 +18,7 @@ from ios_tf.tuning.roofline import Roofline
 
 if TYPE_CHECKING:  # these modules import TensorFlow, which a report does not need
     from ios_tf.conversion.comparison import Comparison
+    from ios_tf.conversion.error_budget import Choice
     from ios_tf.conversion.region_check import RegionLatency
 
 
@@ -102,6 +103,7 @@ class Report:
       created: the time at which the conversion began.
       model_bytes, output_bytes: sizes of the original's and the result's files.
       peak_bytes: the largest resident memory of the process so far.
+      precisions: the precision of each function, if it was chosen (`precision`).
     """
 
     output: str | None
@@ -134,6 +136,7 @@ class Report:
     model_bytes: int | None = None
     output_bytes: int | None = None
     peak_bytes: int = 0
+    precisions: Sequence[Choice] = ()
 
     @property
     def verdict(self) -> str:

@@ -69,6 +69,8 @@ SLUGS = {
     120: "lost-function",
     121: "not-requested",
     122: "slow-without-package",
+    123: "inexact-operators",
+    124: "inexact-signature",
     201: "inputs-rejected",
     202: "strings",
     203: "samples-rejected",

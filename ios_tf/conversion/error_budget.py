@@ -1,0 +1,351 @@
+"""Chooses which operators compute in bfloat16, so that outputs stay exact enough.
+
+The choice begins with all operators in bfloat16. If this changes an output too much,
+groups of operators compute in float32 again, first those that gain the most accuracy
+for the time that they cost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ios_tf.conversion import inner_tensors, timing
+from ios_tf.conversion.comparison import DifferenceError
+from ios_tf.conversion.planning import Function
+from ios_tf.differences import relative_difference
+from ios_tf.errors import UserError, first_line
+from ios_tf.model import graph_optimizer, subgraphs
+from ios_tf.native import engine
+from ios_tf.native.devices import Device
+from ios_tf.native.graph import FLOAT32, Precision
+from ios_tf.options import ModelOptions
+from ios_tf.scheduler import Problem, Stage
+from ios_tf.tuning.searcher import NetworkSearcher
+
+# The share of the allowed error that sequential schedules may use. The schedules that
+# are found later round in other ways.
+_SHARE = 0.9
+# The largest number of groups of operators.
+_MOST_GROUPS = 24
+# The number of images for the errors of single groups, of which there are many.
+_IMAGES_OF_GROUPS = 16
+# A group that is not slower in float32 counts as slower by this, in milliseconds.
+_LEAST_MS = 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class Returned:
+    """Operators that compute in float32, because bfloat16 is not exact enough.
+
+    Attributes:
+      operators: their names.
+      error: the error of the network if only these operators compute in bfloat16.
+      ms: how much longer they take in float32, for the first batch size.
+    """
+
+    operators: Sequence[str]
+    error: float
+    ms: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Errors:
+    """How much outputs differ from those in float32.
+
+    Attributes:
+      error: the largest difference of an output divided by its largest value.
+      agreement: the share of images for which the largest value of the output is at the
+        same position; None if the function is not a classifier.
+      images: the number of images.
+    """
+
+    error: float
+    agreement: float | None
+    images: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The precision of a function's operators.
+
+    Attributes:
+      signature: the function's name.
+      precision: "bfloat16", or "float32" if no operator computes in bfloat16.
+      max_error: the largest allowed error.
+      whole: the errors with all operators in bfloat16; None if they are not known.
+      chosen: the errors with the chosen operators in bfloat16; None if there are none.
+      returned: the operators that compute in float32.
+      why: why no operator computes in bfloat16, as text.
+    """
+
+    signature: str
+    precision: str
+    max_error: float
+    whole: Errors | None = None
+    chosen: Errors | None = None
+    returned: Sequence[Returned] = ()
+    why: str = ""
+
+
+def requested_precision(options: ModelOptions, device: Device) -> Precision:
+    """The precision that the options ask for on a device.
+
+    Raises:
+      UserError: bfloat16 is requested, but the device does not have it.
+    """
+    if options.precision == "float32":
+        return FLOAT32
+    usable = device.kind == "cpu" and engine.has_bfloat16(device.engine)
+    if usable:
+        return Precision("bfloat16", max_error=options.max_error)
+    if options.precision == "auto":
+        return FLOAT32
+    if device.kind == "gpu":
+        raise UserError(
+            'precision="bfloat16" is supported only on a CPU. Use precision="float32", '
+            "or convert a model whose own type is bfloat16"
+        )
+    raise UserError(
+        'precision="bfloat16" needs a processor with bfloat16 arithmetic, which this '
+        'one does not have. Use precision="auto" or "float32"'
+    )
+
+
+def within_budget(
+    function: Function,
+    precision: Precision,
+    batch_sizes: Sequence[int],
+    searcher: NetworkSearcher,
+) -> tuple[Function, Choice]:
+    """Returns the function with as many operators in bfloat16 as the error allows.
+
+    Args:
+      function: a function with blocks in float32.
+      precision: bfloat16 for all operators, with the largest allowed error.
+      batch_sizes: the scheduled batch sizes or loads.
+      searcher: measures the latencies of operators.
+    """
+    device = searcher.cost_model.device.kind
+    name = function.reference.name
+    choice = Choice(name, "float32", precision.max_error)
+
+    def unchanged(why: str) -> tuple[Function, Choice]:
+        return function, dataclasses.replace(choice, why=why)
+
+    # Errors are measured with the schedules of one batch size.
+    first = next(iter(function.collected))
+    single = dataclasses.replace(function, collected={first: function.collected[first]})
+    whole = single.with_precision(precision, device)
+    try:
+        meter = _Meter(function, batch_sizes, device)
+        errors = meter.errors(whole)
+    except tf.errors.OpError as error:
+        return unchanged(f"its error could not be measured ({first_line(error)})")
+    if errors is None:
+        return unchanged("its error could not be measured")
+    choice = dataclasses.replace(choice, whole=errors)
+    allowed = _SHARE * precision.max_error
+    if errors.error <= allowed:
+        choice = dataclasses.replace(choice, precision="bfloat16", chosen=errors)
+        return function.with_precision(precision, device), choice
+    candidates = _most_useful_first(single, whole, meter, searcher)
+
+    def returning(count: int) -> Precision:
+        names = itertools.chain.from_iterable(
+            one.operators for one in candidates[:count]
+        )
+        return dataclasses.replace(precision, float32_operators=frozenset(names))
+
+    # The number of returned groups is between `low` (too few) and `high` (enough).
+    low, high = 0, len(candidates)
+    best: Errors | None = None
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = meter.errors(single.with_precision(returning(middle), device))
+        if found is not None and found.error <= allowed:
+            high, best = middle, found
+        else:
+            low = middle
+    narrow = function.with_precision(returning(high), device)
+    # The operators that are left may be too few for a region.
+    is_narrow = any(one.dtype == "bfloat16" for one in narrow.problems.values())
+    if best is None or not is_narrow:
+        return unchanged(
+            f"bfloat16 changes an output by up to {errors.error:.2g} of its largest "
+            f"value, and max_error is {precision.max_error:g}"
+        )
+    return narrow, dataclasses.replace(
+        choice, precision="bfloat16", chosen=best, returned=candidates[:high]
+    )
+
+
+def in_float32(choice: Choice, error: DifferenceError) -> Choice:
+    """The choice after a conversion whose outputs differed too much."""
+    return dataclasses.replace(
+        choice,
+        precision="float32",
+        chosen=None,
+        returned=(),
+        why=choice.why
+        or f"with the schedules found, an output of {error.signature!r} "
+        f"differs by {error.difference}",
+    )
+
+
+class _Meter:
+    """Measures the errors of a function in other precisions."""
+
+    def __init__(
+        self, function: Function, batch_sizes: Sequence[int], device: str
+    ) -> None:
+        self._device = device
+        frozen = function.frozen
+        self._calls: list[tuple[list[tf.Tensor], list[np.ndarray]]] = []
+        calls = function.reference.calls(function.compared_sizes(batch_sizes))
+        # The outputs of some functions, such as the number of the best class, are not
+        # floats. The tensors behind these outputs are measured then.
+        for self._frozen in (frozen, inner_tensors.with_logits(frozen)):
+            self._names = [tensor for tensor, _ in self._frozen.outputs.values()]
+            compute = subgraphs.tensors(frozen, frozen.graph_def, self._names)
+            for inputs in calls:
+                arguments = [inputs[name] for name in frozen.inputs]
+                self._calls.append((arguments, self._run(compute, arguments)))
+            if any(map(_is_float, self._calls[0][1] if self._calls else ())):
+                break
+            self._calls = []
+
+    def errors(
+        self, function: Function, most_images: int | None = None
+    ) -> Errors | None:
+        """The errors of the function in its precision; None if nothing is known."""
+        graph_def = function.rewrite_sequential(self._device)
+        lowered = graph_optimizer.lowered(
+            dataclasses.replace(self._frozen, graph_def=graph_def), device=self._device
+        )
+        compute = subgraphs.tensors(self._frozen, lowered, self._names)
+        error, images, agreements = 0.0, 0, []
+        for arguments, expected in self._calls:
+            found = self._run(compute, arguments)
+            images += _images(expected)
+            for one, truth in zip(found, expected, strict=True):
+                if _is_float(truth):
+                    error = max(error, relative_difference(one, truth))
+            if _is_classifier(expected):
+                agreements.append(_agreement(found[0], expected[0]))
+            if most_images and images >= most_images:
+                break
+        if not self._calls:
+            return None
+        agreement = float(np.concatenate(agreements).mean()) if agreements else None
+        return Errors(error, agreement, images)
+
+    def _run(
+        self, compute: subgraphs.GraphFunction, arguments: Sequence[tf.Tensor]
+    ) -> list[np.ndarray]:
+        with timing.running(plugin=False, device=self._device):
+            return [tensor.numpy() for tensor in compute(*arguments)]
+
+
+def _is_float(array: np.ndarray) -> bool:
+    return array.dtype != object and tf.as_dtype(array.dtype).is_floating
+
+
+def _images(outputs: Sequence[np.ndarray]) -> int:
+    return outputs[0].shape[0] if outputs[0].ndim else 1
+
+
+def _is_classifier(outputs: Sequence[np.ndarray]) -> bool:
+    """Whether the only output has a number for each of several classes."""
+    only = outputs[0]
+    return (
+        len(outputs) == 1 and only.ndim == 2 and only.shape[1] > 1 and _is_float(only)
+    )
+
+
+def _agreement(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    return found.argmax(axis=1) == expected.argmax(axis=1)
+
+
+def _most_useful_first(
+    function: Function, whole: Function, meter: _Meter, searcher: NetworkSearcher
+) -> list[Returned]:
+    """Groups of operators, by the accuracy per millisecond that float32 brings.
+
+    Args:
+      function: the function in float32.
+      whole: the function in bfloat16.
+      meter: measures errors.
+      searcher: measures latencies.
+    """
+    device = searcher.cost_model.device.kind
+    names = {name for group in _groups(whole, searcher) for name in group}
+    slow, fast = (_latencies(one, searcher) for one in (function, whole))
+    found = []
+    for group in _groups(whole, searcher):
+        others = names.difference(group)
+        precision = dataclasses.replace(
+            whole.frozen.precision, float32_operators=frozenset(others)
+        )
+        alone = function.with_precision(precision, device)
+        errors = meter.errors(alone, _IMAGES_OF_GROUPS)
+        ms = sum(slow.get(name, 0.0) - fast.get(name, 0.0) for name in group)
+        found.append(Returned(group, errors.error if errors else 0.0, ms))
+    # The errors of groups are independent of each other, so their squares add up.
+    return sorted(
+        found, key=lambda one: one.error**2 / max(one.ms, _LEAST_MS), reverse=True
+    )
+
+
+def _groups(function: Function, searcher: NetworkSearcher) -> list[list[str]]:
+    """The names of the operators in bfloat16, in groups of consecutive operators.
+
+    A group has at least 1/24 of the network's work. It consists of whole parts, as they
+    are scheduled, except that parts which are chains may be divided.
+    """
+    collected = _of_first_size(function)
+    parts: list[tuple[list[str], int]] = []
+    for block in collected.blocks:
+        problem = collected.problems[block["signature"]]
+        if problem.dtype != function.frozen.precision.dtype:
+            continue
+        for part in searcher.parts_of(problem)[0]:
+            ops = part.operators
+            for piece in zip(ops) if part.problem.is_chain else [ops]:
+                names = [block["names"][op] for op in piece]
+                parts.append((names, sum(problem.flops[op] for op in piece)))
+    least = sum(flops for _, flops in parts) / _MOST_GROUPS
+    groups: list[list[str]] = []
+    size = least
+    for names, flops in parts:
+        if size >= least:
+            groups.append([])
+            size = 0
+        groups[-1] += names
+        size += flops
+    return groups
+
+
+def _latencies(function: Function, searcher: NetworkSearcher) -> Mapping[str, float]:
+    """The latency of each operator in ms, by name, alone on the device."""
+    found: dict[str, float] = {}
+    collected = _of_first_size(function)
+    for block in collected.blocks:
+        problem: Problem = collected.problems[block["signature"]]
+        for op, name in enumerate(block["names"]):
+            stage = Stage.concurrent(problem, 1 << op)
+            try:
+                found[name] = searcher.stage_latency(problem, stage)
+            except MemoryError:
+                continue
+        searcher.cost_model.release()
+    return found
+
+
+def _of_first_size(function: Function) -> Any:
+    return next(iter(function.collected.values()))
