@@ -134,11 +134,6 @@ void FinishAnyRows(const FinishedRows& rows) {
 
 #ifdef __x86_64__
 
-#define IOS_AVX512_BF16 \
-  __attribute__((       \
-      target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")))
-#define IOS_AMX __attribute__((target("amx-tile,amx-bf16,avx512f")))
-
 // Computes kRows rows of a block with AVX512_BF16.
 template <int kRows, int kVectors>
 IOS_AVX512_BF16 void MultiplyInVectors(const ProductBlock& block, int64_t row) {

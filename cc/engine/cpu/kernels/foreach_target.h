@@ -45,6 +45,13 @@
 
 #ifdef __x86_64__
 
+// Mark functions, in the part that is compiled once, for the instructions that
+// multiply bfloat16 numbers (see BFloat16Products).
+#define IOS_AVX512_BF16 \
+  __attribute__((       \
+      target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")))
+#define IOS_AMX __attribute__((target("amx-tile,amx-bf16,avx512f")))
+
 // GCC gets the names of architectures. Clang gets a list of their features,
 // because options on Clang's command line could otherwise switch some of the
 // features off.
