@@ -8,28 +8,49 @@
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
+IOS_INLINE float FloatOf(uint32_t bits) {
+  float v;
+  std::memcpy(&v, &bits, sizeof(bits));
+  return v;
+}
 IOS_INLINE float ToFloat(float v) { return v; }
 IOS_INLINE float ToFloat(BFloat16 v) {
-  const uint32_t bits = static_cast<uint32_t>(v.bits) << 16;
-  float wide;
-  std::memcpy(&wide, &bits, sizeof(bits));
-  return wide;
+  return FloatOf(static_cast<uint32_t>(v.bits) << 16);
 }
 
-IOS_INLINE void Put(float v, float* to) { *to = v; }
-IOS_INLINE void Put(float v, BFloat16* to) {
+// Returns bits whose upper half is v, rounded to bfloat16.
+IOS_INLINE uint32_t Rounded(float v) {
   uint32_t bits;
   std::memcpy(&bits, &v, sizeof(bits));
   // The carry of the addition rounds, to the even number in a tie. A NaN would
   // become infinity if its fraction overflowed.
   const uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
-  const uint32_t nan = bits | 0x400000;
-  to->bits = static_cast<uint16_t>((v != v ? nan : rounded) >> 16);
+  return v != v ? bits | 0x400000 : rounded;
+}
+IOS_INLINE void Put(float v, float* to) { *to = v; }
+IOS_INLINE void Put(float v, BFloat16* to) {
+  to->bits = static_cast<uint16_t>(Rounded(v) >> 16);
+}
+
+// Two neighbouring numbers. Loops convert them faster than single numbers,
+// because they stay at their places in a register. (Processors are
+// little-endian.)
+struct TwoFloats {
+  float first, second;
+};
+IOS_INLINE TwoFloats ToFloats(const BFloat16* from) {
+  uint32_t bits;
+  std::memcpy(&bits, from, sizeof(bits));
+  return {FloatOf(bits << 16), FloatOf(bits & 0xffff0000)};
+}
+IOS_INLINE void Put(const TwoFloats& v, BFloat16* to) {
+  const uint32_t bits =
+      (Rounded(v.first) >> 16) | (Rounded(v.second) & 0xffff0000);
+  std::memcpy(to, &bits, sizeof(bits));
 }
 
 // The numbers at even and at odd places of a register of bfloat16 numbers, as
-// two registers of floats. (Processors are little-endian.) This conversion is
-// faster than one that keeps the order.
+// two registers of floats.
 template <typename V>
 struct Pair {
   V even, odd;

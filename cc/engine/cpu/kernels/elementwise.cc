@@ -14,6 +14,8 @@
 
 #ifdef IOS_TARGET  // compiled for each instruction set
 
+#include "cc/engine/cpu/kernels/bfloat16-inl.h"
+
 namespace ios::cpu::IOS_TARGET {
 namespace {
 
@@ -33,15 +35,17 @@ namespace {
     ActivateRow(out, n, activation, out);         \
   }
 
-void AddRow(const float* a, const float* b, int64_t n, Activation activation,
+template <typename T>
+void AddRow(const float* a, const T* b, int64_t n, Activation activation,
             float* out) {
-  IOS_ROW(a[i] + b[i])
+  IOS_ROW(a[i] + ToFloat(b[i]))
 }
 
-void ScaleRow(const float* __restrict x, const float* __restrict scale,
+template <typename T>
+void ScaleRow(const T* __restrict x, const float* __restrict scale,
               const float* __restrict shift, int64_t n, Activation activation,
               float* __restrict out) {
-  IOS_ROW(x[i] * scale[i] + shift[i])
+  IOS_ROW(ToFloat(x[i]) * scale[i] + shift[i])
 }
 #undef IOS_ROW
 
@@ -80,26 +84,31 @@ class Repeated {
 
  private:
   const int64_t times_;
-  float values_[kFloats];
+  alignas(64) float values_[kFloats];
 };
 
-// Converts several pixels of a tensor with few channels to a row of floats.
+// Several pixels of a tensor with few channels.
 template <typename T>
 class PixelBlock {
  public:
-  // Returns the address of `pixels` contiguous pixels that begin with `pixel`.
-  // If the tensor has only one channel, its value is repeated for all
-  // `channels`.
-  const float* Read(const SourceOf<T>& from, int64_t pixel, int64_t pixels,
-                    int64_t channels) {
+  // Returns the address of `pixels` contiguous pixels that begin with `pixel`,
+  // which are copied if they are not contiguous. If the tensor has only one
+  // channel, its value is repeated for all `channels`.
+  const T* Gather(const SourceOf<T>& from, int64_t pixel, int64_t pixels,
+                  int64_t channels) {
     const T* x = At(from, pixel, 0);
     const bool spreads = from.view.channels() < channels;
-    if (!spreads && from.view.dense()) return row_.Read(x, pixels * channels);
+    if (!spreads && from.view.dense()) return x;
     T* out = copy_;
     for (int64_t p = 0; p < pixels; ++p, x += from.view.pitch) {
       for (int64_t c = 0; c < channels; ++c) *out++ = x[spreads ? 0 : c];
     }
-    return row_.Read(copy_, pixels * channels);
+    return copy_;
+  }
+  // Returns the address of the same pixels in float32.
+  const float* Read(const SourceOf<T>& from, int64_t pixel, int64_t pixels,
+                    int64_t channels) {
+    return row_.Read(Gather(from, pixel, pixels, channels), pixels * channels);
   }
 
  private:
@@ -207,41 +216,40 @@ void Activate(const SourceOf<T>& x, Activation activation,
       });
 }
 
+// Adds n elements of several terms. `first` has those of the first term, and
+// other(term) returns the address of those of another term.
+template <typename T, typename Other>
+void AddTerms(const float* first, size_t terms, int64_t n,
+              const Activation& activation, float* out, const Other& other) {
+  for (size_t t = 1; t < terms; ++t) {
+    IOS_DISPATCH(AddRow<T>)
+    (t == 1 ? first : out, other(t), n,
+     t + 1 == terms ? activation : Activation::kNone, out);
+  }
+}
+
 template <typename T>
 void Add(const std::vector<SourceOf<T>>& terms, Activation activation,
          const TargetOf<T>& to) {
   const int64_t channels = to.view.channels();
   bool dense = to.view.dense();
   for (const SourceOf<T>& term : terms) dense = dense && term.view.dense();
-  // Adds n elements of all terms, of which read(term) returns the addresses.
-  const auto add = [&](const auto& read, int64_t n, float* out) {
-    const float* sum = read(0);
-    for (size_t t = 1; t < terms.size(); ++t) {
-      const bool last = t + 1 == terms.size();
-      IOS_DISPATCH(AddRow)
-      (sum, read(t), n, last ? activation : Activation::kNone, out);
-      sum = out;
-    }
-  };
   if (!dense && HasFewChannels(to.view)) {
     return ForBlocks(to, [&](int64_t p, int64_t pixels, float* out) {
       PixelBlock<T> first, other;
-      add(
-          [&](size_t t) {
-            return (t == 0 ? first : other).Read(terms[t], p, pixels, channels);
-          },
-          pixels * channels, out);
+      AddTerms<T>(first.Read(terms[0], p, pixels, channels), terms.size(),
+                  pixels * channels, activation, out, [&](size_t t) {
+                    return other.Gather(terms[t], p, pixels, channels);
+                  });
     });
   }
   ForRows<T>(to.view.pixels(), channels, dense,
              [&](int64_t p, int64_t c, int64_t n) {
-               FloatRow<T> sum, other;
+               FloatRow<T> sum;
                T* const out = At(to, p, c);
-               add(
-                   [&](size_t t) {
-                     return (t == 0 ? sum : other).Read(At(terms[t], p, c), n);
-                   },
-                   n, sum.Begin(out));
+               AddTerms<T>(sum.Read(At(terms[0], p, c), n), terms.size(), n,
+                           activation, sum.Begin(out),
+                           [&](size_t t) { return At(terms[t], p, c); });
                sum.Finish(n, out);
              });
 }
@@ -374,10 +382,10 @@ void Scale(const SourceOf<T>& x, const float* scale, const float* shift,
   // Computes n elements that begin with a pixel's channel c.
   const auto row = [&](int64_t p, int64_t c, int64_t n, const float* scales,
                        const float* shifts) {
-    FloatRow<T> in, result;
+    FloatRow<T> result;
     T* const out = At(to, p, c);
-    IOS_DISPATCH(ScaleRow)
-    (in.Read(At(x, p, c), n), scales, shifts, n, activation, result.Begin(out));
+    IOS_DISPATCH(ScaleRow<T>)
+    (At(x, p, c), scales, shifts, n, activation, result.Begin(out));
     result.Finish(n, out);
   };
   if (x.view.dense() && to.view.dense() && IsRepeated(channels)) {
@@ -397,8 +405,8 @@ void Scale(const SourceOf<T>& x, const float* scale, const float* shift,
     const Repeated scales(scale, channels), shifts(shift, channels);
     return ForBlocks(to, [&](int64_t p, int64_t pixels, float* out) {
       PixelBlock<T> block;
-      IOS_DISPATCH(ScaleRow)
-      (block.Read(x, p, pixels, channels), scales.data(), shifts.data(),
+      IOS_DISPATCH(ScaleRow<T>)
+      (block.Gather(x, p, pixels, channels), scales.data(), shifts.data(),
        pixels * channels, activation, out);
     });
   }

@@ -67,10 +67,14 @@ IOS_INLINE void SumVectors(const BFloat16* x, int64_t pitch, int64_t pixels,
       sums[v].odd += values.odd;
     }
   }
-  for (int64_t c = 0; c < kVectors * kWidth; ++c) {
-    const Pair<Vector>& pair = sums[c / (2 * kWidth)];
-    const int64_t lane = c % (2 * kWidth) / 2;
-    out[c] += c % 2 == 0 ? pair.even[lane] : pair.odd[lane];
+  for (const Pair<Vector>& sum : sums) {
+    float even[kWidth], odd[kWidth];
+    std::memcpy(even, &sum.even, sizeof(even));
+    std::memcpy(odd, &sum.odd, sizeof(odd));
+    for (int64_t i = 0; i < kWidth; ++i) {
+      *out++ += even[i];
+      *out++ += odd[i];
+    }
   }
 }
 

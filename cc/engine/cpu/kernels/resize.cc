@@ -31,13 +31,26 @@ void InterpolateRow(const T* top, const T* bottom, float weight,
     const T* bottom_left = bottom + column.lower;
     const T* bottom_right = bottom + column.upper;
     T* __restrict out = to + w * pitch;
-    const auto between = [&](const T& left, const T& right) {
-      return ToFloat(left) + (ToFloat(right) - ToFloat(left)) * column.weight;
+    const auto interpolate = [&](float a, float b, float c, float d) {
+      const float above = a + (b - a) * column.weight;
+      const float below = c + (d - c) * column.weight;
+      return above + (below - above) * weight;
     };
-    for (int64_t c = 0; c < channels; ++c) {
-      const float above = between(top_left[c], top_right[c]);
-      const float below = between(bottom_left[c], bottom_right[c]);
-      Put(above + (below - above) * weight, out + c);
+    int64_t c = 0;
+    if constexpr (sizeof(T) == sizeof(BFloat16)) {
+      for (; c + 2 <= channels; c += 2) {
+        const TwoFloats a = ToFloats(top_left + c), b = ToFloats(top_right + c);
+        const TwoFloats d = ToFloats(bottom_left + c),
+                        e = ToFloats(bottom_right + c);
+        Put(TwoFloats{interpolate(a.first, b.first, d.first, e.first),
+                      interpolate(a.second, b.second, d.second, e.second)},
+            out + c);
+      }
+    }
+    for (; c < channels; ++c) {
+      Put(interpolate(ToFloat(top_left[c]), ToFloat(top_right[c]),
+                      ToFloat(bottom_left[c]), ToFloat(bottom_right[c])),
+          out + c);
     }
   }
 }
