@@ -31,16 +31,22 @@ IOS_INLINE void MultiplyRows(const ProductBlock& block, int64_t row,
   using V = Native::Vector;
   constexpr int kVectors = Native::kVectors;
   V sums[kRows][kVectors] = {};
-  const uint16_t* factors = block.factors + 2 * filter;
+  static_assert(kVectors * Width<V>() <= 2 * kTile);
   for (int64_t step = 0; step < block.steps; ++step) {
     const uint16_t* const cells =
         block.cells + row * block.pitch + block.offsets[step];
-    for (int64_t d = 0; d < block.depth; d += 2, factors += 2 * kPanel) {
+    const uint16_t* factors = block.factors + step * block.depth * kPanel +
+                              filter / kTile * block.depth * kTile +
+                              filter % kTile * 2;
+    for (int64_t d = 0; d < block.depth; d += 2, factors += 2 * kTile) {
       V low[kVectors], high[kVectors];
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         Bits pairs;
-        std::memcpy(&pairs, factors + 2 * v * Width<V>(), sizeof(pairs));
+        const int64_t f = v * Width<V>();
+        std::memcpy(&pairs,
+                    factors + f / kTile * block.depth * kTile + f % kTile * 2,
+                    sizeof(pairs));
         low[v] = reinterpret_cast<V>(pairs << 16);
         high[v] = reinterpret_cast<V>(pairs & 0xffff0000u);
       }
@@ -144,14 +150,15 @@ IOS_AVX512_BF16 void MultiplyInVectors(const ProductBlock& block, int64_t row) {
     for (int v = 0; v < kVectors; ++v) sums[r][v] = _mm512_setzero_ps();
   }
   const uint16_t* factors = block.factors;
-  for (int64_t step = 0; step < block.steps; ++step) {
+  const int64_t tile_factors = block.depth * kTile;
+  for (int64_t step = 0; step < block.steps; ++step, factors += tile_factors) {
     const uint16_t* const cells =
         block.cells + row * block.pitch + block.offsets[step];
-    for (int64_t d = 0; d < block.depth; d += 2, factors += 2 * kPanel) {
+    for (int64_t d = 0; d < block.depth; d += 2, factors += 2 * kTile) {
       __m512bh pairs[kVectors];
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
-        pairs[v] = (__m512bh)_mm512_loadu_si512(factors + 32 * v);
+        pairs[v] = (__m512bh)_mm512_loadu_si512(factors + v * tile_factors);
       }
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
@@ -230,14 +237,18 @@ IOS_AMX void MultiplyTiles(const ProductBlock& block) {
   if (kTwoPixels && kTwoFilters) _tile_zero(3);
   const int64_t pitch = 2 * block.pitch;
   const uint16_t* factors = block.factors;
-  const int64_t step_factors = block.depth * kPanel;
+  const char* ahead = reinterpret_cast<const char*>(block.ahead);
+  const int64_t tile_factors = block.depth * kTile;
   for (int64_t step = 0; step < block.steps; ++step) {
+    for (int64_t line = 0; line < block.ahead_lines; ++line, ahead += 64) {
+      __builtin_prefetch(ahead, /*rw=*/0, /*locality=*/2);
+    }
     const uint16_t* const cells = block.cells + block.offsets[step];
     _tile_loadd(4, cells, pitch);
-    _tile_loadd(6, factors, 4 * kPanel);
+    _tile_loadd(6, factors, 4 * kTile);
     _tile_dpbf16ps(0, 4, 6);
     if (kTwoFilters) {
-      _tile_loadd(7, factors + 32, 4 * kPanel);
+      _tile_loadd(7, factors + tile_factors, 4 * kTile);
       _tile_dpbf16ps(1, 4, 7);
     }
     if (kTwoPixels) {
@@ -245,7 +256,7 @@ IOS_AMX void MultiplyTiles(const ProductBlock& block) {
       _tile_dpbf16ps(2, 5, 6);
       if (kTwoFilters) _tile_dpbf16ps(3, 5, 7);
     }
-    factors += step_factors;
+    factors += 2 * tile_factors;
   }
   float* const sums = block.sums;
   _tile_stored(0, sums, 4 * kPanel);

@@ -11,6 +11,8 @@ namespace ios::cpu {
 
 // The largest block that is computed at once.
 constexpr int64_t kBlockPixels = 32, kPanel = 32;
+// The filters of a panel whose factors lie next to each other.
+constexpr int64_t kTile = 16;
 // The largest number of channels of a step, which is even.
 constexpr int64_t kMostDepth = 32;
 
@@ -23,7 +25,12 @@ struct ProductBlock {
   int64_t pixels = 0;
   const int64_t* offsets = nullptr;  // of each step
   int64_t steps = 0, depth = 0;
-  const uint16_t* factors = nullptr;  // [steps][depth / 2][kPanel][2]
+  // [steps][kPanel / kTile][depth / 2][kTile][2]
+  const uint16_t* factors = nullptr;
+  // Factors that are needed later, to prefetch `ahead_lines` cache lines of
+  // them in each step.
+  const uint16_t* ahead = nullptr;
+  int64_t ahead_lines = 0;
   int64_t filters = 0;
   float* sums = nullptr;  // [pixels][kPanel]
 };

@@ -1,6 +1,7 @@
 #include "cc/engine/cpu/kernels/bfloat16_product.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "cc/engine/cpu/kernels/activations.h"
@@ -14,6 +15,8 @@ namespace {
 // A copied strip has at most this many bytes, so that it stays in a core's L2
 // cache together with the factors of a panel.
 constexpr int64_t kStripBytes = 384 << 10;
+
+constexpr int64_t kLineBytes = 64;  // of a cache line
 
 // Returns the largest even number up to kMostDepth that divides `channels`, or
 // 0 if `channels` is odd.
@@ -116,20 +119,25 @@ void BFloat16Product::ChooseDepth(bool copies) {
 
 int64_t BFloat16Product::panels() const { return CeilDiv(filters_, kPanel); }
 
-// Cuts the work into units for the threads. A strip needs enough positions for
-// each panel of factors that a thread reads.
+// Cuts the work into units for the threads. With n strips, a thread reads one
+// n-th of the image, and the factors of (n / threads) of the filters.
 void BFloat16Product::ChooseUnits(int threads) {
+  // A thread computes at least this many positions with each panel of factors.
   constexpr int64_t kLeastPositions = 2 * kBlockPixels;
-  const int64_t row = flat_ ? 1 : row_positions_;
-  const int64_t positions = rows() * row;
-  const int64_t useful =
-      CeilDiv(positions, CeilDiv(kLeastPositions, row) * row);
-  strips_ = std::clamp<int64_t>(CeilDiv(threads, std::max<int64_t>(images_, 1)),
-                                1, useful);
-  const int64_t bytes = 2 * (copies_ && !flat_ ? copied_elements(rows())
-                                               : positions * position_pitch_);
+  const int64_t positions = rows() * (flat_ ? 1 : row_positions_);
+  const int64_t image =
+      copies_ && !flat_ ? copied_elements(rows()) : positions * position_pitch_;
+  const int64_t factors = steps() * depth_ * filters_;
+  const auto least_traffic = static_cast<int64_t>(
+      std::lround(std::sqrt(static_cast<double>(threads) * image * images_ /
+                            std::max<int64_t>(factors, 1))));
+  const int64_t all_strips = std::clamp<int64_t>(
+      least_traffic, 1,
+      std::clamp<int64_t>(images_ * positions / kLeastPositions, 1, threads));
+  strips_ = CeilDiv(all_strips, std::max<int64_t>(images_, 1));
+  const int64_t bytes = image * static_cast<int64_t>(sizeof(BFloat16));
   strips_ = std::clamp<int64_t>(CeilDiv(bytes, kStripBytes), strips_,
-                                std::max<int64_t>(rows(), 1));
+                                std::max<int64_t>(rows(), strips_));
   parts_ = std::clamp<int64_t>(
       CeilDiv(threads, std::max<int64_t>(images_ * strips_, 1)), 1, panels());
 }
@@ -165,16 +173,20 @@ template <typename Visit>
 void BFloat16Product::VisitFactors(Visit&& visit) const {
   // The cells of the window, in the order of the steps, with the channels of
   // each. Two channels are next to each other for each filter.
-  int64_t packed = 0;
+  int64_t row = 0;
   for (int64_t panel = 0; panel < panels(); ++panel) {
-    const int64_t first = panel * kPanel;
-    const int64_t count = std::min(kPanel, filters_ - first);
     for (int64_t cell = 0; cell < kernel_[0] * kernel_[1]; ++cell) {
-      for (int64_t channel = 0; channel < pixel_channels_; ++channel) {
-        const int64_t row = packed++;
+      for (int64_t channel = 0; channel < pixel_channels_; ++channel, ++row) {
         if (channel >= channels_) continue;
-        visit(((cell * channels_ + channel) * filters_) + first, count,
-              row / 2 * 2 * kPanel + row % 2);
+        const int64_t step = row / depth_, in_step = row % depth_;
+        for (int64_t tile = 0; tile < kPanel / kTile; ++tile) {
+          const int64_t first = panel * kPanel + tile * kTile;
+          const int64_t count = std::min(kTile, filters_ - first);
+          if (count <= 0) break;
+          visit(((cell * channels_ + channel) * filters_) + first, count,
+                step * depth_ * kPanel + tile * depth_ * kTile +
+                    in_step / 2 * 2 * kTile + in_step % 2);
+        }
       }
     }
   }
@@ -183,7 +195,7 @@ void BFloat16Product::VisitFactors(Visit&& visit) const {
 void BFloat16Product::Pack(const float* filter, BFloat16* to) const {
   std::fill_n(to, packed_size(), BFloat16());
   VisitFactors([&](int64_t from, int64_t count, int64_t packed) {
-    BFloat16 narrow[kPanel];
+    BFloat16 narrow[kTile];
     Narrow(filter + from, count, narrow);
     for (int64_t f = 0; f < count; ++f) to[packed + 2 * f] = narrow[f];
   });
@@ -292,11 +304,19 @@ void BFloat16Product::RunStrip(const Arguments& arguments, const Strip& strip,
     block.filters = std::min(kPanel, filters_ - filter);
     block.factors =
         &arguments.filter[panel * block.steps * depth_ * kPanel].bits;
+    // In a large network, factors come from main memory. So each block, while
+    // it is computed with one panel, prefetches a part of the next panel.
+    const int64_t lines = CeilDiv(depth_ * kPanel * 2, kLineBytes);
+    const int64_t blocks = CeilDiv(all, kBlockPixels);
+    block.ahead_lines = panel + 1 < last_panel ? CeilDiv(lines, blocks) : 0;
     FinishedRows finished;
     finished.filters = block.filters;
     for (int64_t p = 0; p < all; p += kBlockPixels) {
       block.pixels = std::min(kBlockPixels, all - p);
       block.cells = &cells[p * position_pitch_].bits;
+      block.ahead =
+          block.factors + block.steps * depth_ * kPanel +
+          p / kBlockPixels * block.ahead_lines * block.steps * (kLineBytes / 2);
       multiplier.Multiply(block);
       // Finishes all runs of neighbouring pixels. Results that are not in the
       // output yet replace the sums.

@@ -66,8 +66,8 @@ class BFloat16Product {
   void ChooseDepth(bool copies);
   void ChooseUnits(int threads);
   // Calls visit(index in the filter, filters, index in the packed filter) for
-  // each channel of each cell, and each panel. Two neighbouring filters are two
-  // apart in the packed filter.
+  // each channel of each cell, and each tile of filters. Two neighbouring
+  // filters are two apart in the packed filter.
   template <typename Visit>
   void VisitFactors(Visit&& visit) const;
   void ListOffsets(int64_t rows, std::vector<int64_t>* offsets) const;
