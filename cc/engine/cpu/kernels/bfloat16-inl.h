@@ -32,6 +32,18 @@ IOS_INLINE void Put(float v, BFloat16* to) {
   to->bits = static_cast<uint16_t>(Rounded(v) >> 16);
 }
 
+#if IOS_VECTOR_BYTES == 64
+// Rounds the numbers of `low` and `high` to bfloat16, by an instruction of
+// AVX512_BF16. It takes a fifth of the time of Rounded(). It treats denormal
+// numbers as zero, as other instructions of our threads do (denormals.h).
+template <typename V>
+IOS_INLINE V RoundedTogether(V low, V high) {
+  V result;
+  asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(result) : "v"(low), "v"(high));
+  return result;
+}
+#endif
+
 // Two neighbouring numbers. Loops convert them faster than single numbers,
 // because they stay at their places in a register. (Processors are
 // little-endian.)
@@ -66,7 +78,8 @@ template <typename V>
 IOS_INLINE Pair<V> LoadPair(const BFloat16* from) {
   typename WordsOf<V>::Type words;
   std::memcpy(&words, from, sizeof(words));
-  return {(V)(words << 16), (V)(words & 0xffff0000u)};
+  return {reinterpret_cast<V>(words << 16),
+          reinterpret_cast<V>(words & 0xffff0000u)};
 }
 
 }  // namespace

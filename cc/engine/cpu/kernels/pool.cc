@@ -31,17 +31,38 @@ IOS_INLINE Pair<Vector> Load(const BFloat16* from, int64_t count) {
   return LoadPair<Vector>(padded);
 }
 
-// Returns the bits of v after rounding to bfloat16, in the upper halves.
+// Returns a register of bfloat16 numbers. The upper halves of `even` and `odd`
+// are the numbers at even and at odd places.
+IOS_INLINE Words Merged(const Words& even, const Words& odd) {
+  return (even >> 16) | (odd & 0xffff0000u);
+}
+
+// See Rounded(float).
 IOS_INLINE Words Rounded(Vector v) {
-  const Words bits = (Words)v;
+  const Words bits = reinterpret_cast<Words>(v);
   const Words rounded = bits + 0x7fff + ((bits >> 16) & 1);
   return v != v ? bits | 0x400000 : rounded;
 }
 
-// Stores bits of floats whose upper halves are bfloat16 numbers.
-IOS_INLINE void Store(const Words& even, const Words& odd, int64_t count,
-                      BFloat16* to) {
-  const Words words = (even >> 16) | (odd & 0xffff0000u);
+// Returns a register of bfloat16 numbers. `together` says whether the processor
+// has the instruction of RoundedTogether().
+IOS_INLINE Words Rounded(const Pair<Vector>& pair,
+                         [[maybe_unused]] bool together) {
+#if IOS_VECTOR_BYTES == 64
+  if (together) {
+    // The instruction puts the even places before the odd ones.
+    static constexpr uint16_t kPlaces[] = {
+        0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+        8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    return reinterpret_cast<Words>(_mm512_maskz_permutexvar_epi16(
+        0xffffffff, _mm512_loadu_si512(kPlaces),
+        reinterpret_cast<__m512i>(RoundedTogether(pair.even, pair.odd))));
+  }
+#endif
+  return Merged(Rounded(pair.even), Rounded(pair.odd));
+}
+
+IOS_INLINE void Store(const Words& words, int64_t count, BFloat16* to) {
   if (count >= kHalves) {
     std::memcpy(to, &words, sizeof(words));
   } else {
@@ -59,7 +80,7 @@ IOS_INLINE void Join(const Vector& v, Vector* result) {
   }
 #if IOS_VECTOR_BYTES == 64
   // Compilers turn the expression below into two instructions for AVX-512.
-  asm("vmaxps %1, %2, %0" : "=v"(*result) : "vm"(*result), "v"(v));
+  *result = _mm512_maskz_max_ps(0xffff, v, *result);
 #else
   *result = v > *result ? v : *result;
 #endif
@@ -101,8 +122,9 @@ IOS_INLINE void PoolChannels(const BFloat16* x,
     if (kKind == PoolKind::kMax) {  // the results are bfloat16 numbers
 #pragma GCC unroll 4
       for (int k = 0; k < kPairs; ++k) {
-        Store((Words)results[k].even, (Words)results[k].odd, count,
-              out + k * kHalves);
+        Store(Merged(reinterpret_cast<Words>(results[k].even),
+                     reinterpret_cast<Words>(results[k].odd)),
+              count, out + k * kHalves);
       }
       return;
     }
@@ -114,7 +136,7 @@ IOS_INLINE void PoolChannels(const BFloat16* x,
   }
 #pragma GCC unroll 4
   for (int k = 0; k < kPairs; ++k) {
-    Store(Rounded(results[k].even), Rounded(results[k].odd), count,
+    Store(Rounded(results[k], window.rounds_together), count,
           out + k * kHalves);
   }
 }
@@ -179,13 +201,17 @@ void WindowPool::Run(const SourceOf<BFloat16>& x,
   const int64_t channels = to.view.channels();
   const int64_t in_height = x.view.shape[1], in_width = x.view.shape[2];
   const bool is_max = kind_ == PoolKind::kMax;
+  const bool rounds_together =
+      BestBFloat16Products() != BFloat16Products::kNone;
   ParallelFor(
       to.view.pixels(),
       std::max<int64_t>(1, kGrainFloats / std::max<int64_t>(1, channels)),
       [&](int64_t begin, int64_t end) {
-        Window window{
-            0,    0,           in_width * x.view.pitch, x.view.pitch, 0.0f,
-            1.0f, &activation_};
+        Window window = {};
+        window.row_pitch = in_width * x.view.pitch;
+        window.pitch = x.view.pitch;
+        window.activation = &activation_;
+        window.rounds_together = rounds_together;
         for (int64_t p = begin; p < end; ++p) {
           const int64_t image = p / (height * width);
           const Cells& rows = rows_[p / width % height];

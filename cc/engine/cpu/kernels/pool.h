@@ -26,6 +26,7 @@ class WindowPool {
     float start;               // the value before the first cell
     float factor;              // of the sum, for an average
     const Activation* activation;
+    bool rounds_together;  // whether to round by AVX512_BF16
   };
 
  private:
