@@ -37,6 +37,8 @@ class Comparison:
       difference: largest absolute difference of an output, divided by the output's
         spread (its largest change between two inputs). The maximum is over all float
         outputs and batch sizes. None if nothing was compared or no output is float.
+      by_value: whether the difference is divided by the output's largest value instead,
+        as for a conversion to bfloat16.
       batch_sizes: the batch sizes at which outputs were compared.
       equal: whether all outputs that are not float were equal.
       constant: names of outputs that do not depend on the input. Equal values of these
@@ -78,6 +80,7 @@ class Comparison:
         default_factory=dict
     )
     traces: Mapping[int, Trace] = dataclasses.field(default_factory=dict)
+    by_value: bool = False
 
     def evidence(self) -> str:
         """Describes which tensors were compared that would reveal a mistake."""

@@ -201,14 +201,17 @@ class _Conversion:
             exact = dict(self._functions)
             choices = self._choose_precision()
         try:
-            report = self._searched(directory, notes.precisions(report, choices))
+            functions = self._with_blocks()
+            narrow = notes.precisions(report, choices, functions)
+            report = self._searched(directory, narrow)
         except DifferenceError as error:
             if self._functions == exact:
                 raise
             tf.io.gfile.rmtree(directory)
             self._functions = exact
             choices = [in_float32(choice, error) for choice in choices]
-            report = self._searched(directory, notes.precisions(report, choices))
+            report = notes.precisions(report, choices, ())
+            report = self._searched(directory, report)
         if not report.comparisons:
             return self._copied(directory, report)
         report = notes.lost_functions(report, self._loaded.lost)

@@ -252,9 +252,27 @@ def rejected_algorithms(report: Report, error: DifferenceError) -> Report:
     return report.with_decisions(Decision(DIRECT_CONVOLUTIONS, text))
 
 
-def precisions(report: Report, choices: Sequence[Choice]) -> Report:
-    """Adds the precisions of functions, and says what computes in float32."""
-    decisions = []
+def precisions(
+    report: Report, choices: Sequence[Choice], functions: Sequence[Function]
+) -> Report:
+    """Adds the precisions of functions, and says what computes in float32.
+
+    Args:
+      report: the report, which names the nodes that the functions in float32 leave to
+        TensorFlow.
+      choices: the precisions.
+      functions: the functions in these precisions.
+    """
+    known = {node for one in report.decisions if one.types for node in one.nodes}
+    left = [
+        node
+        for function in functions
+        for node in next(iter(function.collected.values())).report.get(
+            "left_to_tensorflow", ()
+        )
+        if node["node"] not in known
+    ]
+    decisions = decisions_about(left, ())
     for choice in choices:
         name = f"signature {choice.signature!r}"
         if choice.precision == "float32":

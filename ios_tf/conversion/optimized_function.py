@@ -217,13 +217,13 @@ def _searched(
     narrow, choice = within_budget(function, precision, loads_of(options), searcher)
     equivalents.function = narrow
     try:
-        narrow_report = notes.precisions(report, [choice])
+        narrow_report = notes.precisions(report, [choice], [narrow])
         return _scheduled(equivalents, searcher, narrow_report, options)
     except DifferenceError as error:
         if narrow is function:
             raise
         equivalents.function = function
-        report = notes.precisions(report, [in_float32(choice, error)])
+        report = notes.precisions(report, [in_float32(choice, error)], [])
         return _scheduled(equivalents, searcher, report, options)
 
 

@@ -224,6 +224,7 @@ class Reference:
             inner,
             ranges=_ranges(latencies),
             traces=traces,
+            by_value=self._max_error > 0,
         )
 
     def _outputs(

@@ -17,6 +17,7 @@ from ios_tf.report.document import VERSION
 
 if TYPE_CHECKING:  # these modules import TensorFlow, which a report does not need
     from ios_tf.conversion.comparison import Comparison
+    from ios_tf.conversion.error_budget import Choice
     from ios_tf.conversion.region_check import RegionLatency
     from ios_tf.conversion.report import Report
     from ios_tf.native.tracing import Trace
@@ -66,6 +67,7 @@ def document_of(report: Report) -> dict[str, Any]:
         "left_to_tensorflow": report.left_to_tensorflow,
         "decisions": [decision.to_json() for decision in report.decisions],
         "undecided": list(report.undecided),
+        "precisions": [_precision(one) for one in report.precisions],
         "signatures": kept + rejected,
         "regions": [_region(one) for one in report.regions],
         "networks": [dict(one) for one in report.networks],
@@ -136,18 +138,29 @@ def _signature(one: Comparison, kept: bool) -> dict[str, Any]:
         "portable": one.portable_ms,
     }
     ratios = {"converted": one.converted_ratios, "portable": one.portable_ratios}
-    difference = one.difference
-    if difference is not None and not math.isfinite(difference):
-        difference = None
     return {
         "name": one.signature,
         "kept": kept,
-        "difference": difference,
+        "difference": _finite(one.difference),
+        "divided_by": "value" if one.by_value else "spread",
         "equal": one.equal,
         "evidence": one.evidence(),
         "compared_batch_sizes": list(one.batch_sizes),
         "latencies": _latencies(latencies, ratios, one.ranges),
     }
+
+
+def _precision(choice: Choice) -> dict[str, Any]:
+    found = dataclasses.asdict(choice)
+    for errors in (found["whole"], found["chosen"], *found["returned"]):
+        if errors:
+            errors["error"] = _finite(errors["error"])
+    return found
+
+
+def _finite(value: float | None) -> float | None:
+    """The value; None if it is not finite, because JSON has no such numbers."""
+    return None if value is None or not math.isfinite(value) else value
 
 
 def _timeline(

@@ -49,8 +49,8 @@ def converted_regions(
         raise UserError(f"{what} has no schedules, so ios_tf has not converted it")
     found = []
     for names in same.values():
-        # A model in half precision was converted for a GPU, because only there the
-        # engine computes half precision.
+        # A model in float16 was converted for a GPU, because only there the engine
+        # computes float16.
         one = frozen[names[0]]
         programs = graph_optimizer.lowered_programs(
             one
@@ -74,7 +74,10 @@ def _region(
     number: int, block: Mapping[str, Any], schedules: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
     operators = block["operators"]
-    yield f"region {number}: {counted(len(operators), 'operator', 'operators')}"
+    dtype = block.get("dtype", "float32")
+    precision = "" if dtype == "float32" else f" in {dtype}"
+    count = counted(len(operators), "operator", "operators")
+    yield f"region {number}: {count}{precision}"
     # Leaves out the scope that all names have in common.
     scope = common_scope(op["name"] for op in operators)
     skip = len(scope)

@@ -37,7 +37,7 @@ DATA_TYPE = Reason(
     3,
     "data-type",
     "The engine does not support the node's data type",
-    "The engine computes in float32 and, on a GPU, also in float16 and bfloat16. "
+    "The engine computes in float32 and bfloat16 and, on a GPU, also in float16. "
     "TensorFlow runs nodes of other types. Most of these nodes compute shapes in int32 "
     "and take hardly any time.",
     "You need not do anything for integers and strings. If the network computes in "

@@ -10,7 +10,7 @@ import jinja2
 
 from ios_tf.report import comparison, gain, view
 from ios_tf.report.document import Document
-from ios_tf.report.text import difference_text
+from ios_tf.report.text import difference_text, divided_by
 from ios_tf.tables import byte_count
 
 _FOLDER = Path(__file__).parent
@@ -76,6 +76,7 @@ def _environment() -> jinja2.Environment:
         "number": view.number,
         "size": byte_count,
         "difference": difference_text,
+        "divided_by": divided_by,
         "value": comparison.value_text,
     }
     return environment

@@ -6,6 +6,7 @@ import collections
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ios_tf.native.names import common_scope
 from ios_tf.printable import printable
 from ios_tf.reasons.measurements import BUSY
 from ios_tf.report.document import Document
@@ -17,10 +18,12 @@ from ios_tf.report.gain import (
     speedup_of,
     timed,
 )
-from ios_tf.tables import byte_count, rounded, two_columns
+from ios_tf.tables import byte_count, counted, rounded, two_columns
 
 # The largest number of node types in the row "left to TensorFlow".
 _MOST_TYPES = 8
+# The largest number of groups of operators that are listed for a precision.
+_MOST_GROUPS = 8
 
 
 def text(report: Document) -> str:
@@ -36,6 +39,7 @@ def text(report: Document) -> str:
     rows = [
         ("device", report["machine"]["device"]),
         ("operators", str(report["operators"])),
+        *_precisions(report),
         (
             "blocks",
             f"{report['blocks']} ({search['different_blocks']} different, "
@@ -111,6 +115,45 @@ def _why(report: Document) -> Iterator[str]:
             yield f"  {100 * part.share:3.0f} %  {part.text}"
 
 
+def _precisions(report: Document) -> Iterator[tuple[str, str]]:
+    """The precision of each function, and the operators that compute in float32."""
+    choices = report.get("precisions", ())
+    for one in choices:
+        of = f" ({one['signature']})" if len(choices) > 1 else ""
+        yield f"precision{of}", precision_text(one)
+        returned = one["returned"]
+        for group in returned[:_MOST_GROUPS]:
+            names = group["operators"]
+            scope = len(common_scope(names)) if len(names) > 1 else 0
+            name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1][scope:]}"
+            yield (
+                "  float32",
+                f"{name} (alone in bfloat16: error {_error(group['error'])}, "
+                f"{rounded(abs(group['ms']))} ms "
+                f"{'faster' if group['ms'] >= 0 else 'slower'})",
+            )
+        if len(returned) > _MOST_GROUPS:
+            more = counted(len(returned) - _MOST_GROUPS, "more group", "more groups")
+            yield "  float32", more
+
+
+def precision_text(choice: Mapping[str, Any]) -> str:
+    """Describes the precision of a function, with its error."""
+    if choice["precision"] == "float32":
+        return "float32, see the notes"
+    errors = choice["chosen"]
+    text = f"bfloat16: error {_error(errors['error'])} of the largest value, at most "
+    text += f"{choice['max_error']:g} is allowed"
+    if errors["agreement"] is not None:
+        text += f"; {errors['agreement']:.1%} of {errors['images']} images have the "
+        text += "same best class"
+    return text
+
+
+def _error(error: float | None) -> str:
+    return "infinite" if error is None else f"{error:.1e}"
+
+
 def _image_size(report: Document) -> Iterator[tuple[str, str]]:
     if report["image_size"]:
         height, width = report["image_size"]
@@ -152,13 +195,20 @@ def _signatures(report: Document) -> Iterator[tuple[str, str]]:
         yield f"largest difference{of}", difference_text(one)
 
 
+def divided_by(signature: Mapping[str, Any]) -> str:
+    """The number by which the difference of a signature is divided, as text."""
+    by_value = signature.get("divided_by") == "value"
+    return "largest value" if by_value else "spread"
+
+
 def difference_text(signature: Mapping[str, Any]) -> str:
     """Says how much the outputs of a signature differ, and by what evidence."""
     compared = signature["compared_batch_sizes"]
     sizes = f"batch sizes {', '.join(map(str, compared))}"
     if signature["difference"] is not None:
         evidence = signature["evidence"] or "no evidence"
-        return f"{signature['difference']:.1e} of the spread ({evidence}; {sizes})"
+        of = divided_by(signature)
+        return f"{signature['difference']:.1e} of the {of} ({evidence}; {sizes})"
     if compared:
         equal = "equal" if signature["equal"] else "not equal everywhere, see the notes"
         return f"{equal} (no floating-point outputs; {sizes})"

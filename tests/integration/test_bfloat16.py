@@ -1,6 +1,7 @@
 """The option `precision`: float32 models whose regions compute in bfloat16."""
 
 import graph_helpers as gh
+import jsonschema
 import keras
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from keras import layers
 from shared import FAST
 
 import ios_tf
+from ios_tf.conversion import show
 from ios_tf.errors import UserError
 from ios_tf.native import engine, plugin
 from ios_tf.reasons.models import INEXACT_OPERATORS, INEXACT_SIGNATURE
+from ios_tf.report import document
 
 pytestmark = pytest.mark.usefixtures("cache")
 IMAGES = gh.random_array(3, 12, 12, 3, seed=3)
@@ -75,6 +78,17 @@ def test_converted_model(model, tmp_path):
     assert 0 < choice.chosen.error < 0.02
     (comparison,) = report.comparisons
     assert 0 < comparison.difference < 0.02
+    assert "of the largest value (outputs" in str(report)
+    assert "Softmax" in report.left_to_tensorflow
+    found = document.read(converted)
+    jsonschema.Draft202012Validator(document.schema()).validate(found)
+    assert found["precisions"][0]["chosen"]["error"] == choice.chosen.error
+    (line,) = (
+        line
+        for line in show.text_of(show.converted_regions(converted)).splitlines()
+        if line.startswith("region")
+    )
+    assert line == "region 1: 8 operators in bfloat16"
 
     expected = stock.serve(original, IMAGES, tmp_path)
     assert 0 < error_of(call(converted), expected) < 0.02
@@ -98,6 +112,7 @@ def test_operators_return_to_float32(model):
     assert choice.precision == "bfloat16" and choice.returned
     assert choice.chosen.error < budget < choice.whole.error
     assert 0 < error_of(faster(IMAGES).numpy(), model(IMAGES).numpy()) < budget
+    assert "(alone in bfloat16: error" in str(faster.report)
     names = {name for one in choice.returned for name in one.operators}
     (decision,) = [
         one for one in faster.report.decisions if one.reason is INEXACT_OPERATORS

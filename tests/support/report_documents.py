@@ -211,6 +211,20 @@ def document(**changes: Any) -> dict:
             }
         ],
         "undecided": [],
+        "precisions": [
+            {
+                "signature": "serving_default",
+                "precision": "bfloat16",
+                "max_error": 0.01,
+                "whole": {"error": 0.02, "agreement": 0.75, "images": 8},
+                "chosen": {"error": 0.008, "agreement": 1.0, "images": 8},
+                "returned": [
+                    {"operators": ["scope/a", "scope/b"], "error": 0.01, "ms": 0.2},
+                    {"operators": ["scope/c"], "error": None, "ms": -0.1},
+                ],
+                "why": "",
+            }
+        ],
         "signatures": [
             {
                 "name": "serving_default",
@@ -250,6 +264,10 @@ def hostile(found: dict) -> dict:
         decision["nodes"] = [HOSTILE]
     for signature in changed["signatures"]:
         signature["name"] = signature["evidence"] = HOSTILE
+    for one in changed["precisions"]:
+        one["signature"] = one["why"] = HOSTILE
+        for group in one["returned"]:
+            group["operators"] = [HOSTILE, HOSTILE]
     for one in changed["timelines"]:
         one["signature"] = HOSTILE
         for run in one["slices"]:
