@@ -229,7 +229,11 @@ class _Conversion:
             if not function.problems:
                 continue
             self._functions[number], choice = within_budget(
-                function, self._precision, self._batch_sizes, self._searcher
+                function,
+                self._precision,
+                self._batch_sizes,
+                self._searcher,
+                self._keeps_all,
             )
             choices.append(choice)
         return choices

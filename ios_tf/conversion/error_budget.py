@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ios_tf.conversion import inner_tensors, timing
+from ios_tf.conversion import inner_tensors, network_check, timing
 from ios_tf.conversion.comparison import DifferenceError
 from ios_tf.conversion.planning import Function
+from ios_tf.cost.cost_model import compare_within_memory
 from ios_tf.differences import relative_difference
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import graph_optimizer, subgraphs
@@ -26,6 +27,7 @@ from ios_tf.native.devices import Device
 from ios_tf.native.graph import FLOAT32, Precision
 from ios_tf.options import ModelOptions
 from ios_tf.scheduler import Problem, Stage
+from ios_tf.tables import rounded
 from ios_tf.tuning.searcher import NetworkSearcher
 
 # The share of the allowed error that sequential schedules may use. The schedules that
@@ -122,15 +124,37 @@ def within_budget(
     precision: Precision,
     batch_sizes: Sequence[int],
     searcher: NetworkSearcher,
+    keeps_all: bool,
 ) -> tuple[Function, Choice]:
     """Returns the function with as many operators in bfloat16 as the error allows.
+
+    It computes in float32 if bfloat16 is not faster.
 
     Args:
       function: a function with blocks in float32.
       precision: bfloat16 for all operators, with the largest allowed error.
       batch_sizes: the scheduled batch sizes or loads.
       searcher: measures the latencies of operators.
+      keeps_all: whether bfloat16 is used even if it is not faster.
     """
+    narrow, choice = _most_exact(function, precision, batch_sizes, searcher)
+    if narrow is function or keeps_all:
+        return narrow, choice
+    exact_ms, narrow_ms = _network_latencies([function, narrow], searcher)
+    if narrow_ms < exact_ms:
+        return narrow, choice
+    why = f"the regions take {rounded(narrow_ms)} ms with bfloat16 and "
+    why += f"{rounded(exact_ms)} ms without it"
+    return function, _in_float32(choice, why)
+
+
+def _most_exact(
+    function: Function,
+    precision: Precision,
+    batch_sizes: Sequence[int],
+    searcher: NetworkSearcher,
+) -> tuple[Function, Choice]:
+    """Does the work of `within_budget`, without the comparison of times."""
     device = searcher.cost_model.device.kind
     name = function.reference.name
     choice = Choice(name, "float32", precision.max_error)
@@ -187,14 +211,13 @@ def within_budget(
 
 def in_float32(choice: Choice, error: DifferenceError) -> Choice:
     """The choice after a conversion whose outputs differed too much."""
+    why = f"with the schedules found, an output of {error.signature!r} differs by "
+    return _in_float32(choice, choice.why or why + error.difference)
+
+
+def _in_float32(choice: Choice, why: str) -> Choice:
     return dataclasses.replace(
-        choice,
-        precision="float32",
-        chosen=None,
-        returned=(),
-        why=choice.why
-        or f"with the schedules found, an output of {error.signature!r} "
-        f"differs by {error.difference}",
+        choice, precision="float32", chosen=None, returned=(), why=why
     )
 
 
@@ -345,6 +368,27 @@ def _latencies(function: Function, searcher: NetworkSearcher) -> Mapping[str, fl
                 continue
         searcher.cost_model.release()
     return found
+
+
+def _network_latencies(
+    functions: Sequence[Function], searcher: NetworkSearcher
+) -> list[float]:
+    """The latencies in ms of all regions of functions, with sequential schedules."""
+    device = searcher.cost_model.device.kind
+    networks = []
+    for function in functions:
+        size = next(iter(function.collected))
+        frozen = function.frozen.without_weights
+        graph_def = dataclasses.replace(function, frozen=frozen).rewrite_sequential(
+            device
+        )
+        scheduled = dataclasses.replace(frozen, graph_def=graph_def)
+        networks.append(network_check.programs(scheduled, size, device))
+    latencies = compare_within_memory(
+        searcher.cost_model.compare_programs, networks, searcher.cost_model.release
+    )
+    searcher.cost_model.release()
+    return latencies
 
 
 def _of_first_size(function: Function) -> Any:

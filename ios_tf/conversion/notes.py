@@ -38,8 +38,8 @@ from ios_tf.reasons.models import (
     CONVOLUTION_TYPE,
     DIRECT_CONVOLUTIONS,
     FIXED_BATCH_SIZE,
-    INEXACT_OPERATORS,
-    INEXACT_SIGNATURE,
+    FULL_PRECISION_OPERATORS,
+    FULL_PRECISION_SIGNATURE,
     INSIDE_FUNCTION,
     LOST_FUNCTION,
     NO_CONVOLUTION,
@@ -278,7 +278,7 @@ def precisions(
         if choice.precision == "float32":
             decisions.append(
                 Decision(
-                    INEXACT_SIGNATURE,
+                    FULL_PRECISION_SIGNATURE,
                     f"{name} computes in float32, because {choice.why}",
                 )
             )
@@ -287,7 +287,7 @@ def precisions(
             text = f"{counted(len(names), 'operator', 'operators')} of {name} compute "
             text += "in float32, because bfloat16 would change an output by more than "
             text += f"{choice.max_error:g} of its largest value"
-            decisions.append(Decision(INEXACT_OPERATORS, text, names))
+            decisions.append(Decision(FULL_PRECISION_OPERATORS, text, names))
     report = dataclasses.replace(report, precisions=list(choices))
     return report.with_decisions(*decisions)
 

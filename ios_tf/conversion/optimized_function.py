@@ -214,7 +214,9 @@ def _searched(
         equivalents.compared(function.rewrite_sequential(device), timed=False)
     if precision == FLOAT32:
         return _scheduled(equivalents, searcher, report, options)
-    narrow, choice = within_budget(function, precision, loads_of(options), searcher)
+    narrow, choice = within_budget(
+        function, precision, loads_of(options), searcher, keeps_all(options)
+    )
     equivalents.function = narrow
     try:
         narrow_report = notes.precisions(report, [choice], [narrow])

@@ -207,9 +207,9 @@ SLOW_WITHOUT_PACKAGE = Reason(
     "Install the package, or load the library, wherever the model is served. "
     "Otherwise serve the original there.",
 )
-INEXACT_OPERATORS = Reason(
+FULL_PRECISION_OPERATORS = Reason(
     123,
-    "inexact-operators",
+    "full-precision-operators",
     "Some operators compute in float32 instead of bfloat16",
     "With all operators in bfloat16, an output would differ from the original by more "
     "than the option max_error allows. Operators compute in float32 again until the "
@@ -218,13 +218,15 @@ INEXACT_OPERATORS = Reason(
     "Raise --max_error if your application tolerates larger differences. Give real "
     "inputs with --samples=FILE.npz, because random inputs may be less favourable.",
 )
-INEXACT_SIGNATURE = Reason(
+FULL_PRECISION_SIGNATURE = Reason(
     124,
-    "inexact-signature",
+    "full-precision-signature",
     "A signature computes in float32 instead of bfloat16",
     "Bfloat16 would change an output by more than the option max_error allows, even if "
-    "only some operators computed in bfloat16. Or the difference could not be "
-    "measured, because the original could not be called.",
+    "only some operators computed in bfloat16. Or the operators that may compute in "
+    "bfloat16 are not faster. Or the difference could not be measured, because the "
+    "original could not be called.",
     "Raise --max_error if your application tolerates larger differences, or give real "
-    "inputs with --samples=FILE.npz.",
+    "inputs with --samples=FILE.npz. --keep_slower uses bfloat16 even if it is not "
+    "faster.",
 )

@@ -13,9 +13,10 @@ from shared import FAST
 
 import ios_tf
 from ios_tf.conversion import show
+from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.errors import UserError
 from ios_tf.native import engine, plugin
-from ios_tf.reasons.models import INEXACT_OPERATORS, INEXACT_SIGNATURE
+from ios_tf.reasons.models import FULL_PRECISION_OPERATORS, FULL_PRECISION_SIGNATURE
 from ios_tf.report import document
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -115,7 +116,7 @@ def test_operators_return_to_float32(model):
     assert "(alone in bfloat16: error" in str(faster.report)
     names = {name for one in choice.returned for name in one.operators}
     (decision,) = [
-        one for one in faster.report.decisions if one.reason is INEXACT_OPERATORS
+        one for one in faster.report.decisions if one.reason is FULL_PRECISION_OPERATORS
     ]
     assert set(decision.nodes) == names
     precisions = {
@@ -132,8 +133,25 @@ def test_nothing_exceeds_the_budget(model):
     exact = ios_tf.optimize(model, precision="bfloat16", max_error=1e-9, **FAST)
     (choice,) = exact.report.precisions
     assert choice.precision == "float32" and choice.whole.error > 1e-9
-    assert INEXACT_SIGNATURE in [one.reason for one in exact.report.decisions]
+    assert FULL_PRECISION_SIGNATURE in [one.reason for one in exact.report.decisions]
     assert error_of(exact(IMAGES).numpy(), model(IMAGES).numpy()) < 1e-5
+
+
+@pytest.mark.usefixtures("computes_bfloat16")
+@pytest.mark.parametrize("narrow_ms", [0.5, 2.0])
+def test_bfloat16_must_be_faster(narrow_ms, model, monkeypatch):
+    def compare(self, candidates, seconds=0.0):
+        dtypes = [{one["block"]["dtype"] for one in regions} for regions in candidates]
+        return [narrow_ms if "bfloat16" in found else 1.0 for found in dtypes]
+
+    monkeypatch.setattr(MeasuredCostModel, "compare_programs", compare)
+    options = FAST | {"keep_slower": False}
+    report = ios_tf.optimize(model, precision="auto", **options).report
+    is_faster = narrow_ms < 1.0
+    precision = "bfloat16" if is_faster else "float32"
+    assert report.precisions[0].precision == precision
+    reasons = [one.reason for one in report.decisions]
+    assert (FULL_PRECISION_SIGNATURE in reasons) != is_faster
 
 
 @pytest.mark.usefixtures("computes_bfloat16")
