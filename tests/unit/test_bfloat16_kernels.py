@@ -6,20 +6,13 @@ Expected values are computed in float64 from inputs that are bfloat16 numbers.
 import ml_dtypes
 import numpy as np
 import pytest
+from bfloat16_numbers import ACTIVATIONS, SLACK, check, from_bits, numbers, to_bits
 from instruction_sets import run_with
 
 from ios_tf.native import engine
 
 CHANNELS = [1, 3, 15, 16, 17, 33, 64, 70, 130]
-SLACK = 4e-6  # error of float32, relative to the largest value
 
-ACTIVATIONS = {
-    "none": lambda v: v,
-    "relu": lambda v: np.maximum(v, 0),
-    "relu6": lambda v: np.clip(v, 0, 6),
-    "tanh": np.tanh,
-    "swish": lambda v: v / (1 + np.exp(-v)),
-}
 BINARY = {
     "multiply": np.multiply,
     "add": np.add,
@@ -29,20 +22,6 @@ BINARY = {
     "minimum": np.minimum,
     "prelu": lambda x, slope: np.where(x > 0, x, x * slope),
 }
-
-
-def to_bits(values):
-    return np.asarray(values, np.float32).astype(ml_dtypes.bfloat16).view(np.uint16)
-
-
-def from_bits(bits):
-    return bits.view(ml_dtypes.bfloat16).astype(np.float64)
-
-
-def numbers(*shape, seed=0):
-    """Random bfloat16 numbers, as float64."""
-    rng = np.random.default_rng([seed, *shape])
-    return from_bits(to_bits(3 * rng.normal(size=shape)))
 
 
 def run(block, inputs, weights=()):
@@ -64,20 +43,6 @@ def run_operator(operator, inputs, weights=()):
         "outputs": [0],
     }
     return run(block, inputs, weights)[0]
-
-
-def check(found, expected, slack=SLACK):
-    """Checks that results are correct up to one rounding, and errors of float32."""
-    assert found.shape == expected.shape
-    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
-    finite = np.isfinite(expected)
-    infinite = ~finite & ~np.isnan(expected)
-    np.testing.assert_array_equal(found[infinite], expected[infinite])
-    expected = expected[finite]
-    half_unit = np.ldexp(1.0, np.frexp(expected)[1] - 9)
-    largest = np.abs(expected).max(initial=0)
-    error = np.abs(found[finite] - expected)
-    assert (error <= half_unit + slack * largest).all()
 
 
 def check_operator(operator, inputs, compute, weights=(), slack=SLACK):
