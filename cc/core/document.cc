@@ -1,5 +1,7 @@
 #include "cc/core/document.h"
 
+#include <algorithm>
+
 #include "cc/core/limits.h"
 
 namespace ios {
@@ -44,6 +46,15 @@ StatusOr<nlohmann::json> ParseDocument(const std::string& text,
     return InvalidArgument(std::string(what) + " is not a JSON object");
   }
   return value;
+}
+
+std::string Quoted(const std::string& text) {
+  constexpr size_t kMostCharacters = 200;
+  std::string shown = text.substr(0, kMostCharacters);
+  std::replace_if(
+      shown.begin(), shown.end(),
+      [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+  return "'" + shown + (text.size() > kMostCharacters ? "...'" : "'");
 }
 
 Status CheckVersion(const nlohmann::json& value, const char* what) {

@@ -22,6 +22,10 @@ inline constexpr int kFormatVersion = 1;
 StatusOr<nlohmann::json> ParseDocument(const std::string& text,
                                        const char* what);
 
+// Returns a text from a document in quotes, for an error message of one line.
+// Characters beyond the 200th are left out.
+std::string Quoted(const std::string& text);
+
 // Returns an error unless `value` is an object with "version": kFormatVersion.
 Status CheckVersion(const nlohmann::json& value, const char* what);
 

@@ -164,6 +164,69 @@ def test_references_do_not_wrap_around():
     refused(block(conv(inputs=[True])))
 
 
+RELU = {"type": "activation", "inputs": [-1], "activation": "relu"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("types", "error"),
+    [
+        ("bfloat16", "malformed"),
+        (None, "malformed"),
+        ({"0": "bfloat16"}, "malformed"),
+        ([1], "malformed"),
+        ([None], "malformed"),
+        ([["bfloat16"]], "malformed"),
+        (["bfloat16"] * 2, "one data type for each"),
+        (["bfloat16"] * 100_000, "one data type for each"),
+        (["float64"], "'float64'"),
+        (["BFLOAT16"], "'BFLOAT16'"),
+        (["bfloat16\n"], "'bfloat16 '"),
+        (["x\n" * 100_000], " x ...'"),
+        ([""], "''"),
+    ],
+)
+@pytest.mark.parametrize("member", ["input_dtypes", "output_dtypes"])
+def test_types_of_tensors(member, types, error, dtype):
+    assert error in refused(block(RELU, dtype=dtype, **{member: types}))
+    # The list may be empty, which means that all tensors have the block's type.
+    assert try_all(block(RELU, dtype=dtype, **{member: []})) == [""] * 3
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float64", "", "bfloat16 ", "x\n" * 100_000, 7, None]
+)
+def test_types_of_blocks(dtype):
+    refused(block(RELU, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("member", ["input_dtypes", "output_dtypes"])
+def test_half_precision_on_a_cpu(member, dtype):
+    for found in (
+        block(RELU, dtype="float16"),
+        block(RELU, dtype=dtype, **{member: ["float16"]}),
+    ):
+        problem, *errors = try_all(found)
+        assert not problem  # a GPU can run it
+        assert all("not supported on the CPU" in error for error in errors)
+    still_works()
+
+
+@pytest.mark.parametrize("text", ["x" * 100_000, "x\n" * 100_000])
+def test_long_names_are_shortened_in_errors(text):
+    refused(block({**RELU, "type": text}))
+    refused(block({**RELU, "activation": text}))
+    refused(block({**RELU, "inputs": [7], "name": text}))
+    found = block(conv())
+    stages = {"version": 1, "stages": [{"strategy": text, "groups": [[0]]}]}
+    algorithm = {**sequential(found), "algorithms": {"0": text}}
+    for schedule in (stages, algorithm):
+        with pytest.raises(EngineError) as error:
+            engine.Program(found, schedule, [np.ones((1, 1, 4, 4))])
+        assert len(str(error.value)) < 500 and "\n" not in str(error.value)
+
+
 def test_numbers_that_float32_does_not_hold():
     for number in (1e300, -1e300, 10**400):
         leaky = {"type": "activation", "inputs": [-1], "activation": "leaky_relu"}

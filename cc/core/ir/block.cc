@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "cc/core/document.h"
 #include "cc/core/limits.h"
 #include "cc/core/sha256.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 std::string Where(const Operator& op, int index) {
   return std::string(ToString(op.type)) + " operator " + std::to_string(index) +
-         (op.name.empty() ? "" : " '" + op.name + "'");
+         (op.name.empty() ? "" : " " + Quoted(op.name));
 }
 
 }  // namespace

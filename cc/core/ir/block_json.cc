@@ -142,7 +142,7 @@ class Reader {
            std::abs(value.get<double>()) <= std::numeric_limits<float>::max();
   }
   void FailUnknown(const char* key, const std::string& text) {
-    Fail("has the unknown " + std::string(key) + " '" + text + "'");
+    Fail("has the unknown " + std::string(key) + " " + Quoted(text));
   }
   void Bad(const char* key) {
     Fail("has a malformed '" + std::string(key) + "'");
@@ -163,7 +163,7 @@ void ReadType(Reader* reader, OperatorType* type) {
       return;
     }
   }
-  reader->Fail("has the unknown type '" + text + "'");
+  reader->Fail("has the unknown type " + Quoted(text));
 }
 
 StatusOr<Operator> OperatorFromJsonValue(const json& value, int index) {

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "cc/core/document.h"
+
 namespace ios {
 namespace {
 
@@ -57,8 +59,8 @@ StatusOr<DataType> DataTypeFromString(const std::string& name) {
        {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
     if (name == ToString(type)) return type;
   }
-  return InvalidArgument("dtype '" + name +
-                         "' is not float32, float16 or bfloat16");
+  return InvalidArgument("dtype " + Quoted(name) +
+                         " is not float32, float16 or bfloat16");
 }
 
 void ConvertFromFloat(const float* from, int64_t count, DataType type,

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "cc/core/document.h"
 #include "cc/core/limits.h"
 #include "cc/core/ops/attribute_values.h"
 #include "cc/core/ops/attributes.h"
@@ -120,7 +121,7 @@ StatusOr<Algorithm> AlgorithmFromString(const std::string& text) {
   for (const auto& [algorithm, name] : kAlgorithmNames) {
     if (text == name) return algorithm;
   }
-  return InvalidArgument("there is no algorithm '" + text + "'");
+  return InvalidArgument("there is no algorithm " + Quoted(text));
 }
 
 Status CheckLimits(const Operator& op) {
