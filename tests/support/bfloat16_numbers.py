@@ -40,8 +40,8 @@ def check(found, expected, slack=SLACK, more=0.0):
     infinite = ~finite & ~np.isnan(expected)
     np.testing.assert_array_equal(found[infinite], expected[infinite])
     expected = expected[finite]
-    half_unit = np.ldexp(1.0, np.frexp(expected)[1] - 9)
+    more = np.broadcast_to(more, finite.shape)[finite]
+    half_unit = np.ldexp(1.0, np.frexp(np.abs(expected) + more)[1] - 9)
     largest = np.abs(expected).max(initial=0)
     error = np.abs(found[finite] - expected)
-    more = np.broadcast_to(more, finite.shape)[finite]
     assert (error <= half_unit + slack * largest + more).all()

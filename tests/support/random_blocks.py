@@ -44,7 +44,7 @@ class RandomBlock:
         values: list[tf.Tensor] = []
         for op in self._operators:
             args = [inputs[-1 - r] if r < 0 else values[r] for r in op["inputs"]]
-            values.append(_evaluate(op, args, weights))
+            values.append(evaluate(op, args, weights))
         return [np.asarray(values[i]) for i in self.outputs]
 
     def _normal(self, *shape: int) -> np.ndarray:
@@ -108,7 +108,7 @@ class RandomBlock:
         self._channels.append(out)
 
 
-def _evaluate(op, args, weights) -> tf.Tensor:
+def evaluate(op, args, weights) -> tf.Tensor:
     x = args[0]
     if op["type"] == "conv2d":
         y = tf.nn.conv2d(x, next(weights), 1, "SAME")
