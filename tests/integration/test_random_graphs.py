@@ -1,18 +1,21 @@
 """Random TensorFlow graphs compute the same after conversion."""
 
+import dataclasses
 import json
 import os
 
 import hypothesis
 import numpy as np
 import pytest
-from random_graphs import campaign
+from random_graphs import bfloat16, campaign
 from random_graphs.builder import Builder, ByteChoices
 from random_graphs.check import check_program
 from random_graphs.counterexamples import search
 from random_graphs.differences import Difference, Result, different
+from random_graphs.emulation import random_neighbour
 from random_graphs.isolated import IsolatedChecker
 from random_graphs.program import Program, Settings
+from random_graphs.sessions import Session
 from random_graphs.steps.registry import KINDS
 from random_graphs.strategy import programs
 
@@ -54,17 +57,29 @@ def test_sizes_beyond_a_graphs_constants_are_tried(checker):
     assert result.regions > 0
 
 
-@hypothesis.settings(
-    max_examples=40,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(hypothesis.HealthCheck),
-    report_multiple_bugs=False,
-    phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
-)
+def fixed_graphs(count):
+    """The settings of hypothesis for a fixed set of random graphs."""
+    return hypothesis.settings(
+        max_examples=count,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        report_multiple_bugs=False,
+        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
+    )
+
+
+@fixed_graphs(40)
 @hypothesis.given(programs(["conv2d_channels_first"]))
 def test_random_graphs_compute_what_they_computed(checker, program):
+    result = checker(program)
+    assert not result.differences, f"{result}\n\n{program.source}"
+
+
+@fixed_graphs(12)
+@hypothesis.given(programs(["conv2d_channels_first"], "bfloat16"))
+def test_random_graphs_in_bfloat16_are_as_exact_as_bfloat16_allows(checker, program):
     result = checker(program)
     assert not result.differences, f"{result}\n\n{program.source}"
 
@@ -93,6 +108,49 @@ def test_a_mistake_is_seen(monkeypatch):
     result = check_program(branches())
     seen = {(d.mode, d.kind, d.shapes["x0"][0]) for d in result.differences}
     assert seen == {(m, "values", b) for m in ("plain", "plugin") for b in (1, 2, 3, 5)}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [
+        (lambda y: y, None),
+        (lambda y: 1.02 * y, "values"),
+        (lambda y: np.roll(y, 1, -1), "values"),
+        (lambda y: np.where(np.isfinite(y), y, 0), "special values"),
+        (lambda y: y[..., :1], "shape"),
+    ],
+)
+def test_a_mistake_in_bfloat16_is_seen(wrong, kind, monkeypatch):
+    run = Session.run
+
+    def run_wrong(self, feed):
+        return [wrong(y) for y in run(self, feed)]
+
+    monkeypatch.setattr(bfloat16.Session, "run", run_wrong)
+    # The special values of the engine in float32 would be as wrong.
+    monkeypatch.setattr(bfloat16, "run_in_float32", lambda *arguments: ValueError())
+    program = branches()
+    settings = dataclasses.replace(program.settings, precision="bfloat16")
+    result = check_program(dataclasses.replace(program, settings=settings))
+    assert result.comparisons == 8 and not result.loose
+    assert {d.kind for d in result.differences} == ({kind} if kind else set())
+
+
+def test_emulated_rounding_gives_neighbours():
+    values = np.array([1.0, -1.001, 0.0, 1.00390625, np.nan, -np.inf, 3.4e38])
+    above_and_below = [
+        {1.0},
+        {-1.0, -1.0078125},
+        {0.0},
+        {1.0, 1.0078125},
+        {np.nan},
+        {-np.inf},
+        {np.inf, float.fromhex("0x1.fep127")},
+    ]
+    random = np.random.default_rng(0)
+    found = np.array([random_neighbour(random, values) for _ in range(40)])
+    for column, expected in zip(found.T, above_and_below, strict=True):
+        np.testing.assert_array_equal(np.unique(column), sorted(expected))
 
 
 def test_a_conversion_that_raises_is_seen(monkeypatch):

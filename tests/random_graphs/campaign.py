@@ -45,6 +45,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="processes; default: as many as cores",
     )
     parser.add_argument(
+        "--precision",
+        choices=["float32", "bfloat16"],
+        default="float32",
+        help="the precision to convert the graphs to; default: float32",
+    )
+    parser.add_argument(
         "--onednn", action="store_true", help="compare with TensorFlow with oneDNN"
     )
     parser.add_argument(
@@ -168,7 +174,8 @@ def summary(totals: Totals, failures: int, repeated: int, seconds: float) -> str
             f"{totals.graphs} graphs in {seconds:.0f} s, {share:.0%} with regions "
             f"({totals.regions} regions); {totals.roads} saved, converted and loaded",
             f"{totals.comparisons} comparisons, of which {totals.skipped} differ for "
-            "reasons of TensorFlow's own or of rounding",
+            "reasons of TensorFlow's own or of rounding"
+            + (f"; {totals.loose} are loose" if totals.loose else ""),
             f"{failures + repeated} graphs differ, in {failures} ways"
             + (f"; {totals.known} in known ones" if totals.known else ""),
             "",
@@ -211,6 +218,7 @@ def _task(
         without,
         is_known,
         options.shrink_seconds,
+        options.precision,
     )
 
 

@@ -8,7 +8,8 @@ same inputs:
 * "wait": the frozen graph, which `enable` has prepared for later schedules
 * with Settings.end_to_end, also the function saved, converted and loaded again
 
-The schedules are random; nothing is measured.
+The schedules are random; nothing is measured. With Settings.precision of "bfloat16",
+the graph is checked by bfloat16.py instead.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 from ios_tf.model import frozen_graphs, graph_optimizer
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.tuning import on_the_fly
+from random_graphs.bfloat16 import check_bfloat16
 from random_graphs.comparison import Comparison
 from random_graphs.conversion import convert
 from random_graphs.differences import Result, conversion_fails
@@ -86,6 +88,9 @@ def check(
     result = Result()
     say("trace")
     concrete = function.get_concrete_function()
+    if settings.precision == "bfloat16":
+        with tempfile.TemporaryDirectory(prefix="ios_tf_random_") as directory:
+            return check_bfloat16(concrete, settings, say, directory)
     say("freeze")
     try:
         frozen = frozen_graphs.freeze("random", concrete)

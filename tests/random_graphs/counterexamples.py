@@ -53,7 +53,7 @@ class Totals:
       with_regions: number of graphs of which the engine runs a part.
       regions: number of regions in all graphs.
       roads: number of graphs that were checked end to end (see end_to_end.py).
-      comparisons, skipped, operators, operations: see differences.Result.
+      comparisons, skipped, loose, operators, operations: see differences.Result.
       known: number of graphs with known differences.
       steps: maps a program's number of statements to the number of such graphs.
     """
@@ -64,6 +64,7 @@ class Totals:
     roads: int = 0
     comparisons: int = 0
     skipped: int = 0
+    loose: int = 0
     known: int = 0
     operators: Counter[str] = dataclasses.field(default_factory=Counter)
     operations: Counter[str] = dataclasses.field(default_factory=Counter)
@@ -78,6 +79,7 @@ class Totals:
                 int(result.end_to_end),
                 result.comparisons,
                 result.skipped,
+                result.loose,
                 0,
                 result.operators,
                 result.operations,
@@ -98,6 +100,7 @@ def search(
     without: Sequence[str] = (),
     is_known: Callable[[Difference], bool] = lambda difference: False,
     shrink_seconds: float = 120.0,
+    precision: str = "float32",
 ) -> tuple[Totals, Failure | None]:
     """Checks random programs, up to the first that is wrong.
 
@@ -109,6 +112,7 @@ def search(
       is_known: says which differences are only counted.
       shrink_seconds: time limit for finding a smaller program that fails in the same
         way.
+      precision: the precision to convert the programs to.
     """
     totals = Totals()
     known: dict[str, Result] = {}
@@ -124,7 +128,7 @@ def search(
         suppress_health_check=list(hypothesis.HealthCheck),
         phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
     )
-    @hypothesis.given(programs(without))
+    @hypothesis.given(programs(without, precision))
     def is_right(program: Program) -> None:
         nonlocal deadline
         result = known.get(program.source)

@@ -43,6 +43,7 @@ class Result:
       differences: empty if the graph is right.
       comparisons: number of pairs of outcomes that were compared.
       skipped: differences that TensorFlow's own optimizers or rounding explain.
+      loose: comparisons in bfloat16 that allow large differences.
       regions: number of regions in the converted graph.
       operators: types of the engine's operators -> count.
       operations: types of the graph's nodes -> count.
@@ -52,6 +53,7 @@ class Result:
     differences: list[Difference] = dataclasses.field(default_factory=list)
     comparisons: int = 0
     skipped: int = 0
+    loose: int = 0
     regions: int = 0
     operators: Counter[str] = dataclasses.field(default_factory=Counter)
     operations: Counter[str] = dataclasses.field(default_factory=Counter)

@@ -36,12 +36,14 @@ class Settings:
       batch_sizes: the sizes to schedule for.
       seed: determines schedules and data.
       end_to_end: also saves, converts and loads the graph.
+      precision: "float32", or "bfloat16" to check only the conversion to bfloat16.
     """
 
     image_sizes: tuple[tuple[int, int], ...] = ((5, 4), (7, 6))
     batch_sizes: tuple[int, ...] = (1,)
     seed: int = 0
     end_to_end: bool = False
+    precision: str = "float32"
 
     def __str__(self) -> str:
         """The keyword arguments that differ from the default."""

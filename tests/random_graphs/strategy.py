@@ -17,8 +17,15 @@ _GENES = 24
 _ROAD = 20
 
 
-def programs(without: Sequence[str] = ()) -> st.SearchStrategy[Program]:
-    """Programs of all kinds of steps except those in `without`."""
+def programs(
+    without: Sequence[str] = (), precision: str = "float32"
+) -> st.SearchStrategy[Program]:
+    """Programs of all kinds of steps except those in `without`.
+
+    Args:
+      without: kinds of steps.
+      precision: the precision to convert the programs to.
+    """
     kinds = [
         name
         for name, count in FREQUENCY.items()
@@ -31,6 +38,7 @@ def programs(without: Sequence[str] = ()) -> st.SearchStrategy[Program]:
         _bytes(32),
         st.lists(step, min_size=1, max_size=_MOST_STEPS),
         _bytes(16),
+        st.just(precision),
     )
 
 
@@ -39,7 +47,10 @@ def _bytes(count: int) -> st.SearchStrategy[bytes]:
 
 
 def _program(
-    arguments: bytes, steps: Sequence[tuple[str, bytes]], ending: bytes
+    arguments: bytes,
+    steps: Sequence[tuple[str, bytes]],
+    ending: bytes,
+    precision: str,
 ) -> Program:
     builder = Builder()
     genes = ByteChoices(arguments)
@@ -64,7 +75,11 @@ def _program(
         few, near = genes.number(1, 3), genes.number(0, 2)
         image_sizes += ((bound - 1 + near, few), (few, 2 * bound + near))
     settings = Settings(
-        image_sizes, batch_sizes, genes.byte(), genes.byte() % _ROAD == _ROAD - 1
+        image_sizes,
+        batch_sizes,
+        genes.byte(),
+        genes.byte() % _ROAD == _ROAD - 1,
+        precision,
     )
     return builder.program(outputs, settings)
 
