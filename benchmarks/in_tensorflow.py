@@ -1,16 +1,17 @@
 """Compares converted models with their originals, as users call them in TensorFlow.
 
-Each model is converted for a device. Then stock TensorFlow, TensorFlow with XLA, and
-the converted model are called in turn, in one process.
+Each model is converted for a device. Then stock TensorFlow, TensorFlow with XLA, the
+converted model in each precision, and OpenVINO are called in turn, in one process.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks.standalone import add_batch_sizes, add_whole, saved_model_of
@@ -18,7 +19,7 @@ from ios_tf.errors import UserError, first_line
 from ios_tf.files import utc_now, write_json
 from ios_tf.tables import table
 
-_STOCK, _XLA, _OURS = "TensorFlow", "XLA", "IOS-TF"
+_STOCK, _XLA, _OURS, _OPENVINO = "TensorFlow", "XLA", "IOS-TF", "OpenVINO, as installed"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +40,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_batch_sizes(parser, "1,8", [1, 8])
     add_whole(parser, "callers", 1, "threads that call at the same time", 1)
     add_whole(parser, "time_limit", 1, "seconds for a model's searches", 60)
+    parser.add_argument(
+        "--precisions",
+        default="float32",
+        metavar="A,B",
+        help="precisions to convert to, as for ios_tf convert, such as "
+        "float32,bfloat16; the default is float32",
+    )
+    parser.add_argument(
+        "--max_error", type=float, default=0.01, help="as for ios_tf convert"
+    )
+    parser.add_argument(
+        "--direct", action="store_true", help="measure ios_tf.direct, too"
+    )
     parser.add_argument("--xla", action="store_true", help="measure XLA, too")
+    parser.add_argument(
+        "--openvino",
+        action="store_true",
+        help="measure OpenVINO with its default settings, too; on a processor with "
+        "bfloat16 arithmetic it computes in bfloat16",
+    )
     parser.add_argument("--json", metavar="FILE")
 
 
@@ -93,44 +113,75 @@ def _measure(name: str, device: Any, options: argparse.Namespace) -> dict[str, A
     from ios_tf.model import saved_models
     from ios_tf.model.inputs import accepted_inputs
 
-    with (
-        saved_model_of(name) as source,
-        tempfile.TemporaryDirectory(prefix="ios_tf_") as directory,
-    ):
-        output = os.path.join(directory, "converted")
-        start = time.perf_counter()
-        report = ios_tf.convert(
-            source,
-            output,
-            batch_size=options.batch_sizes,
-            device=device.kind,
-            time_limit=options.time_limit,
-        )
-        seconds = time.perf_counter() - start
-        print(report, flush=True)
-        original, converted = saved_models.load(source), saved_models.load(output)
-    signature = saved_models.choose_signature(None, original)
-    stock = original.signatures[signature]
-    functions: dict[str, tuple[Any, bool]] = {_STOCK: (stock, False)}
-    if options.xla:
-        compiled = tf.function(
-            lambda **inputs: stock(**inputs), jit_compile=True, autograph=False
-        )
-        functions[_XLA] = (compiled, False)
-    functions[_OURS] = (converted.signatures[signature], True)
-    found: dict[str, Any] = {
-        "convert_seconds": round(seconds, 1),
-        "verdict": report.verdict,
-        "operators": report.operators,
-        "notes": list(report.notes),
-        "batch_sizes": {},
-    }
-    for size in options.batch_sizes:
-        inputs, _ = accepted_inputs(stock, size, {})
-        found["batch_sizes"][str(size)] = _latencies(
-            functions, inputs, device, options.callers
-        )
-    return found
+    with contextlib.ExitStack() as stack:
+        source = stack.enter_context(saved_model_of(name))
+        original = saved_models.load(source)
+        signature = saved_models.choose_signature(None, original)
+        stock = original.signatures[signature]
+        functions: dict[str, tuple[Any, bool]] = {_STOCK: (stock, False)}
+        if options.xla:
+            compiled = tf.function(
+                lambda **inputs: stock(**inputs), jit_compile=True, autograph=False
+            )
+            functions[_XLA] = (compiled, False)
+        found: dict[str, Any] = {"conversions": {}, "batch_sizes": {}}
+        kept = []  # the functions need the models that they belong to
+        for precision in options.precisions.split(","):
+            directory = tempfile.TemporaryDirectory(prefix="ios_tf_")
+            output = os.path.join(stack.enter_context(directory), "converted")
+            start = time.perf_counter()
+            report = ios_tf.convert(
+                source,
+                output,
+                batch_size=options.batch_sizes,
+                device=device.kind,
+                time_limit=options.time_limit,
+                precision=precision,
+                max_error=options.max_error,
+            )
+            found["conversions"][precision] = {
+                "seconds": round(time.perf_counter() - start, 1),
+                "verdict": report.verdict,
+                "operators": report.operators,
+                "notes": list(report.notes),
+            }
+            print(report, flush=True)
+            kept.append(saved_models.load(output))
+            converted = kept[-1].signatures[signature]
+            row = _OURS if precision == "float32" else f"{_OURS}, {precision}"
+            functions[row] = (converted, True)
+            if options.direct:
+                functions[f"{row}, direct"] = (ios_tf.direct(converted), True)
+        for size in options.batch_sizes:
+            inputs, _ = accepted_inputs(stock, size, {})
+            measured = dict(functions)
+            if options.openvino:
+                measured[_OPENVINO] = (_openvino(source, inputs), False)
+            found["batch_sizes"][str(size)] = _latencies(
+                measured, inputs, device, options.callers
+            )
+        return found
+
+
+def _openvino(
+    source: str, inputs: Mapping[str, Any]
+) -> Callable[..., Mapping[str, Any]]:
+    """Returns a function that runs a SavedModel in OpenVINO with its default settings.
+
+    The function takes the tensors of the signature, and returns arrays.
+    """
+    import openvino
+
+    network = openvino.convert_model(source)
+    network.reshape({name: tuple(x.shape) for name, x in inputs.items()})
+    compiled = openvino.Core().compile_model(network, "CPU")
+    names = [port.get_any_name() for port in compiled.outputs]
+
+    def call(**tensors: Any) -> Mapping[str, Any]:
+        found = compiled({name: tensor.numpy() for name, tensor in tensors.items()})
+        return dict(zip(names, found.to_tuple(), strict=True))
+
+    return call
 
 
 def _latencies(
@@ -143,6 +194,8 @@ def _latencies(
 
     A function that fails has the reason instead.
     """
+    import tensorflow as tf
+
     from benchmarks.zoo.measure import difference
     from ios_tf.conversion import timing
 
@@ -153,7 +206,7 @@ def _latencies(
         context, call = timing.turn(plugin, device.kind, function, **inputs)
         try:
             with context():
-                outputs = call()
+                outputs = {k: tf.convert_to_tensor(v) for k, v in call().items()}
                 expected = expected or outputs
                 found[name] = {"difference": difference(outputs, expected)}
         except Exception as error:
@@ -171,7 +224,10 @@ def _text(row: Mapping[str, Any]) -> str:
     title = f"{row['model']}, {row['dtype']}: "
     if "failure" in row:
         return title + row["failure"]
-    title += f"{row['verdict']}, converted in {row['convert_seconds']:.0f} s"
+    title += ", ".join(
+        f"{precision}: {one['verdict']}, converted in {one['seconds']:.0f} s"
+        for precision, one in row["conversions"].items()
+    )
     cells = []
     for size, variants in row["batch_sizes"].items():
         for name, one in variants.items():
