@@ -21,7 +21,7 @@ StatusOr<Parameters> RandomParameters::Of(
     const int at = padded.operators[i].back();
     const Operator& op = block.operators[at];
     const Shape& input = ShapeOf(block, shapes, op.inputs[0]);
-    const Key key = {KindOf(op, input), origin[i]};
+    const Key key = {KindOf(block.dtype, op, input), origin[i]};
     if (parameters_.count(key) == 0) {
       IOS_ASSIGN_OR_RETURN(parameters_[key], Make(op, input, key));
     }
@@ -46,12 +46,13 @@ StatusOr<std::shared_ptr<const RandomParameters::OfOne>> RandomParameters::Make(
     const auto& [other, of] = entry.first;
     number += other == kind && of.size() == 1;
   }
-  return Shared(op, input, number);
+  return Shared(op, input, kind, number);
 }
 
-RandomParameters::Kind RandomParameters::KindOf(const Operator& op,
+RandomParameters::Kind RandomParameters::KindOf(DataType dtype,
+                                                const Operator& op,
                                                 const Shape& input) {
-  return {op.type, op.groups, WeightShapes(op, input)};
+  return {dtype, op.type, op.groups, WeightShapes(op, input)};
 }
 
 // Makes random parameters with which outputs have about the same magnitude as
@@ -76,10 +77,10 @@ RandomParameters::MakeRandom(const Operator& op, const Shape& input) {
 // the same kinds of operators need only one set.
 StatusOr<std::shared_ptr<const RandomParameters::OfOne>>
 RandomParameters::Shared(const Operator& op, const Shape& input,
-                         int64_t number) {
+                         const Kind& kind, int64_t number) {
   using SharedKey = std::tuple<Backend*, Kind, int64_t>;
   static auto* const all = new SharedObjects<SharedKey, const OfOne>;
-  const SharedKey key = {backend_, KindOf(op, input), number};
+  const SharedKey key = {backend_, kind, number};
   if (auto known = all->Find(key)) return known;
   IOS_ASSIGN_OR_RETURN(std::shared_ptr<const OfOne> made,
                        MakeRandom(op, input));

@@ -34,15 +34,15 @@ class RandomParameters {
 
  private:
   using OfOne = std::vector<std::shared_ptr<Parameter>>;
-  // The properties that packing depends on: operator type, groups and the
-  // shapes of the weights. Groups are included because a filter with two groups
-  // may have the same shape as a filter with one.
-  using Kind = std::tuple<OperatorType, int64_t, std::vector<Shape>>;
+  // The properties that packing depends on: data type, operator type, groups
+  // and the shapes of the weights. Groups are included because a filter with
+  // two groups may have the same shape as a filter with one.
+  using Kind = std::tuple<DataType, OperatorType, int64_t, std::vector<Shape>>;
   // The kind, and the operators that the parameters belong to: several for a
   // merged convolution, otherwise one.
   using Key = std::pair<Kind, std::vector<int>>;
 
-  static Kind KindOf(const Operator& op, const Shape& input);
+  static Kind KindOf(DataType dtype, const Operator& op, const Shape& input);
 
   StatusOr<std::shared_ptr<const OfOne>> Make(const Operator& op,
                                               const Shape& input,
@@ -51,6 +51,7 @@ class RandomParameters {
                                                     const Shape& input);
   StatusOr<std::shared_ptr<const OfOne>> Shared(const Operator& op,
                                                 const Shape& input,
+                                                const Kind& kind,
                                                 int64_t number);
 
   Backend* const backend_;

@@ -217,6 +217,30 @@ def test_signature_is_the_hash_of_the_nameless_block():
     assert larger["signature"] != problem["signature"]
 
 
+def test_profilers_of_two_types_have_their_own_weights():
+    convolution = {"type": "conv2d", "bias": True, "activation": "relu"}
+    operators = [
+        {**convolution, "inputs": [-1], "kernel": [7, 7], "filters": 64},
+        {**convolution, "inputs": [0], "kernel": [3, 3], "filters": 64},
+        {**convolution, "inputs": [1], "kernel": [1, 1], "filters": 128},
+    ]
+    schedule = {
+        "version": 1,
+        "stages": [{"strategy": "concurrent", "groups": [[i]]} for i in range(3)],
+    }
+    profilers = []  # all exist at the same time
+    for dtype in ("float32", "bfloat16", "float32"):
+        block = {
+            "version": 1,
+            "dtype": dtype,
+            "inputs": [[1, 32, 32, 3]],
+            "operators": operators,
+            "outputs": [2],
+        }
+        profilers.append(engine.Profiler(block))
+        assert (profilers[-1].measure([schedule], 0, 1, 1) > 0).all()
+
+
 def test_profiler_measures_every_kind_of_candidate():
     rng = np.random.default_rng(6)
     block = RandomBlock(rng, operators=12)
