@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "cc/engine/cpu/kernels/instruction_set.h"
 #include "cc/engine/cpu/tasks/tasks.h"
 
 namespace ios::cpu {
@@ -16,6 +17,8 @@ constexpr double kWorkOfCall = 54'000;
 // The number of floating-point operations that take as long as reading or
 // writing one element of a tensor.
 constexpr int64_t kWorkOfElement = 8;
+// AMX does this many bfloat16 operations in the time of a float32 operation.
+constexpr int64_t kOperationsOfTiles = 6;
 // Every task may have this many threads.
 constexpr int kLeast = 2;
 
@@ -26,8 +29,10 @@ int UsefulThreads(const TaskSpec& spec, int most) {
   for (const TensorView& input : spec.inputs) {
     elements += NumElements(input.shape);
   }
-  const double work =
-      static_cast<double>(spec.flops + kWorkOfElement * elements);
+  const bool uses_tiles = spec.dtype == DataType::kBFloat16 &&
+                          BestBFloat16Products() == BFloat16Products::kTiles;
+  const int64_t flops = spec.flops / (uses_tiles ? kOperationsOfTiles : 1);
+  const double work = static_cast<double>(flops + kWorkOfElement * elements);
   const double best = std::sqrt(work / kWorkOfCall);
   return static_cast<int>(
       std::clamp<double>(best, std::min(kLeast, most), most));
