@@ -6,6 +6,7 @@ import json
 import pytest
 from scheduler_helpers import make_problem
 
+from ios_tf.native import engine
 from ios_tf.scheduler import Problem
 
 
@@ -104,3 +105,20 @@ def test_refuses_what_is_no_json_object(text):
 def test_refuses_broken_graphs(operators, edges, message):
     with pytest.raises(ValueError, match=message):
         Problem.from_edges(operators, edges)
+
+
+def test_keys_of_operators_contain_the_types_that_a_task_converts():
+    convolution = {"type": "conv2d", "padding": "SAME", "kernel": [3, 3], "filters": 4}
+    block = {
+        "version": 1,
+        "dtype": "bfloat16",
+        "inputs": [[1, 8, 8, 4]],
+        "operators": [{**convolution, "inputs": [i - 1]} for i in range(4)],
+        "outputs": [3],
+    }
+    first, *others = engine.problem(block)["operator_keys"]
+    assert others == [first] * 3
+    borders = {"input_dtypes": ["float32"], "output_dtypes": ["float32"]}
+    keys = engine.problem({**block, **borders})["operator_keys"]
+    assert keys[1] == keys[2] == first
+    assert len(set(keys)) == 3

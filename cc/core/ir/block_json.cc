@@ -214,12 +214,6 @@ json ToJsonValue(const Padding& padding) {
   return {padding.top, padding.bottom, padding.left, padding.right};
 }
 
-json Names(const std::vector<DataType>& dtypes) {
-  json names = json::array();
-  for (DataType dtype : dtypes) names.push_back(ToString(dtype));
-  return names;
-}
-
 StatusOr<std::vector<DataType>> DtypesFrom(
     const std::vector<std::string>& names) {
   std::vector<DataType> dtypes;
@@ -230,6 +224,12 @@ StatusOr<std::vector<DataType>> DtypesFrom(
 }
 
 }  // namespace
+
+json DtypesToJsonValue(const std::vector<DataType>& dtypes) {
+  json names = json::array();
+  for (DataType dtype : dtypes) names.push_back(ToString(dtype));
+  return names;
+}
 
 json OperatorToJsonValue(const Operator& op) {
   const Operator defaults;
@@ -259,10 +259,10 @@ json BlockToJsonValue(const Block& block) {
   Block simple = block;
   SimplifyDtypes(&simple);
   if (!simple.input_dtypes.empty()) {
-    value["input_dtypes"] = Names(simple.input_dtypes);
+    value["input_dtypes"] = DtypesToJsonValue(simple.input_dtypes);
   }
   if (!simple.output_dtypes.empty()) {
-    value["output_dtypes"] = Names(simple.output_dtypes);
+    value["output_dtypes"] = DtypesToJsonValue(simple.output_dtypes);
   }
   return value;
 }

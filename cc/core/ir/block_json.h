@@ -4,6 +4,7 @@
 #define IOS_TF_CC_CORE_IR_BLOCK_JSON_H_
 
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "cc/core/ir/block.h"
 #include "cc/core/ir/schedule.h"
@@ -11,6 +12,7 @@
 
 namespace ios {
 
+nlohmann::json DtypesToJsonValue(const std::vector<DataType>& dtypes);
 nlohmann::json OperatorToJsonValue(const Operator& op);
 nlohmann::json BlockToJsonValue(const Block& block);
 StatusOr<Block> BlockFromJsonValue(const nlohmann::json& json);

@@ -71,6 +71,14 @@ StatusOr<std::string> ProblemJson(const Block& block) {
     nlohmann::json key = OperatorToJsonValue(op);
     key.erase("name");
     key["inputs"] = inputs;
+    // A task converts tensors of other types than the block's, which takes
+    // time.
+    std::vector<DataType> dtypes = {DtypeOf(block, static_cast<int>(i))};
+    for (int ref : op.inputs) dtypes.push_back(DtypeOf(block, ref));
+    if (std::any_of(dtypes.begin(), dtypes.end(),
+                    [&](DataType dtype) { return dtype != block.dtype; })) {
+      key["dtypes"] = DtypesToJsonValue(dtypes);
+    }
     keys.push_back(key.dump());
   }
   const nlohmann::json problem = {{"version", kFormatVersion},
