@@ -168,9 +168,10 @@ def _openvino(
 ) -> Callable[..., Mapping[str, Any]]:
     """Returns a function that runs a SavedModel in OpenVINO with its default settings.
 
-    The function takes the tensors of the signature, and returns arrays.
+    The function takes and returns the tensors of the signature.
     """
     import openvino
+    import tensorflow as tf
 
     network = openvino.convert_model(source)
     network.reshape({name: tuple(x.shape) for name, x in inputs.items()})
@@ -179,7 +180,8 @@ def _openvino(
 
     def call(**tensors: Any) -> Mapping[str, Any]:
         found = compiled({name: tensor.numpy() for name, tensor in tensors.items()})
-        return dict(zip(names, found.to_tuple(), strict=True))
+        arrays = map(tf.constant, found.to_tuple())
+        return dict(zip(names, arrays, strict=True))
 
     return call
 
@@ -194,8 +196,6 @@ def _latencies(
 
     A function that fails has the reason instead.
     """
-    import tensorflow as tf
-
     from benchmarks.zoo.measure import difference
     from ios_tf.conversion import timing
 
@@ -206,7 +206,7 @@ def _latencies(
         context, call = timing.turn(plugin, device.kind, function, **inputs)
         try:
             with context():
-                outputs = {k: tf.convert_to_tensor(v) for k, v in call().items()}
+                outputs = call()
                 expected = expected or outputs
                 found[name] = {"difference": difference(outputs, expected)}
         except Exception as error:
