@@ -63,6 +63,18 @@ constexpr int64_t kFewChannels = 64;
 // several pixels. A block has at most this many elements.
 constexpr int64_t kBlockSize = 1024;
 
+// Copies the channels of a pixel.
+template <typename T>
+void CopyChannels(const T* from, int64_t channels, T* to) {
+  // The call of memcpy takes longer than copying a few elements.
+  constexpr int64_t kFewBytes = 64;
+  if (channels * static_cast<int64_t>(sizeof(T)) >= kFewBytes) {
+    std::memcpy(to, from, channels * sizeof(T));
+    return;
+  }
+  for (int64_t c = 0; c < channels; ++c) to[c] = from[c];
+}
+
 // Repeated and PixelBlock are not in the unnamed namespace, because templates
 // with other names use them in lambdas.
 
@@ -101,7 +113,12 @@ class PixelBlock {
     if (!spreads && from.view.dense()) return x;
     T* out = copy_;
     for (int64_t p = 0; p < pixels; ++p, x += from.view.pitch) {
-      for (int64_t c = 0; c < channels; ++c) *out++ = x[spreads ? 0 : c];
+      if (spreads) {
+        std::fill_n(out, channels, *x);
+      } else {
+        CopyChannels(x, channels, out);
+      }
+      out += channels;
     }
     return copy_;
   }
@@ -178,7 +195,8 @@ void ForBlocks(const TargetOf<T>& to, Block&& block) {
                   if (dense == out) continue;
                   const T* x = scratch;
                   for (int64_t p = 0; p < pixels; ++p, out += to.view.pitch) {
-                    for (int64_t c = 0; c < channels; ++c) out[c] = *x++;
+                    CopyChannels(x, channels, out);
+                    x += channels;
                   }
                 }
               });
