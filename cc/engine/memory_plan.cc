@@ -6,13 +6,9 @@
 namespace ios {
 namespace {
 
-// The alignment of tensors in elements. For float32, this is one cache line and
-// one AVX-512 vector.
-constexpr int64_t kAlignment = TensorView::kMaxAlignment;
-
-int64_t AlignUp(int64_t n) {
-  return (n + kAlignment - 1) / kAlignment * kAlignment;
-}
+// The alignment of tensors in bytes: one cache line, one AVX-512 vector, and
+// one row of an AMX register.
+constexpr int64_t kAlignment = 64;
 
 // The position of an operator in a schedule: its stage, its group, and its
 // position in the group.
@@ -155,9 +151,13 @@ std::vector<std::vector<bool>> Conflicts(const Block& block,
 
 // Gives every buffer of the arena an offset such that conflicting buffers do
 // not overlap. Each buffer, beginning with the largest, gets the lowest free
-// offset. Returns the size of the arena in elements.
+// offset that is a multiple of `alignment`. Returns the size of the arena in
+// elements.
 int64_t AssignOffsets(const std::vector<std::vector<bool>>& conflict,
-                      std::vector<Buffer>* buffers) {
+                      int64_t alignment, std::vector<Buffer>* buffers) {
+  const auto align_up = [&](int64_t n) {
+    return (n + alignment - 1) / alignment * alignment;
+  };
   std::vector<int> order;
   for (size_t i = 0; i < buffers->size(); ++i) {
     if ((*buffers)[i].kind == TensorLocation::kArena) order.push_back(i);
@@ -173,10 +173,10 @@ int64_t AssignOffsets(const std::vector<std::vector<bool>>& conflict,
       const Buffer& other = (*buffers)[j];
       if (!conflict[i][j]) continue;
       if (offset + (*buffers)[i].elements <= other.offset) break;
-      offset = std::max(offset, AlignUp(other.offset + other.elements));
+      offset = std::max(offset, align_up(other.offset + other.elements));
     }
     (*buffers)[i].offset = offset;
-    arena = std::max(arena, AlignUp(offset + (*buffers)[i].elements));
+    arena = std::max(arena, align_up(offset + (*buffers)[i].elements));
     placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
                                    [&](int a, int b) {
                                      return (*buffers)[a].offset <
@@ -214,7 +214,7 @@ MemoryPlan PlanMemory(const Block& block, const std::vector<Shape>& shapes,
       options.share_memory ? Conflicts(block, schedule, plan)
                            : std::vector<std::vector<bool>>(
                                  buffers, std::vector<bool>(buffers, true)),
-      &plan.buffers);
+      kAlignment / SizeOf(block.dtype), &plan.buffers);
   return plan;
 }
 
