@@ -166,6 +166,21 @@ def test_programs_with_other_layouts_share_a_weight():
     check(from_bits(bits), defined(x, *weights, None, (0, 0, 0, 0)))
 
 
+def test_a_dilated_convolution_shares_a_weight():
+    """Only without dilations, the rows of a window with few channels are one cell."""
+    dilated = conv_block((1, 9, 8, 8), 8, padding="VALID", dilations=[2, 2])
+    plain = conv_block((1, 9, 8, 8), 8)
+    weights = rounded_weights(plain)
+    x = numbers(1, 9, 8, 8)
+    first = {**dilated, "dtype": "bfloat16"}
+    kept = engine.Program(first, sequential(first), weights)
+    (found,) = run(plain, weights, [x])
+    check(found, defined(x, *weights, None, (1, 1, 1, 1)))
+    (bits,) = kept.run([to_bits(x)])
+    expected = defined(x, *weights, None, (0, 0, 0, 0), dilations=(2, 2))
+    check(from_bits(bits), expected)
+
+
 @pytest.mark.parametrize("limit", LIMITS)
 def test_every_way_to_multiply(limit):
     code = (

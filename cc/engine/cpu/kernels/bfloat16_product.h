@@ -38,7 +38,9 @@ class BFloat16Product {
   void Pack(const float* filter, BFloat16* to) const;
   void Unpack(const BFloat16* from, float* filter) const;
   // Identifies the layout of the packed filter.
-  int64_t layout() const { return pixel_channels_; }
+  int64_t layout() const {
+    return 2 * pixel_channels_ + (merges_columns_ ? 1 : 0);
+  }
 
   int64_t units() const { return images_ * strips_ * parts_; }
   int64_t scratch_floats() const;  // of a thread
