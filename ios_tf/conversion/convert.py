@@ -15,6 +15,7 @@ from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.error_budget import (
     Choice,
     in_float32,
+    is_float32,
     requested_precision,
     within_budget,
 )
@@ -226,7 +227,7 @@ class _Conversion:
             return []
         choices = []
         for number, function in self._functions.items():
-            if not function.problems:
+            if not is_float32(function):
                 continue
             self._functions[number], choice = within_budget(
                 function,

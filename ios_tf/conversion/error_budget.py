@@ -30,8 +30,8 @@ from ios_tf.scheduler import Problem, Stage
 from ios_tf.tables import rounded
 from ios_tf.tuning.searcher import NetworkSearcher
 
-# The share of the allowed error that sequential schedules may use. The schedules that
-# are found later round in other ways.
+# The share of the allowed error that is used if some operators compute in float32. The
+# schedules that are found later round in other ways.
 _SHARE = 0.9
 # The largest number of groups of operators.
 _MOST_GROUPS = 24
@@ -119,6 +119,11 @@ def requested_precision(options: ModelOptions, device: Device) -> Precision:
     )
 
 
+def is_float32(function: Function) -> bool:
+    """Returns whether blocks of the function are float32 in the original."""
+    return any(one.dtype == "float32" for one in function.problems.values())
+
+
 def within_budget(
     function: Function,
     precision: Precision,
@@ -174,39 +179,63 @@ def _most_exact(
     if errors is None:
         return unchanged("its error could not be measured")
     choice = dataclasses.replace(choice, whole=errors)
-    allowed = _SHARE * precision.max_error
-    if errors.error <= allowed:
+    if errors.error <= precision.max_error:
         choice = dataclasses.replace(choice, precision="bfloat16", chosen=errors)
         return function.with_precision(precision, device), choice
-    candidates = _most_useful_first(single, whole, meter, searcher)
-
-    def returning(count: int) -> Precision:
-        names = itertools.chain.from_iterable(
-            one.operators for one in candidates[:count]
+    useful = _most_useful_first(single, whole, meter, searcher)
+    inexact = sorted(useful, key=lambda one: one.error, reverse=True)
+    for candidates in (useful, inexact):
+        count, chosen = _fewest(candidates, single, precision, meter, device)
+        narrow = function.with_precision(
+            _without(precision, candidates[:count]), device
         )
-        return dataclasses.replace(precision, float32_operators=frozenset(names))
+        # The operators that are left may be too few for a region.
+        if chosen and any(one.dtype == "bfloat16" for one in narrow.problems.values()):
+            return narrow, dataclasses.replace(
+                choice,
+                precision="bfloat16",
+                chosen=chosen,
+                returned=candidates[:count],
+            )
+    return unchanged(
+        f"bfloat16 changes an output by up to {errors.error:.2g} of its largest value, "
+        f"and max_error is {precision.max_error:g}. No part of the network that was "
+        "tried in bfloat16 is exact enough, either"
+    )
 
-    # The number of returned groups is between `low` (too few) and `high` (enough).
+
+def _without(precision: Precision, groups: Sequence[Returned]) -> Precision:
+    names = itertools.chain.from_iterable(one.operators for one in groups)
+    return dataclasses.replace(precision, float32_operators=frozenset(names))
+
+
+def _fewest(
+    candidates: Sequence[Returned],
+    function: Function,
+    precision: Precision,
+    meter: _Meter,
+    device: str,
+) -> tuple[int, Errors | None]:
+    """Finds how many of the first groups must compute in float32.
+
+    Returns:
+      The number of groups, and the errors of the network; None if these groups are all
+      groups.
+    """
+    # The number is between `low` (too few groups) and `high` (enough groups).
     low, high = 0, len(candidates)
     best: Errors | None = None
     while high - low > 1:
         middle = (low + high) // 2
-        found = meter.errors(single.with_precision(returning(middle), device))
-        if found is not None and found.error <= allowed:
+        narrow = function.with_precision(
+            _without(precision, candidates[:middle]), device
+        )
+        found = meter.errors(narrow)
+        if found is not None and found.error <= _SHARE * precision.max_error:
             high, best = middle, found
         else:
             low = middle
-    narrow = function.with_precision(returning(high), device)
-    # The operators that are left may be too few for a region.
-    is_narrow = any(one.dtype == "bfloat16" for one in narrow.problems.values())
-    if best is None or not is_narrow:
-        return unchanged(
-            f"bfloat16 changes an output by up to {errors.error:.2g} of its largest "
-            f"value, and max_error is {precision.max_error:g}"
-        )
-    return narrow, dataclasses.replace(
-        choice, precision="bfloat16", chosen=best, returned=candidates[:high]
-    )
+    return high, best
 
 
 def in_float32(choice: Choice, error: DifferenceError) -> Choice:

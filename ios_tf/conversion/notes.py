@@ -285,8 +285,8 @@ def precisions(
         elif choice.returned:
             names = tuple(op for one in choice.returned for op in one.operators)
             text = f"{counted(len(names), 'operator', 'operators')} of {name} compute "
-            text += "in float32, because bfloat16 would change an output by more than "
-            text += f"{choice.max_error:g} of its largest value"
+            text += "in float32. With all operators in bfloat16, an output would "
+            text += f"change by more than {choice.max_error:g} of its largest value"
             decisions.append(Decision(FULL_PRECISION_OPERATORS, text, names))
     report = dataclasses.replace(report, precisions=list(choices))
     return report.with_decisions(*decisions)

@@ -14,6 +14,7 @@ from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.direct_function import DirectFunction
 from ios_tf.conversion.error_budget import (
     in_float32,
+    is_float32,
     requested_precision,
     within_budget,
 )
@@ -212,7 +213,7 @@ def _searched(
     # If the graph cannot be rebuilt, this fails before the search instead of after it.
     with progress.phase(phases.TRY):
         equivalents.compared(function.rewrite_sequential(device), timed=False)
-    if precision == FLOAT32:
+    if precision == FLOAT32 or not is_float32(function):
         return _scheduled(equivalents, searcher, report, options)
     narrow, choice = within_budget(
         function, precision, loads_of(options), searcher, keeps_all(options)

@@ -128,9 +128,9 @@ def _precisions(report: Document) -> Iterator[tuple[str, str]]:
             name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1][scope:]}"
             yield (
                 "  float32",
-                f"{name} (alone in bfloat16: error {_error(group['error'])}, "
-                f"{rounded(abs(group['ms']))} ms "
-                f"{'faster' if group['ms'] >= 0 else 'slower'})",
+                f"{name} (alone in bfloat16: error {_error(group['error'])}; bfloat16 "
+                f"is {rounded(abs(group['ms']))} ms "
+                f"{'faster' if group['ms'] >= 0 else 'slower'} than float32)",
             )
         if len(returned) > _MOST_GROUPS:
             more = counted(len(returned) - _MOST_GROUPS, "more group", "more groups")
