@@ -104,6 +104,16 @@ def test_float32_inputs_are_rounded():
     check(from_bits(bits), defined(exact, *weights, None, (0, 0, 0, 0)))
 
 
+def test_float32_blocks_convert_their_bfloat16_inputs_and_outputs():
+    block = conv_block((1, 5, 5, 9), 8)
+    weights = rounded_weights(block)
+    x = numbers(1, 5, 5, 9)
+    types = {"input_dtypes": ["bfloat16"], "output_dtypes": ["bfloat16"]}
+    block = {**block, **types}
+    (bits,) = engine.Program(block, sequential(block), weights).run([to_bits(x)])
+    check(from_bits(bits), defined(x, *weights, None, (1, 1, 1, 1)))
+
+
 @pytest.mark.parametrize("kernel", [[1, 1], [3, 3]], ids=str)
 def test_tensors_with_other_channels_between_pixels(kernel):
     block = conv_block((2, 5, 6, 20), 39, kernel=kernel, bias=True, activation="relu")

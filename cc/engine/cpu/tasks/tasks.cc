@@ -11,6 +11,7 @@
 #include "cc/engine/cpu/onednn/parameter.h"
 #include "cc/engine/cpu/onednn/primitive.h"
 #include "cc/engine/cpu/tasks/bfloat16_tasks.h"
+#include "cc/engine/cpu/tasks/converted.h"
 #include "cc/engine/cpu/tasks/kernel_task.h"
 #include "cc/engine/cpu/tasks/pointwise.h"
 #include "cc/engine/cpu/tasks/rows.h"
@@ -253,12 +254,26 @@ class MaximumOfNothing : public FloatTask {
   const float value_;
 };
 
+// Returns whether all tensors of the task are float32.
+bool IsFloat32(const TaskSpec& spec) {
+  return spec.output.dtype == DataType::kFloat32 &&
+         std::all_of(spec.inputs.begin(), spec.inputs.end(),
+                     [](const TensorView& input) {
+                       return input.dtype == DataType::kFloat32;
+                     });
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
                                             const dnnl::engine& engine) {
-  if (spec.dtype == DataType::kBFloat16)
+  if (spec.dtype == DataType::kBFloat16) {
     return CompileBFloat16Task(spec, engine);
+  }
+  if (!IsFloat32(spec)) {
+    return MakeConvertedTask(spec, DataType::kFloat32, DataType::kFloat32,
+                             engine);
+  }
   try {
     std::unique_ptr<Task> task;
     if (spec.reads_nothing() && IsConvolution(spec.op->type)) {
