@@ -318,9 +318,20 @@ class TuneOptions(MeasuringOptions):
             )
 
 
+BFLOAT16_ON_GPU = (
+    'precision="bfloat16" is supported only on a CPU. Use precision="float32", or '
+    "convert a model whose own type is bfloat16"
+)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelOptions(_Callers, MeasuringOptions):
     """The options of `convert` and `optimize`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.precision == "bfloat16" and self.device.startswith("gpu"):
+            raise UserError(BFLOAT16_ON_GPU)
 
     batch_size: int | Sequence[int] = _option(
         1,

@@ -25,7 +25,7 @@ from ios_tf.model import graph_optimizer, subgraphs
 from ios_tf.native import engine
 from ios_tf.native.devices import Device
 from ios_tf.native.graph import FLOAT32, Precision
-from ios_tf.options import ModelOptions
+from ios_tf.options import BFLOAT16_ON_GPU, ModelOptions
 from ios_tf.scheduler import Problem, Stage
 from ios_tf.tables import rounded
 from ios_tf.tuning.searcher import NetworkSearcher
@@ -109,10 +109,7 @@ def requested_precision(options: ModelOptions, device: Device) -> Precision:
     if options.precision == "auto":
         return FLOAT32
     if device.kind == "gpu":
-        raise UserError(
-            'precision="bfloat16" is supported only on a CPU. Use precision="float32", '
-            "or convert a model whose own type is bfloat16"
-        )
+        raise UserError(BFLOAT16_ON_GPU)
     raise UserError(
         'precision="bfloat16" needs a processor with bfloat16 arithmetic, which this '
         'one does not have. Use precision="auto" or "float32"'

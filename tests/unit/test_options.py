@@ -70,6 +70,11 @@ def test_arguments_become_options():
             "the value 'both' of strategy is now called 'auto'",
         ),
         ({"strategy": "best"}, UserError, "strategy must be one of auto, parallel"),
+        (
+            {"precision": "bfloat16", "device": "gpu:1"},
+            UserError,
+            'precision="bfloat16" is supported only on a CPU',
+        ),
         ({"strategy": None}, UserError, "strategy must be one of auto, parallel"),
         ({"batch_size": ()}, UserError, "batch_size must list at least one"),
         ({"batch_size": "8"}, UserError, "batch_size must be a whole number"),
