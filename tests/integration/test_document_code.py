@@ -71,6 +71,7 @@ _ELSEWHERE = {
 # Beginnings of blocks of text that are not compared with an output, and why.
 _NOT_COMPARED = {
     "servers --write": "is a drawing",
+    "precision           bfloat16": "needs a processor with bfloat16 arithmetic",
     "warning: the machine was busy": "test_site.py compares this line",
     "models/models.config ": "test_serving.py reads these files",
     "$ python examples/serving/load_test.py ": "test_load_test.py has a server",

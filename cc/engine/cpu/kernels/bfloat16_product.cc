@@ -209,25 +209,22 @@ void BFloat16Product::Unpack(const BFloat16* from, float* filter) const {
   });
 }
 
-// Lists the cells of each step, in elements from the position, for a strip with
-// `rows` rows.
-void BFloat16Product::ListOffsets(int64_t rows,
-                                  std::vector<int64_t>* offsets) const {
-  offsets->clear();
+std::vector<int64_t> BFloat16Product::Offsets(int64_t rows) const {
+  std::vector<int64_t> offsets;
   const int64_t pixel = copies_ ? pixel_channels_ : input_pitch_;
   const int64_t plane =
       copies_ && !flat_ ? plane_rows(rows) * row_elements() : 0;
   for (int64_t y = 0; y < kernel_[0]; ++y) {
     const int64_t row = y * dilations_[0];
-    const int64_t row_offset = row % strides_[0] * plane + row / strides_[0] *
-                                                               row_positions_ *
-                                                               position_pitch_;
+    const int64_t row_offset =
+        row % strides_[0] * plane + row / strides_[0] * row_elements();
     for (int64_t x = 0; x < (merges_columns_ ? 1 : kernel_[1]); ++x) {
       for (int64_t c = 0; c < run_channels(); c += depth_) {
-        offsets->push_back(row_offset + x * dilations_[1] * pixel + c);
+        offsets.push_back(row_offset + x * dilations_[1] * pixel + c);
       }
     }
   }
+  return offsets;
 }
 
 // Copies the cells that a strip depends on, with padding.
@@ -283,8 +280,7 @@ void BFloat16Product::CopyStrip(const Strip& strip, const BFloat16* input,
 void BFloat16Product::RunStrip(const Arguments& arguments, const Strip& strip,
                                const BFloat16* cells, int64_t first_panel,
                                int64_t last_panel, float* sums) const {
-  std::vector<int64_t> offsets;
-  ListOffsets(strip.end - strip.begin, &offsets);
+  const std::vector<int64_t> offsets = Offsets(strip.end - strip.begin);
   const bool at_once = IsInRegisters(arguments.activation);
   const bool narrows = output_dtype_ == DataType::kBFloat16;
   const int64_t first_pixel =

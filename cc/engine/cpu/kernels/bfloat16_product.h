@@ -72,10 +72,9 @@ class BFloat16Product {
   // filters are two apart in the packed filter.
   template <typename Visit>
   void VisitFactors(Visit&& visit) const;
-  void ListOffsets(int64_t rows, std::vector<int64_t>* offsets) const;
-  // A convolution that multiplies every pixel separately is flat: its rows and
-  // images are one row.
-  bool flat() const { return flat_; }
+  // Returns the place of each step's cells, in elements from the position, in a
+  // strip with `rows` rows.
+  std::vector<int64_t> Offsets(int64_t rows) const;
   // The rows of an image that strips are made of; if flat, pixels.
   int64_t rows() const { return flat_ ? out_width_ : out_height_; }
   // The number of channels that a step's cells are taken from: those of one
@@ -114,6 +113,7 @@ class BFloat16Product {
   int64_t top_ = 0, left_ = 0;  // padding
   int64_t input_pitch_, output_pitch_;
   DataType output_dtype_;
+  // Every pixel is multiplied separately: all rows and images are one row.
   bool flat_ = false;
   bool copies_ = false;  // the strips are copied
   // The channels of a cell that is read: `channels_`, or more if the strips are
