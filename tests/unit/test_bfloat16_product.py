@@ -89,8 +89,9 @@ def test_residuals_and_results_of_both_types(channels, output, activation):
     (found,) = run(block, weights, [x, residual], output_dtypes=[output])
     expected = ACTIVATIONS[activation](total)
     if output == "bfloat16":
-        return check(found, expected)
-    largest = np.abs(expected).max()
+        return check(found, expected, more=1e-5 * np.abs(total).max())
+    # The activation does not enlarge the rounding errors of the sums.
+    largest = np.abs(total).max()
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * largest)
 
 
