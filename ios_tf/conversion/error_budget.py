@@ -183,11 +183,13 @@ def _most_exact(
     inexact = sorted(useful, key=lambda one: one.error, reverse=True)
     for candidates in (useful, inexact):
         count, chosen = _fewest(candidates, single, precision, meter, device)
+        if chosen is None:
+            continue
         narrow = function.with_precision(
             _without(precision, candidates[:count]), device
         )
         # The operators that are left may be too few for a region.
-        if chosen and any(one.dtype == "bfloat16" for one in narrow.problems.values()):
+        if any(one.dtype == "bfloat16" for one in narrow.problems.values()):
             return narrow, dataclasses.replace(
                 choice,
                 precision="bfloat16",
@@ -333,10 +335,11 @@ def _most_useful_first(
       searcher: measures latencies.
     """
     device = searcher.cost_model.device.kind
-    names = {name for group in _groups(whole, searcher) for name in group}
+    groups = _groups(whole, searcher)
+    names = {name for group in groups for name in group}
     slow, fast = (_latencies(one, searcher) for one in (function, whole))
     found = []
-    for group in _groups(whole, searcher):
+    for group in groups:
         others = names.difference(group)
         precision = dataclasses.replace(
             whole.frozen.precision, float32_operators=frozenset(others)
