@@ -16,12 +16,11 @@
 
 #ifdef IOS_TARGET  // compiled for each instruction set
 
+#include "cc/engine/cpu/kernels/bfloat16-inl.h"
 #include "cc/engine/cpu/kernels/registers-inl.h"
 
 namespace ios::cpu::IOS_TARGET {
 namespace {
-
-typedef uint32_t Bits __attribute__((vector_size(IOS_VECTOR_BYTES)));
 
 // Computes kRows rows of a block, for the filters that begin at `filter` and
 // fill Native::kVectors vectors. The numbers are converted to float32.
@@ -33,34 +32,26 @@ IOS_INLINE void MultiplyRows(const ProductBlock& block, int64_t row,
   V sums[kRows][kVectors] = {};
   static_assert(kVectors * Width<V>() <= 2 * kTile);
   for (int64_t step = 0; step < block.steps; ++step) {
-    const uint16_t* const cells =
+    const BFloat16* const cells =
         block.cells + row * block.pitch + block.offsets[step];
-    const uint16_t* factors = block.factors + step * block.depth * kPanel +
+    const BFloat16* factors = block.factors + step * block.depth * kPanel +
                               filter / kTile * block.depth * kTile +
                               filter % kTile * 2;
     for (int64_t d = 0; d < block.depth; d += 2, factors += 2 * kTile) {
-      V low[kVectors], high[kVectors];
+      Pair<V> pairs[kVectors];
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        Bits pairs;
         const int64_t f = v * Width<V>();
-        std::memcpy(&pairs,
-                    factors + f / kTile * block.depth * kTile + f % kTile * 2,
-                    sizeof(pairs));
-        low[v] = reinterpret_cast<V>(pairs << 16);
-        high[v] = reinterpret_cast<V>(pairs & 0xffff0000u);
+        pairs[v] = LoadPair<V>(factors + f / kTile * block.depth * kTile +
+                               f % kTile * 2);
       }
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        uint32_t pair;
-        std::memcpy(&pair, cells + r * block.pitch + d, sizeof(pair));
-        const uint32_t bits[2] = {pair << 16, pair & 0xffff0000u};
-        float values[2];
-        std::memcpy(values, bits, sizeof(values));
+        const TwoFloats values = ToFloats(cells + r * block.pitch + d);
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) {
-          sums[r][v] += values[0] * low[v];
-          sums[r][v] += values[1] * high[v];
+          sums[r][v] += values.first * pairs[v].even;
+          sums[r][v] += values.second * pairs[v].odd;
         }
       }
     }
@@ -101,13 +92,8 @@ void FinishFloats(const FinishedRows& rows, int64_t r, float* out) {
     for (int64_t i = 0; i < n; ++i) out[i] += rows.bias[i];
   }
   if (rows.residual) {
-    const uint16_t* const residual = rows.residual + r * rows.residual_pitch;
-    for (int64_t i = 0; i < n; ++i) {
-      const uint32_t bits = static_cast<uint32_t>(residual[i]) << 16;
-      float term;
-      std::memcpy(&term, &bits, sizeof(term));
-      out[i] += term;
-    }
+    const BFloat16* const residual = rows.residual + r * rows.residual_pitch;
+    for (int64_t i = 0; i < n; ++i) out[i] += ToFloat(residual[i]);
   }
   if (rows.activation == Activation::kNone) return;
   for (int64_t i = 0; i < n; ++i) out[i] = out[i] < 0.0f ? 0.0f : out[i];
@@ -149,10 +135,10 @@ IOS_AVX512_BF16 void MultiplyInVectors(const ProductBlock& block, int64_t row) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) sums[r][v] = _mm512_setzero_ps();
   }
-  const uint16_t* factors = block.factors;
+  const BFloat16* factors = block.factors;
   const int64_t tile_factors = block.depth * kTile;
   for (int64_t step = 0; step < block.steps; ++step, factors += tile_factors) {
-    const uint16_t* const cells =
+    const BFloat16* const cells =
         block.cells + row * block.pitch + block.offsets[step];
     for (int64_t d = 0; d < block.depth; d += 2, factors += 2 * kTile) {
       __m512bh pairs[kVectors];
@@ -193,8 +179,6 @@ void MultiplyRowsInVectors(const ProductBlock& block, int64_t row) {
 
 template <int kVectors>
 void MultiplyWithVectors(const ProductBlock& block) {
-  // All parts have about the same height, because a low part has too few
-  // independent sums to keep the processor busy.
   for (int64_t row = 0; row < block.pixels; row += 14) {
     MultiplyRowsInVectors<kVectors>(block, row);
   }
@@ -236,14 +220,14 @@ IOS_AMX void MultiplyTiles(const ProductBlock& block) {
   if (kTwoPixels) _tile_zero(2);
   if (kTwoPixels && kTwoFilters) _tile_zero(3);
   const int64_t pitch = 2 * block.pitch;
-  const uint16_t* factors = block.factors;
+  const BFloat16* factors = block.factors;
   const char* ahead = reinterpret_cast<const char*>(block.ahead);
   const int64_t tile_factors = block.depth * kTile;
   for (int64_t step = 0; step < block.steps; ++step) {
     for (int64_t line = 0; line < block.ahead_lines; ++line, ahead += 64) {
       __builtin_prefetch(ahead, /*rw=*/0, /*locality=*/2);
     }
-    const uint16_t* const cells = block.cells + block.offsets[step];
+    const BFloat16* const cells = block.cells + block.offsets[step];
     _tile_loadd(4, cells, pitch);
     _tile_loadd(6, factors, 4 * kTile);
     _tile_dpbf16ps(0, 4, 6);
@@ -282,9 +266,9 @@ IOS_AVX512_BF16 void FinishVectors(const FinishedRows& rows, int64_t filter) {
   V bias = {};
   if (rows.bias) bias = _mm512_maskz_loadu_ps(mask, rows.bias + filter);
   const float* sums = rows.sums + filter;
-  const uint16_t* residual = rows.residual ? rows.residual + filter : nullptr;
+  const BFloat16* residual = rows.residual ? rows.residual + filter : nullptr;
   auto* floats = static_cast<float*>(rows.output) + filter;
-  auto* halves = static_cast<uint16_t*>(rows.output) + filter;
+  auto* halves = static_cast<BFloat16*>(rows.output) + filter;
   for (int64_t r = 0; r < rows.count; ++r, sums += kPanel) {
     V x = (V)_mm512_loadu_ps(sums) + bias;
     if (rows.residual) {

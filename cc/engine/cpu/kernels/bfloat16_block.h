@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cc/core/ir/block.h"
+#include "cc/engine/cpu/kernels/bfloat16.h"
 
 namespace ios::cpu {
 
@@ -17,19 +18,18 @@ constexpr int64_t kTile = 16;
 constexpr int64_t kMostDepth = 32;
 
 // A block of the product: sums, over all steps and channels, of cells times
-// factors. The cells of a step lie `offset` elements after those of the
-// position. Numbers are the bits of bfloat16.
+// factors. The first cell of a step lies `offset` elements after the position.
 struct ProductBlock {
-  const uint16_t* cells = nullptr;
+  const BFloat16* cells = nullptr;
   int64_t pitch = 0;  // elements between two positions
   int64_t pixels = 0;
   const int64_t* offsets = nullptr;  // of each step
   int64_t steps = 0, depth = 0;
   // [steps][kPanel / kTile][depth / 2][kTile][2]
-  const uint16_t* factors = nullptr;
+  const BFloat16* factors = nullptr;
   // Factors that are needed later, to prefetch `ahead_lines` cache lines of
   // them in each step.
-  const uint16_t* ahead = nullptr;
+  const BFloat16* ahead = nullptr;
   int64_t ahead_lines = 0;
   int64_t filters = 0;
   float* sums = nullptr;  // [pixels][kPanel]
@@ -41,7 +41,7 @@ struct FinishedRows {
   int64_t count = 0;
   const float* sums = nullptr;         // [count][kPanel]
   const float* bias = nullptr;         // null for none
-  const uint16_t* residual = nullptr;  // null for none
+  const BFloat16* residual = nullptr;  // null for none
   int64_t residual_pitch = 0;
   int64_t filters = 0;
   Activation::Kind activation = Activation::kNone;  // or kRelu, or kRelu6

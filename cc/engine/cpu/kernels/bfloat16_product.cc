@@ -298,8 +298,7 @@ void BFloat16Product::RunStrip(const Arguments& arguments, const Strip& strip,
   for (int64_t panel = first_panel; panel < last_panel; ++panel) {
     const int64_t filter = panel * kPanel;
     block.filters = std::min(kPanel, filters_ - filter);
-    block.factors =
-        &arguments.filter[panel * block.steps * depth_ * kPanel].bits;
+    block.factors = arguments.filter + panel * block.steps * depth_ * kPanel;
     // In a large network, factors come from main memory. So each block, while
     // it is computed with one panel, prefetches a part of the next panel.
     const int64_t lines = CeilDiv(depth_ * kPanel * 2, kLineBytes);
@@ -309,7 +308,7 @@ void BFloat16Product::RunStrip(const Arguments& arguments, const Strip& strip,
     finished.filters = block.filters;
     for (int64_t p = 0; p < all; p += kBlockPixels) {
       block.pixels = std::min(kBlockPixels, all - p);
-      block.cells = &cells[p * position_pitch_].bits;
+      block.cells = cells + p * position_pitch_;
       block.ahead =
           block.factors + block.steps * depth_ * kPanel +
           p / kBlockPixels * block.ahead_lines * block.steps * (kLineBytes / 2);
@@ -333,8 +332,7 @@ void BFloat16Product::RunStrip(const Arguments& arguments, const Strip& strip,
                         : reinterpret_cast<char*>(sums + first * kPanel);
           if (finished.residual_pitch > 0) {
             finished.residual =
-                &arguments.residual[pixel * finished.residual_pitch + filter]
-                     .bits;
+                arguments.residual + pixel * finished.residual_pitch + filter;
           }
           FinishRows(finished);
         }

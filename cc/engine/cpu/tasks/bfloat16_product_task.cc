@@ -1,7 +1,6 @@
 #include "cc/engine/cpu/tasks/bfloat16_product_task.h"
 
-#include <cstring>
-
+#include "cc/engine/cpu/kernels/elementwise.h"
 #include "cc/engine/cpu/onednn/primitive.h"
 #include "cc/engine/cpu/threads/lanes.h"
 
@@ -38,11 +37,8 @@ class BFloat16ProductTask : public CpuTask {
     arguments.input = static_cast<const BFloat16*>(inputs[0]);
     if (copies_input_) {
       auto* const copy = reinterpret_cast<BFloat16*>(scratch);
-      for (int64_t p = 0; p < input_.pixels(); ++p) {
-        std::memcpy(copy + p * input_.channels(),
-                    arguments.input + p * input_.pitch,
-                    input_.channels() * sizeof(BFloat16));
-      }
+      Copy<BFloat16>({arguments.input, input_},
+                     {copy, DenseView(input_.shape)});
       arguments.input = copy;
       scratch += NumElements(input_.shape);
     }
