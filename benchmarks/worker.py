@@ -119,6 +119,6 @@ def _ready(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     runner = peer.make(Network.read(request["network"]), target)
     return runner, {
         "seconds": time.monotonic() - start,
-        "versions": peer.versions(),
+        "versions": {**peer.versions(), **runner.versions},
         "notes": runner.notes,
     }

@@ -6,12 +6,20 @@ import dataclasses
 import importlib.util
 from collections.abc import Callable, Mapping
 
+from benchmarks.frameworks.environment_runners import (
+    EnvironmentRunner,
+    MnnRunner,
+    NcnnAsInstalledRunner,
+    NcnnRunner,
+    ZenTfRunner,
+)
 from benchmarks.frameworks.ios_runner import IosRunner
 from benchmarks.frameworks.runner import Runner, Target
 from benchmarks.frameworks.saved_model_runners import (
     LiteRtRunner,
     OnnxRuntimeParallelRunner,
     OnnxRuntimeRunner,
+    OpenVinoAsInstalledRunner,
     OpenVinoRunner,
     TensorFlowRunner,
     TensorFlowXlaRunner,
@@ -36,6 +44,9 @@ class Peer:
       devices: kinds of devices that the peer runs on.
       runs_saved_model: whether the peer runs the network's SavedModel or its ONNX
         export, not its blocks.
+      environment: the name of the Python environment that the peer needs, or "".
+      as_installed: whether the peer computes in the precision that its default settings
+        choose, not in the requested one.
     """
 
     name: str
@@ -43,6 +54,8 @@ class Peer:
     modules: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("cpu", "gpu")
     runs_saved_model: bool = False
+    environment: str = ""
+    as_installed: bool = False
 
     def missing(self) -> str:
         """Returns the modules that are not installed, or ""."""
@@ -68,6 +81,19 @@ def _of_model(
     return Peer(name, make, (*modules.split(), "tensorflow"), devices, True)
 
 
+def _of_environment(
+    name: str, make: type[EnvironmentRunner], modules: str = "tf2onnx"
+) -> Peer:
+    """Returns a peer that runs in a separate Python environment."""
+    peer = _of_model(name, make, modules, ("cpu",))
+    return dataclasses.replace(peer, environment=make.environment)
+
+
+def _as_installed(peer: Peer) -> Peer:
+    name = f"{peer.name}, as installed"
+    return dataclasses.replace(peer, name=name, as_installed=True)
+
+
 OURS = "IOS, best schedule"
 PEERS: Mapping[str, Peer] = {
     "ios": Peer(OURS, IosRunner),
@@ -90,6 +116,15 @@ PEERS: Mapping[str, Peer] = {
         ("cpu",),
     ),
     "openvino": _of_model("OpenVINO", OpenVinoRunner, "tf2onnx openvino", ("cpu",)),
+    "openvino_as_installed": _as_installed(
+        _of_model("OpenVINO", OpenVinoAsInstalledRunner, "tf2onnx openvino", ("cpu",))
+    ),
+    "mnn": _of_environment("MNN", MnnRunner),
+    "ncnn": _of_environment("ncnn", NcnnRunner, "tf2onnx onnxruntime"),
+    "ncnn_as_installed": _as_installed(
+        _of_environment("ncnn", NcnnAsInstalledRunner, "tf2onnx onnxruntime")
+    ),
+    "zentf": _of_environment("zentf", ZenTfRunner, ""),
     "tensorrt": _of_model(
         "TensorRT", TensorRtRunner, "tf2onnx tensorrt torch", ("gpu",)
     ),

@@ -48,6 +48,7 @@ class Target:
       threads: number of CPU threads.
       time_limit: time limit of the engine's search in seconds; 0 means no limit.
       saved_model: the network's SavedModel; None if the network is only blocks.
+      pythons: the Python interpreters of environments of peers, by name.
     """
 
     device: str = "cpu"
@@ -55,6 +56,7 @@ class Target:
     threads: int = 1
     time_limit: float = 0.0
     saved_model: SavedModel | None = None
+    pythons: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -123,9 +125,11 @@ class Runner(abc.ABC):
 
     Attributes:
       notes: remarks about the network for the table, or "".
+      versions: versions of packages that only the runner knows.
     """
 
     notes = ""
+    versions: Mapping[str, str] = {}
 
     @abc.abstractmethod
     def __init__(self, network: Network, target: Target) -> None:

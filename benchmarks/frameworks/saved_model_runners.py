@@ -146,6 +146,25 @@ class OpenVinoRunner(SavedModelRunner):
     session = OpenVinoSession
 
 
+class _OpenVinoAsInstalled(OpenVinoSession):
+    precision: Mapping[str, str] = {}
+
+    def chosen_precision(self) -> str:
+        """Returns OpenVINO's name of the precision that it has chosen."""
+        return self._compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()
+
+
+class OpenVinoAsInstalledRunner(OpenVinoRunner):
+    """OpenVINO with the precision that it chooses for the processor."""
+
+    session = _OpenVinoAsInstalled
+
+    def load(self, model: Model) -> Session:
+        loaded = super().load(model)
+        self.notes = f"computes in {loaded.chosen_precision()}"
+        return loaded
+
+
 class _OnnxRuntime(OnnxRuntimeSession):
     """ONNX Runtime on a CPU or a GPU."""
 

@@ -184,7 +184,13 @@ class DirectIosSession(IosSession):
 
 
 class OpenVinoSession(SeparateSession):
-    """OpenVINO with an infer request for each caller."""
+    """OpenVINO with an infer request for each caller.
+
+    Attributes:
+      precision: settings that choose the precision.
+    """
+
+    precision: Mapping[str, str] = {"INFERENCE_PRECISION_HINT": "f32"}
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
@@ -199,7 +205,7 @@ class OpenVinoSession(SeparateSession):
         network = core.read_model(model.path)
         network.reshape({name: x.shape for name, x in self.inputs.items()})
         self._compiled = core.compile_model(
-            network, "CPU", {"INFERENCE_PRECISION_HINT": "f32", **settings}
+            network, "CPU", {**self.precision, **settings}
         )
 
     def new_caller(self) -> Caller:

@@ -1,5 +1,7 @@
 """Blocks on other frameworks' operators compute the same as on the engine."""
 
+import os
+import sys
 import threading
 import time
 
@@ -13,14 +15,20 @@ from benchmarks import arrays
 from benchmarks.__main__ import main
 from benchmarks.experiments.experiment import Record
 from benchmarks.frameworks import interpreter
+from benchmarks.frameworks.environment_runners import PROGRAM, EnvironmentSession
 from benchmarks.frameworks.ops import Sampling, Window, resized
 from benchmarks.frameworks.peers import PEERS
 from benchmarks.frameworks.runner import Runner, Target
 from benchmarks.frameworks.weights import random_weights
 from benchmarks.operator_samples import sample_blocks
+from ios_tf.callers.frameworks import Model
 from ios_tf.errors import UserError
 from ios_tf.native import engine
 from ios_tf.scheduler import Schedule, Stage, Strategy
+
+_PYTHON = sys.executable  # the fixture `prepared` replaces it
+# A variable with the Pythons of peers, such as "mnn=/mnn/bin/python ncnn=/…".
+_PYTHONS = "IOS_TF_PEER_PYTHONS"
 
 
 def _torch(block, weights, inputs):
@@ -162,24 +170,108 @@ def test_operators_of_one_framework_only():
             interpreter.compute(TensorFlowOps(), block, [[]], [image])
 
 
-@pytest.mark.usefixtures("prepared")
-def test_peers_that_run_the_saved_model(tmp_path):
-    path, output = str(tmp_path / "model"), tmp_path / "results"
+def _exported(path):
     image = keras.Input((9, 9, 3))
     y = keras.layers.Conv2D(4, 3, activation="relu")(image)
     outputs = {"maps": y, "means": keras.layers.GlobalAveragePooling2D()(y)}
     keras.Model(image, outputs).export(path, verbose=False)
+    return str(path)
+
+
+def _rows(directory, *words):
+    """Runs the benchmark; returns the rows of the network."""
+    words = [_exported(directory / "model"), "--rounds=2", *words]
+    assert main(["frameworks", *words, f"--output={directory}"]) == 0
+    record = Record.read(directory / "frameworks.json")
+    (rows,) = record.results["networks"].values()
+    return rows
+
+
+@pytest.mark.usefixtures("prepared")
+def test_peers_that_run_the_saved_model(tmp_path):
     peers = ["ios_sequential", "tensorflow", "tensorflow_xla", "litert"]
     peers += ["onnxruntime", "onnxruntime_parallel", "openvino"]
-    words = [path, f"--peers={','.join(peers)}", "--batch_size=2", "--rounds=2"]
-    assert main(["frameworks", *words, f"--output={output}"]) == 0
-    record = Record.read(output / "frameworks.json")
-    (rows,) = record.results["networks"].values()
+    peers += ["openvino_as_installed", "mnn", "zentf"]
+    rows = _rows(
+        tmp_path,
+        f"--peers={','.join(peers)}",
+        "--batch_size=2",
+        f"--peer_python=mnn={_PYTHON}",
+    )
     for peer in peers:
         if PEERS[peer].missing():
             assert rows[peer]["note"] == f"not installed: {PEERS[peer].missing()}"
+        elif peer == "mnn":
+            why = "failed: ModuleNotFoundError: No module named 'MNN'"
+            assert rows[peer]["note"] == why
+        elif peer == "zentf":
+            assert rows[peer]["note"] == "needs --peer_python=zentf=PYTHON"
         else:
-            assert rows[peer]["samples"] == 2 and rows[peer]["difference"] < 1e-5
+            limit = 3e-2 if PEERS[peer].as_installed else 1e-5
+            assert rows[peer]["samples"] == 2 and rows[peer]["difference"] < limit
+
+
+@pytest.mark.parametrize("name", ["mnn", "ncnn", "zentf"])
+@pytest.mark.usefixtures("prepared")
+def test_peers_in_their_own_environments(name, tmp_path):
+    pythons = dict(x.split("=") for x in os.environ.get(_PYTHONS, "").split())
+    if name not in pythons:
+        pytest.skip(f"{_PYTHONS} has no entry {name}=PYTHON")
+    peers = [key for key, peer in PEERS.items() if peer.environment == name]
+    rows = _rows(
+        tmp_path,
+        f"--peers={','.join(['tensorflow', *peers])}",
+        f"--peer_python={name}={pythons[name]}",
+    )
+    for peer in peers:
+        limit = 1e-2 if PEERS[peer].as_installed else 1e-5
+        assert rows[peer]["samples"] == 2 and rows[peer]["difference"] < limit
+        assert name in map(str.lower, rows[peer]["versions"])
+
+
+_DOUBLING = (
+    PROGRAM
+    + """
+from ios_tf.callers.frameworks import Caller, SeparateSession
+
+class Doubling(SeparateSession):
+    def new_caller(self):
+        print("loaded")  # must not become an answer
+
+        def outputs():
+            return {"y": 2 * self.inputs["x"]}
+
+        return Caller(outputs, outputs)
+
+class Failing(SeparateSession):
+    def new_caller(self):
+        raise ValueError("the model\\nis wrong")
+
+main({"doubling": (Doubling, ["numpy"]), "failing": (Failing, [])})
+"""
+)
+
+
+def test_sessions_in_another_python(tmp_path):
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.savez(tmp_path / "inputs.npz", x=x)
+    model = Model("", str(tmp_path / "inputs.npz"), ["y"], "", None, 2)
+    command = [sys.executable, "-I", "-c", _DOUBLING]
+    session = EnvironmentSession(model, command, "doubling")
+    (caller,) = session.callers(1)
+    np.testing.assert_array_equal(caller.outputs()["y"], 2 * x)
+    assert session.time(3) > 0
+    session.wait_until_idle()
+    assert session.versions == {"numpy": np.__version__}
+    session.close()
+    with pytest.raises(UserError, match=r"^ValueError: the model is wrong$"):
+        EnvironmentSession(model, command, "failing")
+
+
+def test_wrong_environments(capsys):
+    for words, why in (("torch=python", "'torch' is not"), ("mnn=/no", "'/no' is not")):
+        assert main(["frameworks", f"--peer_python={words}"]) == 2
+        assert why in capsys.readouterr().err
 
 
 def test_windows_count_the_cells_they_cover():
