@@ -393,9 +393,11 @@ class ProgramImpl : public Program {
     // the mutex has been released.
     std::vector<std::shared_ptr<CachedExecution>> dropped;
     std::unique_lock<std::mutex> lock(mutex_);
-    if (!first_inputs_) first_inputs_ = inputs;
     std::shared_ptr<CachedExecution> known;
+    bool is_first = false;
     while (true) {
+      is_first = !first_inputs_;
+      if (is_first) first_inputs_ = inputs;
       known = Find(key);
       // Compile again if the device has more lanes now: on a CPU, the process
       // may have been given more cores.
@@ -410,6 +412,8 @@ class ProgramImpl : public Program {
         CompileUnlocked(key, MayMeasure(key), &lock);
     if (!compiled.ok()) {
       if (known) return known;
+      // This call fails, so the next one counts as the first call.
+      if (is_first) first_inputs_.reset();
       return compiled.status();
     }
     if (known) executions_.remove(known);
@@ -491,7 +495,8 @@ class ProgramImpl : public Program {
   const std::map<Load, Scheduled> scheduled_;
   const bool has_callers_;    // some schedule is for several callers
   mutable std::mutex mutex_;  // for the members below
-  // The shapes of the first call or Prepare() after Initialize().
+  // The shapes of the first call or Prepare() after Initialize() that does not
+  // fail.
   std::optional<std::vector<Shape>> first_inputs_;
   std::list<std::shared_ptr<CachedExecution>> executions_;  // latest first
   std::set<Key> compiling_;           // executions that are being compiled

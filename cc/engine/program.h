@@ -62,7 +62,7 @@ class Program {
   // on `stream`, a CUstream. The first call with new shapes, or with another
   // schedule for them, compiles the program. Implementations of operators are
   // measured only for shapes that have a schedule, and for the shapes of the
-  // first call. Thread-safe.
+  // first call that does not fail. Thread-safe.
   virtual Status Run(const std::vector<TensorArray>& inputs,
                      const std::vector<void*>& outputs, void* stream) = 0;
 

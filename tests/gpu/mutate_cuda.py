@@ -239,6 +239,13 @@ MUTATIONS = [
         _DEVICE + "test_plans_are_timed_for_scheduled_batch_sizes",
     ),
     Mutation(
+        "a call that fails counts as the first call",
+        "cc/engine/program.cc",
+        "if (is_first) first_inputs_.reset();",
+        "",
+        _CONVOLUTION + "test_a_call_that_fails_is_not_the_first_call",
+    ),
+    Mutation(
         "a search takes a plan that was not timed",
         _CUDA + "cudnn/plan_search.cc",
         "fastest.convolution, may_measure};",

@@ -150,6 +150,17 @@ def test_later_shapes_take_the_first_plan(gpu):
     assert "kernel Spin" not in counts
 
 
+def test_a_call_that_fails_is_not_the_first_call(gpu):
+    """The plans are timed for the first call that cuDNN has plans for."""
+    program = half(CONV | {"kernel": [2, 4]})
+    gpu.fake.set(max_operations=0)
+    with pytest.raises(engine.EngineError, match="cuDNN has no plan"):
+        call(gpu, program, 5)
+    gpu.fake.reset()
+    assert call(gpu, program, 4)[1]["kernel Spin"] > 0
+    assert "kernel Spin" not in call(gpu, program, 3)[1]
+
+
 def test_the_first_plan_is_precompiled(gpu):
     """Engine 1 is compiled, so the second engine of the heuristics is used."""
     program = half(CONV | {"kernel": [5, 2]})
