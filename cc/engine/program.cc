@@ -222,10 +222,18 @@ class ProgramImpl : public Program {
     return CatchExceptions([&] { return CompileForCallers(inputs); });
   }
 
-  // Compiles the program for the shapes of the block. Must be called once,
-  // before all other methods.
+  // Compiles the program for the shapes of the block. If the device measures
+  // when it compiles, compiles it for all other scheduled batch sizes, too.
+  // Must be called once, before all other methods.
   Status Initialize() {
     IOS_RETURN_IF_ERROR(Prepare(block_.inputs));
+    if (backend_->traits().measures_when_compiling) {
+      for (const auto& scheduled : scheduled_) {
+        // If this fails, for example because memory is short, the first call
+        // with this batch size tries again.
+        (void)Prepare(InputsOfBatch(scheduled.first.batch));
+      }
+    }
     first_inputs_.reset();
     return Status();
   }
@@ -265,6 +273,15 @@ class ProgramImpl : public Program {
     int64_t arena_bytes = 0;
     std::unique_ptr<Execution> execution;
   };
+
+  // Returns the block's input shapes with another batch size.
+  std::vector<Shape> InputsOfBatch(int64_t batch) const {
+    std::vector<Shape> inputs = block_.inputs;
+    for (Shape& shape : inputs) {
+      if (shape[0] == BatchSize(block_)) shape[0] = batch;
+    }
+    return inputs;
+  }
 
   Status CompileForCallers(const std::vector<Shape>& inputs) {
     IOS_RETURN_IF_ERROR(WithInputs(block_, inputs).status());

@@ -23,10 +23,11 @@ inline constexpr size_t kFewExecutions = 8;
 class Program {
  public:
   // Validates all arguments and creates a program. `block.inputs` has the
-  // shapes for which the program is compiled first; calls may have other batch
-  // sizes, heights and widths. `schedules` has at least one schedule, in which
-  // merge stages are allowed. The weights are copied, once for all schedules.
-  // For `device` and `allocator`, see GetBackend.
+  // shapes for which the program is compiled here, on a GPU with each batch
+  // size that has a schedule; calls may have other batch sizes, heights and
+  // widths. `schedules` has at least one schedule, in which merge stages are
+  // allowed. The weights are copied, once for all schedules. For `device` and
+  // `allocator`, see GetBackend.
   static StatusOr<std::unique_ptr<Program>> Create(
       const Block& block, const Schedules& schedules, const Weights& weights,
       const std::string& device, DeviceAllocator* allocator = nullptr);

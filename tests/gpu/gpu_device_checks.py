@@ -4,6 +4,7 @@ test_gpu_device.py runs these tests in a separate process, because the device ex
 a whole process.
 """
 
+import collections
 import dataclasses
 import json
 import os
@@ -261,19 +262,42 @@ def test_memory_that_work_still_uses_is_not_written():
             assert difference(found.numpy(), x.numpy()) < TOLERANCE["float32"]
 
 
-def test_plans_are_timed_for_scheduled_batch_sizes():
-    """Plans are also timed for the first call, but not for later batch sizes."""
-    rewritten = gh.rewrite(freeze(), batch_size=[2, 12], device="gpu")
+def region_for(*batch_sizes: int):
+    """The region with schedules for these batch sizes, as a function that loads it."""
+    rewritten = gh.rewrite(freeze(), batch_size=[*batch_sizes], device="gpu")
     graph = placed(gh.lower(rewritten, device="gpu"), CPU)
     call = gh.as_function(placed(placed(graph, GPU, "IosRegion"), ""))
-    timed = {}
-    for batch in (7, 6, 12):
+    call(on_gpu(np.zeros([0, 9, 8, 3], np.float32)))
+    return call
+
+
+def test_a_scheduled_batch_size_may_be_too_large_to_compile():
+    limit = DEVICE.cuda.report()["live"]["bytes"] + (1 << 20)
+    DEVICE.cuda.set(memory_limit=limit)
+    call = region_for(2, 5000)
+    x = on_gpu(gh.random_array(2, 9, 8, 3))
+    (found,) = call(x)
+    assert difference(found.numpy(), x.numpy()) < TOLERANCE["float32"]
+    DEVICE.cuda.reset()
+    large = on_gpu(gh.random_array(5000, 9, 8, 3))
+    DEVICE.cuda.set(memory_limit=limit)
+    with pytest.raises(tf.errors.ResourceExhaustedError):
+        call(large)
+
+
+def test_scheduled_batch_sizes_are_compiled_when_a_region_is_loaded():
+    """Their first calls make no plans. The first call with another size times plans."""
+    call = region_for(2, 12)
+    counts = {}
+    for batch in (7, 12, 2, 6):
         x = on_gpu(gh.random_array(batch, 9, 8, 3))
-        before = DEVICE.cuda.report()["counts"].get("kernel Spin", 0)
+        before = collections.Counter(DEVICE.cuda.report()["counts"])
         (found,) = call(x)
-        timed[batch] = DEVICE.cuda.report()["counts"].get("kernel Spin", 0) > before
+        after = collections.Counter(DEVICE.cuda.report()["counts"])
+        counts[batch] = after - before
         assert difference(found.numpy(), x.numpy()) < TOLERANCE["float32"]
-    assert timed == {7: True, 6: False, 12: True}
+    assert [n for n, count in counts.items() if count["cudnn plans"]] == [7, 6]
+    assert [n for n, count in counts.items() if count["kernel Spin"]] == [7]
 
 
 def test_region_for_the_cpu_is_not_for_the_gpu():

@@ -42,6 +42,7 @@ _CODE = "tests/gpu/test_cuda_code_cache.py::"
 _FAILURES = "tests/gpu/test_cuda_failures.py::"
 _DEVICE = "tests/gpu/gpu_device_checks.py::"
 _CUDA = "cc/engine/cuda/"
+_LOADED = "test_scheduled_batch_sizes_are_compiled_when_a_region_is_loaded"
 
 MUTATIONS = [
     Mutation(
@@ -236,7 +237,14 @@ MUTATIONS = [
         "cc/engine/program.cc",
         "if (BatchSize(key.inputs) != key.scheduled.batch) return false;",
         "return false;",
-        _DEVICE + "test_plans_are_timed_for_scheduled_batch_sizes",
+        _DEVICE + _LOADED,
+    ),
+    Mutation(
+        "scheduled batch sizes are compiled at their first calls",
+        _CUDA + "cuda_backend.cc",
+        "traits.measures_when_compiling = true;",
+        "",
+        _DEVICE + _LOADED,
     ),
     Mutation(
         "a call that fails counts as the first call",

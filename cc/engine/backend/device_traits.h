@@ -42,6 +42,9 @@ struct DeviceTraits {
   bool lanes_divide_device = false;
   // Whether the device multiplies bfloat16 numbers faster than float32.
   bool has_bfloat16 = false;
+  // Whether compiling a task may measure implementations, which takes seconds
+  // for a network.
+  bool measures_when_compiling = false;
 
   int LanesFor(int groups) const { return std::min(groups, lanes); }
 

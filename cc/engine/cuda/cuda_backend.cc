@@ -62,6 +62,7 @@ DeviceTraits MakeTraits(const Device* device, bool tf32) {
   traits.reads_pitched = ReadsPitched;
   traits.slice_bytes = kVectorBytes;
   traits.lanes = Lanes();
+  traits.measures_when_compiling = true;
   for (DataType dtype :
        {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
     const bool exact = dtype == DataType::kFloat32 &&
