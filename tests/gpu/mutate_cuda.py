@@ -396,6 +396,13 @@ MUTATIONS = [
         _MEASURED + "test_a_merge_is_measured_as_it_runs",
     ),
     Mutation(
+        "the file of plans is read once",
+        _CUDA + "cudnn/plan_cache.cc",
+        "if (loaded_[device] == version) return;",
+        "if (loaded_.count(device) > 0) return;",
+        _CONVOLUTION + "test_plans_that_another_process_has_timed_are_used",
+    ),
+    Mutation(
         "the file of plans is written for each plan",
         _CUDA + "cudnn/plan_cache.cc",
         "if (++unsaved_[device] >= kMostUnsaved) Store(device);",

@@ -523,6 +523,47 @@ def test_plans_are_written_together(tmp_path):
     assert renames.count() == 2  # after 16 plans, and at the end
 
 
+# Calls a function of this module with the fake GPU and the argument, and prints the
+# result.
+RUN_FUNCTION = """
+import json, sys
+import cuda_driver, cuda_helpers
+fake = cuda_helpers.fake_cuda()
+import test_cuda_convolution as test
+gpu = cuda_driver.Driver(fake.directory)
+gpu.fake = fake
+print(json.dumps([test.{function}(gpu, sys.argv[1]), None, []]))
+"""
+
+
+def search_for_batch_3(gpu, _: str) -> list[int]:
+    return sorted(call(gpu, half(CONV, 3), 3)[0])
+
+
+def use_plans_of_another_process(gpu, plans: str) -> list[list[int]]:
+    """Returns the engines for batch 3 before and after a search in another process."""
+    first = half(CONV)
+    call(gpu, first, 1)
+    before, _ = call(gpu, first, 3)
+    program = RUN_FUNCTION.format(function="search_for_batch_3")
+    cuda_helpers.run_apart(program, "", IOS_TF_PLAN_CACHE=plans)
+    after, counts = call(gpu, half(CONV), 3)
+    assert "kernel Spin" not in counts
+    return [sorted(before), sorted(after)]
+
+
+def test_plans_that_another_process_has_timed_are_used(tmp_path):
+    """A process reads the file again, even if it still has a plan that was not timed.
+
+    The heuristics propose engine 1 first, but engine 2 is the fastest.
+    """
+    cuda_helpers.build_fakes()
+    program = RUN_FUNCTION.format(function="use_plans_of_another_process")
+    plans = str(tmp_path)
+    engines, _, _ = cuda_helpers.run_apart(program, plans, IOS_TF_PLAN_CACHE=plans)
+    assert engines == [[1], [2]]
+
+
 def test_updates_of_the_driver_keep_plans(tmp_path, right_sum):
     """Stored plans are used as long as the major version of CUDA stays the same."""
     run_in_process(tmp_path, options="driver_version=13000")

@@ -146,10 +146,21 @@ std::string PlanCache::Path(const std::string& device) const {
   return directory_ + "/" + name + ".json";
 }
 
+PlanCache::FileVersion PlanCache::VersionOf(const std::string& path) {
+  struct stat found;
+  if (lstat(path.c_str(), &found) != 0) return {};
+  return {static_cast<int64_t>(found.st_ino), found.st_size,
+          found.st_mtim.tv_sec, found.st_mtim.tv_nsec};
+}
+
 void PlanCache::Load(const std::string& device) {
-  if (directory_.empty() || !loaded_.insert(device).second) return;
+  if (directory_.empty()) return;
+  const std::string path = Path(device);
+  const FileVersion version = VersionOf(path);
+  if (loaded_[device] == version) return;
+  loaded_[device] = version;
   // insert() does not replace the plans that this process measured itself.
-  const Plans plans = Read(Path(device));
+  const Plans plans = Read(path);
   plans_[device].insert(plans.begin(), plans.end());
 }
 

@@ -2,10 +2,11 @@
 #ifndef IOS_TF_CC_ENGINE_CUDA_CUDNN_PLAN_CACHE_H_
 #define IOS_TF_CC_ENGINE_CUDA_CUDNN_PLAN_CACHE_H_
 
+#include <array>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 
 namespace ios::cuda {
@@ -36,10 +37,16 @@ class PlanCache {
 
  private:
   using Plans = std::map<std::string, std::string>;  // keyed by convolution
+  // Differs between versions of a file: its inode, size, and time of change in
+  // seconds and nanoseconds.
+  using FileVersion = std::array<int64_t, 4>;
 
   PlanCache();
 
   std::string Path(const std::string& device) const;
+  // Returns zeros if the file does not exist.
+  static FileVersion VersionOf(const std::string& path);
+  // Reads the device's file if it has changed since it was read.
   void Load(const std::string& device);
   void Store(const std::string& device);
 
@@ -47,8 +54,8 @@ class PlanCache {
 
   std::mutex mutex_;
   std::string directory_;
-  std::set<std::string> loaded_;        // devices
-  std::map<std::string, Plans> plans_;  // keyed by device
+  std::map<std::string, FileVersion> loaded_;  // keyed by device
+  std::map<std::string, Plans> plans_;         // keyed by device
   // Plans that are not written to files, keyed by device.
   std::map<std::string, Plans> temporary_;
   std::map<std::string, int> unsaved_;  // numbers of plans, keyed by device

@@ -332,12 +332,15 @@ StatusOr<Plan> FindPlan(const Device* device, const ConvolutionSpec& spec,
   std::shared_ptr<std::mutex> search = searches->Find(wanted);
   if (!search) search = searches->Put(wanted, std::make_shared<std::mutex>());
   std::lock_guard<std::mutex> lock(*search);
-  for (const Key& key : {fastest, wanted}) {
-    if (Plan plan = plans->Find(key)) return plan;
-  }
+  Plan plan = plans->Find(fastest);
+  if (plan) return plan;
   const Device::Scope scope(device);
-  IOS_ASSIGN_OR_RETURN(Plan plan, FindKnown(device, spec, fastest.convolution));
+  IOS_ASSIGN_OR_RETURN(plan, FindKnown(device, spec, fastest.convolution));
   if (plan) return plans->Put(fastest, std::move(plan));
+  // A plan that was not timed comes last, because another process may have
+  // found the fastest one since.
+  plan = plans->Find(wanted);
+  if (plan) return plan;
   if (may_measure) {
     IOS_ASSIGN_OR_RETURN(plan, FindFastest(device, spec, fastest.convolution));
   } else {
