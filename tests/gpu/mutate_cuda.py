@@ -296,6 +296,13 @@ MUTATIONS = [
         _CONVOLUTION + "test_all_that_takes_a_pitch_is_timed_where_there_is_one",
     ),
     Mutation(
+        "one thread compiles all plans",
+        _CUDA + "cudnn/plan_search.cc",
+        "while (helpers.size() + 1 < most)",
+        "while (helpers.size() + 1 < most * 0)",
+        _CONVOLUTION + "test_each_core_compiles_a_plan",
+    ),
+    Mutation(
         "an activation without a bias gets none",
         _CUDA + "cudnn/convolution.cc",
         "if (NeedsBias(plan)) {",

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import struct
+import threading
 from pathlib import Path
 
 import cuda_engine
@@ -562,6 +563,37 @@ def test_plans_that_another_process_has_timed_are_used(tmp_path):
     plans = str(tmp_path)
     engines, _, _ = cuda_helpers.run_apart(program, plans, IOS_TF_PLAN_CACHE=plans)
     assert engines == [[1], [2]]
+
+
+def compile_in_threads(gpu, _: str) -> list[int]:
+    """Returns the numbers of cores and of plans that are compiled at the same time.
+
+    Both numbers are at most 6, because the convolution has 6 such plans.
+    """
+    os.sched_setaffinity(0, range(os.cpu_count()))
+    cores = min(len(os.sched_getaffinity(0)), 6)
+    gpu.fake.set(tiles=6, hold_plans=2)
+    # The convolution writes into a concat.
+    block = block_of(CONV, {"type": "concat", "inputs": [0, -1]}) | {"outputs": [1]}
+    stages = [{"strategy": "concurrent", "groups": [[i]]} for i in range(2)]
+    arguments = block, {"version": 1, "stages": stages}, weights_of(CONV), "gpu"
+    thread = threading.Thread(target=lambda: engine.Program(*arguments))
+    thread.start()
+    plans = polls = 0
+    while plans < cores and polls < 4000:  # a thread polls 2,000 times in a second
+        report = gpu.fake.report()
+        plans = report["live"].get("held plan", 0)
+        polls = report["counts"].get("polls of held plans", 0)
+    gpu.fake.set(hold_plans=0)
+    thread.join()
+    return [cores, plans]
+
+
+def test_each_core_compiles_a_plan():
+    cuda_helpers.build_fakes()
+    program = RUN_FUNCTION.format(function="compile_in_threads")
+    (cores, plans), _, _ = cuda_helpers.run_apart(program, "")
+    assert plans == cores
 
 
 def test_updates_of_the_driver_keep_plans(tmp_path, right_sum):

@@ -66,20 +66,31 @@ cudnnStatus_t FailIncomplete(const std::string& missing) {
   Machine& machine = Machine::Get(); \
   std::lock_guard<std::recursive_mutex> lock(machine.mutex)
 
-// Building a plan takes as long as the option "hold_plans" is set.
-void WaitWhileHeld(cudnnBackendDescriptor_t handle) {
-  while (true) {
-    {
-      FAKE_ENTER();
-      const DescriptorPtr descriptor = Find(handle);
-      if (!machine.Option("hold_plans") || !descriptor ||
-          descriptor->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
-        return;
-      }
-      machine.Count("polls of held plans");
-    }
-    usleep(500);
+// Returns whether the option "hold_plans" delays building the plan: 1 delays
+// all plans, and 2 those that cuDNN compiles.
+bool IsHeld(const DescriptorPtr& plan) {
+  const int64_t hold = Machine::Get().Option("hold_plans");
+  if (!hold || !plan || plan->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+    return false;
   }
+  const Descriptor* const config =
+      plan->Ref(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  return hold == 1 || (config && config->engine && config->engine->Compiles());
+}
+
+void WaitWhileHeld(cudnnBackendDescriptor_t handle) {
+  const auto wait = [&] {
+    FAKE_ENTER();
+    const bool held = IsHeld(Find(handle));
+    if (held) {
+      machine.Count("polls of held plans");
+      machine.Made("held plan", handle);
+    } else if (machine.Exists("held plan", handle)) {
+      machine.Unmade("held plan", handle);
+    }
+    return held;
+  };
+  while (wait()) usleep(500);
 }
 
 // The time in microseconds that the host needs to build a plan with cuDNN 9.28
