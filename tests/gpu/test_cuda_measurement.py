@@ -152,6 +152,43 @@ def test_concurrency_gains_nothing_where_memory_is_the_limit(gpu):
     assert medians(block, together)[0] < 0.7 * medians(block, in_turn)[0]
 
 
+# Prints the times of one and of two convolutions on a GPU of 64 multiprocessors.
+TWO_CONVOLUTIONS = """
+import json
+import cuda_helpers
+fake = cuda_helpers.fake_cuda()
+import test_cuda_measurement as test
+fake.set(time_scale=10, sms=64)
+operators = [{**test.CONV, "inputs": [-1]}] * 2
+block = test.block_of(*operators, outputs=[0, 1]) | {"inputs": [[1, 16, 32, 16]]}
+times = test.medians(block, test.stages([[0]]), test.stages([[0], [1]]))
+print(json.dumps([times.tolist(), None, []]))
+"""
+
+
+def test_the_plan_that_is_fastest_alone_is_slower_in_a_stage(tmp_path):
+    """The plan of engine 3 has 256 blocks, so two of these plans take twice as long as
+    one. The plan of engine 0 has 32 blocks, so two of these plans run side by side.
+
+    The engine chooses engine 3, which is the fastest alone (finding N6).
+    """
+
+    def times() -> list[float]:
+        plans = str(tmp_path)
+        return cuda_helpers.run_apart(TWO_CONVOLUTIONS, "", IOS_TF_PLAN_CACHE=plans)[0]
+
+    cuda_helpers.build_fakes()
+    chosen = times()
+    (file,) = tmp_path.iterdir()
+    text = file.read_text()
+    assert text.count('"eng3_k2=3"') == 1
+    file.write_text(text.replace("eng3_k2=3", "eng0_k2=0"))
+    other = times()
+    assert chosen[0] < 0.9 * other[0]
+    assert other[1] == pytest.approx(other[0], rel=0.01)
+    assert chosen[1] > 1.5 * other[1]
+
+
 def test_a_capture_that_another_thread_invalidates_changes_no_time(gpu):
     """The capture is repeated. Without a graph, a kernel would take 2 us longer."""
     gpu.fake.set(time_scale=1)
