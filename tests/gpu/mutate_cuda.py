@@ -25,6 +25,7 @@ class Mutation:
       file, old, new: the mistake replaces the text `old` in the file by `new`.
       test: the test that should find the mistake, as "FILE::TEST".
       passes: a test that does not find the mistake, to show that `test` is needed.
+      finding: the finding in gpu_findings.md that the mistake brings back.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Mutation:
     new: str
     test: str
     passes: str = ""
+    finding: str = ""
 
 
 _ENGINE = "tests/gpu/test_cuda_engine.py::"
@@ -43,6 +45,7 @@ _FAILURES = "tests/gpu/test_cuda_failures.py::"
 _DEVICE = "tests/gpu/gpu_device_checks.py::"
 _CUDA = "cc/engine/cuda/"
 _LOADED = "test_scheduled_batch_sizes_are_compiled_when_a_region_is_loaded"
+_RECORDED = "engine eng51_k2=5_k13=0_k18=0_k25=1_k27=8_k28=1"
 
 MUTATIONS = [
     Mutation(
@@ -88,6 +91,7 @@ MUTATIONS = [
         "attempt < kMaxCaptures",
         "attempt < 1",
         _ENGINE + "test_a_capture_that_another_thread_invalidates_is_repeated",
+        finding="N15",
     ),
     Mutation(
         "an instance for each caller on a stream",
@@ -109,6 +113,7 @@ MUTATIONS = [
         "config.builder_optimization_level = 5",
         "config.builder_optimization_level = 3",
         "tests/gpu/test_bench_cuda.py::test_tensorrt_optimizes_as_much_as_it_can",
+        finding="N10",
     ),
     Mutation(
         "TensorRT on one stream",
@@ -116,6 +121,7 @@ MUTATIONS = [
         "config.max_aux_streams = 7",
         "config.max_aux_streams = 0",
         "tests/gpu/test_bench_cuda.py::test_tensorrt_optimizes_as_much_as_it_can",
+        finding="N10",
     ),
     Mutation(
         "no spinning before a sample",
@@ -174,6 +180,7 @@ MUTATIONS = [
         "missing += kLineBytes;",
         "missing += 0;",
         _MEASURED + "test_stages_alone_are_faster_than_in_a_network",
+        finding="N5",
     ),
     Mutation(
         "the fake GPU's memory serves all work at once",
@@ -181,6 +188,7 @@ MUTATIONS = [
         "std::max(device->memory_free, start) +",
         "start +",
         _MEASURED + "test_concurrency_gains_nothing_where_memory_is_the_limit",
+        finding="N5",
     ),
     Mutation(
         "merges are measured with copies of all parts",
@@ -231,6 +239,7 @@ MUTATIONS = [
         "if (BatchSize(key.inputs) != key.scheduled.batch) return false;",
         "if (BatchSize(key.inputs) != key.scheduled.batch) return true;",
         _CONVOLUTION + "test_later_shapes_take_the_first_plan",
+        finding="N3",
     ),
     Mutation(
         "plans are timed only for the shapes of the block and of the first call",
@@ -238,6 +247,7 @@ MUTATIONS = [
         "if (BatchSize(key.inputs) != key.scheduled.batch) return false;",
         "return false;",
         _DEVICE + _LOADED,
+        finding="N3",
     ),
     Mutation(
         "scheduled batch sizes are compiled at their first calls",
@@ -245,6 +255,7 @@ MUTATIONS = [
         "traits.measures_when_compiling = true;",
         "",
         _DEVICE + _LOADED,
+        finding="N3",
     ),
     Mutation(
         "a call that fails counts as the first call",
@@ -252,6 +263,7 @@ MUTATIONS = [
         "if (is_first) first_inputs_.reset();",
         "",
         _CONVOLUTION + "test_a_call_that_fails_is_not_the_first_call",
+        finding="N3",
     ),
     Mutation(
         "a search takes a plan that was not timed",
@@ -259,6 +271,7 @@ MUTATIONS = [
         "fastest.convolution, may_measure};",
         "fastest.convolution, true};",
         _CONVOLUTION + "test_later_shapes_take_the_first_plan",
+        finding="N3",
     ),
     Mutation(
         "the first plan may be one that cuDNN compiles",
@@ -266,6 +279,7 @@ MUTATIONS = [
         "if (graph->candidates()[i].compiles != compiles) continue;",
         "",
         _CONVOLUTION + "test_the_first_plan_is_precompiled",
+        finding="N3",
     ),
     Mutation(
         "forms are measured for every shape",
@@ -273,6 +287,7 @@ MUTATIONS = [
         "if (known.value_or(!may_measure)) {",
         "if (known.value_or(false)) {",
         _CONVOLUTION + "test_no_form_is_measured_for_later_shapes",
+        finding="N3",
     ),
     Mutation(
         "engines that fuse anything are not asked to clip",
@@ -301,6 +316,7 @@ MUTATIONS = [
         "while (helpers.size() + 1 < most)",
         "while (helpers.size() + 1 < most * 0)",
         _CONVOLUTION + "test_each_core_compiles_a_plan",
+        finding="N8",
     ),
     Mutation(
         "an activation without a bias gets none",
@@ -309,6 +325,7 @@ MUTATIONS = [
         "if (NeedsBias(plan) && false) {",
         "tests/gpu/test_cuda_recordings.py::"
         "test_convolutions_are_those_the_engine_asks_for",
+        finding="N1",
     ),
     Mutation(
         "all heuristics are asked for a plan that is known",
@@ -394,6 +411,7 @@ MUTATIONS = [
         "comparison.is_certain);\n  Keep(",
         "true);\n  Keep(",
         _CONVOLUTION + "test_uncertain_plans_are_not_stored",
+        finding="N9",
     ),
     Mutation(
         "each slice of a merge is a launch",
@@ -401,6 +419,7 @@ MUTATIONS = [
         "end = std::max(begin + 1, EndOfSlices(group, begin));",
         "end = std::max(begin + 1, 0 * EndOfSlices(group, begin));",
         _MEASURED + "test_a_merge_is_measured_as_it_runs",
+        finding="N7",
     ),
     Mutation(
         "the file of plans is read once",
@@ -408,6 +427,7 @@ MUTATIONS = [
         "if (loaded_[device] == version) return;",
         "if (loaded_.count(device) > 0) return;",
         _CONVOLUTION + "test_plans_that_another_process_has_timed_are_used",
+        finding="N3",
     ),
     Mutation(
         "the file of plans is written for each plan",
@@ -415,6 +435,7 @@ MUTATIONS = [
         "if (++unsaved_[device] >= kMostUnsaved) Store(device);",
         "Store(device);",
         _CONVOLUTION + "test_plans_are_written_together",
+        finding="N23",
     ),
     Mutation(
         "samples that vary are certain",
@@ -422,6 +443,7 @@ MUTATIONS = [
         "return Median(values) <= kSteady * Min(values);",
         "return true;",
         _CONVOLUTION + "test_uncertain_plans_are_not_stored[load=3000]",
+        finding="N9",
     ),
     Mutation(
         "a time that is not above its baseline counts",
@@ -429,6 +451,7 @@ MUTATIONS = [
         "if (net <= least) {",
         "if (false) {",
         _CONVOLUTION + "test_uncertain_plans_are_not_stored[slow_baseline=100000]",
+        finding="N12",
     ),
     Mutation(
         "stages are measured above the middle baseline, which may be disturbed",
@@ -444,6 +467,7 @@ MUTATIONS = [
         "    if (!baseline.ok()) prepared->graph = GraphExec();\n"
         "    prepared->baseline = baseline.ok() ?",
         _MEASURED + "test_a_driver_may_reject_empty_graphs",
+        finding="N22",
     ),
     Mutation(
         "all GPUs share the state of measurements",
@@ -451,6 +475,7 @@ MUTATIONS = [
         "return (*all)[device->ordinal()];",
         "return (*all)[0 * device->ordinal()];",
         _MEASURED + "test_gpus_are_measured_at_the_same_time",
+        finding="N24",
     ),
     Mutation(
         "machine code for GPUs that NVRTC does not know",
@@ -458,6 +483,7 @@ MUTATIONS = [
         "return {newest, /*machine_code=*/false};",
         "return {newest};",
         _FAILURES + "test_a_gpu_that_does_not_do",
+        finding="N13",
     ),
     Mutation(
         "NVRTC 13 for GPUs that it does not know",
@@ -465,6 +491,7 @@ MUTATIONS = [
         "if (HasOldGpu(driver)) return",
         "if (false) return",
         _FAILURES + "test_nvrtc_compiles_for_the_gpu",
+        finding="N13",
     ),
     Mutation(
         "calls with host arrays use the default stream",
@@ -472,6 +499,7 @@ MUTATIONS = [
         "return device_->lasting_stream();",
         "return nullptr;",
         _ENGINE + "test_the_legacy_stream_is_never_used",
+        finding="N14",
     ),
     Mutation(
         "plans of one version of the driver only",
@@ -479,6 +507,7 @@ MUTATIONS = [
         "return driver_version_ / 1000;",
         "return driver_version_;",
         _CONVOLUTION + "test_updates_of_the_driver_keep_plans",
+        finding="N16",
     ),
     Mutation(
         "more lanes than hardware queues",
@@ -486,6 +515,7 @@ MUTATIONS = [
         "connections > 0 ? connections : kConnections",
         "connections > 0 ? connections : kMaxLanes",
         _ENGINE + "test_lanes_have_hardware_queues",
+        finding="N18",
     ),
     Mutation(
         "handles keep the streams of lanes",
@@ -493,6 +523,7 @@ MUTATIONS = [
         "if (scope.entered()) {",
         "if (false) {",
         _ENGINE + "test_handles_do_not_keep_streams_that_were_destroyed",
+        finding="N19",
     ),
     Mutation(
         "a conditional load swaps two words",
@@ -502,6 +533,63 @@ MUTATIONS = [
         "tests/gpu/test_ptx.py::"
         "test_operators_pass_as_nvidia_s_compiler_understands_them",
         passes="tests/gpu/test_cuda_operators.py::test_what_keeps_nan",
+    ),
+    Mutation(
+        "a program keeps few executions, however small",
+        "cc/engine/program.cc",
+        "constexpr size_t kMaxExecutions = 64;",
+        "constexpr size_t kMaxExecutions = 8;",
+        _ENGINE + "test_batch_sizes_in_turn",
+        finding="N2",
+    ),
+    Mutation(
+        "steps of gpu_day time plans again",
+        "benchmarks/gpu_day.py",
+        "os.path.join(options.output, variable.lower())",
+        '""',
+        "tests/gpu/test_gpu_day.py::test_steps",
+        finding="N4",
+    ),
+    Mutation(
+        "all blocks of the fake GPU run at once",
+        "tests/gpu/fake_cuda/timeline.cc",
+        'return Machine::Get().Option("sms") * kThreads;',
+        'return Machine::Get().Option("sms") * 0;',
+        _MEASURED + "test_the_plan_that_is_fastest_alone_is_slower_in_a_stage",
+        finding="N6",
+    ),
+    Mutation(
+        "all engines of the fake cuDNN keep NaN",
+        "tests/gpu/fake_cuda/cudnn.cc",
+        "keeps_nan = engine.KeepsNan(),",
+        "keeps_nan = true,",
+        _CONVOLUTION + "test_a_fused_relu_keeps_nan_only_with_cudnn_s_note",
+        finding="N11",
+    ),
+    Mutation(
+        "an engine has more notes than cuDNN's frontend reads",
+        "tests/gpu/recordings/h200_engines.txt",
+        "graph 35cfd5595e45ae4d\n" + _RECORDED + " 0 -",
+        "graph 35cfd5595e45ae4d\n" + _RECORDED + " 0 0,1,2,0",
+        "tests/gpu/test_cuda_recordings.py::test_the_frontend_has_room_for_all_notes",
+        finding="N17",
+    ),
+    Mutation(
+        "tensors of any size are taken for a GPU",
+        "cc/tensorflow/import/context.cc",
+        "NumElements(*shape) >= kMaxGpuElements",
+        "NumElements(*shape) > kMaxGpuElements",
+        "tests/integration/test_decisions.py::test_tensors_of_two_to_the_31_elements",
+        finding="N20",
+    ),
+    Mutation(
+        "regions of any size are taken",
+        "cc/tensorflow/plugin/runtime.cc",
+        "return flops < kFewFlops;",
+        "return false;",
+        "tests/integration/test_small_regions.py::"
+        "test_a_region_and_what_the_plugin_does_with_it",
+        finding="N21",
     ),
 ]
 

@@ -21,8 +21,9 @@ pytestmark = pytest.mark.one_core
 def environment(tmp_path):
     """The environment of processes that use the fake GPU."""
     fakes = cuda_helpers.build_fakes()
+    caches = ("IOS_TF_PLAN_CACHE", "IOS_TF_CODE_CACHE")
     return {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name not in caches},
         "LD_PRELOAD": str(fakes / "libcuda.so.1"),
         "IOS_TF_CUDA_LIBRARIES": str(fakes),
         "IOS_TF_CACHE": str(tmp_path / "cache"),
@@ -66,6 +67,8 @@ def test_steps(environment, tmp_path):
     assert done.returncode == 0
     lines = [line.split() for line in done.stdout.splitlines()]
     assert [line[0] for line in lines[-4:]] == list(outcomes)
+    for cache in ("ios_tf_plan_cache", "ios_tf_code_cache"):  # all steps share them
+        assert any((tmp_path / "day" / cache).iterdir())
     plans = json.loads((tmp_path / "day" / "plans.json").read_text())["plans"]
     assert sorted(plans) == [
         f"tiny {t} {b}" for t in ("float16", "float32") for b in (1, 32)

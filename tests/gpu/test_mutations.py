@@ -14,3 +14,10 @@ def test_can_be_planted(mutation):
     for test in filter(None, (mutation.test, mutation.passes)):
         file, _, name = test.partition("[")[0].partition("::")
         assert re.search(rf"^def {name}\(", (ROOT / file).read_text(), re.M)
+
+
+def test_there_is_a_mistake_for_each_finding():
+    page = (ROOT / "docs/internals/gpu_findings.md").read_text()
+    findings = set(re.findall(r"^\| (N\d+) \| .* \| .* \| .* \| .* \|$", page, re.M))
+    assert len(findings) == 24
+    assert {mutation.finding for mutation in MUTATIONS} - {""} == findings
