@@ -1,8 +1,8 @@
 """Compares the engine with float64: python -m benchmarks checks --device=gpu ...
 
-Runs every type of operator, and the networks that `python -m benchmarks export_blocks`
-wrote, with random weights. Needs PyTorch as the reference, but neither TensorFlow nor a
-network connection.
+Runs every type of operator, also on a NaN, and the networks that `python -m benchmarks
+export_blocks` wrote, with random weights. Needs PyTorch as the reference, but neither
+TensorFlow nor a network connection.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ _NETWORK_TOLERANCES = {
 # each operand to 11 bits, and the worst of a convolution's thousands of sums has twice
 # the usual error.
 _OUTLIER = 3.0
+# The types of operators that cuDNN computes, together with their activations.
+_FUSED = ("conv2d", "conv2d_transpose", "matmul", "sepconv")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,10 +126,45 @@ def check_operators(device: str, dtype: str) -> list[Check]:
     checks = []
     for block in sample_blocks():
         (operator,) = block["operators"]
-        what = " ".join([operator["type"], *map(str, list(operator.values())[2:])])
         differences = _differences(block, schedule, device, dtype)
-        checks.append(Check(what, dtype, *differences, tolerance))
+        checks.append(Check(_description(operator), dtype, *differences, tolerance))
     return checks
+
+
+def check_nan(device: str, dtype: str) -> list[Check]:
+    """Runs each type of operator on a NaN. Compares where outputs are NaN with the CPU.
+
+    A difference is allowed if cuDNN may fuse an activation: it promises to keep NaN
+    only for its slowest engine.
+    """
+    schedule = Schedule((Stage(Strategy.CONCURRENT, ((0,),)),))
+    checks = []
+    for block in sample_blocks():
+        (operator,) = block["operators"]
+        data = Data.of({**block, "dtype": dtype}, np.random.default_rng(0))
+        data.inputs[0].flat[data.inputs[0].size // 2] = np.nan
+        on_cpu = dataclasses.replace(data, block={**block, "dtype": "float32"})
+        differences = _worst(
+            (relative_difference(found, expected), relative_norm(found, expected))
+            for found, expected in zip(
+                map(_is_nan, _outputs(data, schedule, device)),
+                map(_is_nan, _outputs(on_cpu, schedule, "cpu")),
+                strict=True,
+            )
+        )
+        may_fuse = device != "cpu" and operator["type"] in _FUSED
+        may_lose = may_fuse and operator.get("activation", "none") != "none"
+        what = f"NaN in {_description(operator)}"
+        checks.append(Check(what, dtype, *differences, np.inf if may_lose else 0.0))
+    return checks
+
+
+def _is_nan(output: np.ndarray) -> np.ndarray:
+    return np.isnan(output).astype(np.float32)
+
+
+def _description(operator: Mapping[str, Any]) -> str:
+    return " ".join([operator["type"], *map(str, list(operator.values())[2:])])
 
 
 def _arithmetic(device: str, dtype: str) -> str:
@@ -146,11 +183,7 @@ def _differences(
     from benchmarks.frameworks.torch_ops import TorchOps
 
     data = Data.of({**block, "dtype": dtype}, np.random.default_rng(0))
-    program = engine.Program(
-        data.block, schedule.json_object(), data.flat_weights(), device
-    )
-    found = program.run([arrays.encoded(x, dtype) for x in data.inputs])
-    outputs = [arrays.decoded(output, dtype) for output in found]
+    outputs = _outputs(data, schedule, device)
     reference = interpreter.compute(
         TorchOps(dtype="float64"), data.block, data.weights, data.inputs
     )
@@ -158,6 +191,16 @@ def _differences(
         (relative_difference(y, expected), relative_norm(y, expected))
         for y, expected in zip(outputs, reference, strict=True)
     )
+
+
+def _outputs(data: Data, schedule: Schedule, device: str) -> list[np.ndarray]:
+    """Returns the engine's outputs as float32."""
+    dtype = data.block["dtype"]
+    program = engine.Program(
+        data.block, schedule.json_object(), data.flat_weights(), device
+    )
+    found = program.run([arrays.encoded(x, dtype) for x in data.inputs])
+    return [arrays.decoded(output, dtype) for output in found]
 
 
 def run(options: argparse.Namespace) -> int:
@@ -190,6 +233,7 @@ def _all_checks(
     for dtype in options.dtypes:
         if not options.only_networks:
             yield check_operators(options.device, dtype)
+            yield check_nan(options.device, dtype)
         for network in networks:
             yield check_network(network, options.device, dtype)
 

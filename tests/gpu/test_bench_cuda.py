@@ -6,6 +6,7 @@ import bench_helpers
 import numpy as np
 import pytest
 
+from benchmarks import checks
 from benchmarks.frameworks.ios_runner import IosRunner
 from benchmarks.frameworks.runner import Target
 from benchmarks.frameworks.saved_model_runners import configure_tensorrt
@@ -25,6 +26,14 @@ def test_the_engine_as_a_peer(cuda, dtype):
         assert found.shape == truth.shape
         assert np.abs(found - truth).max() <= tolerance * np.abs(truth).max()
     assert runner.time(2) >= 0 and runner.calls() >= 1
+
+
+def test_only_fused_activations_may_lose_nan(cuda):
+    found = checks.check_nan("gpu,tf32=off", "float32")
+    assert [check for check in found if not check.passed] == []
+    lost = [check for check in found if check.difference > 0]
+    assert lost and all("relu" in check.what for check in lost)
+    assert all(check.what.startswith("NaN in conv2d") for check in lost)
 
 
 class BuilderConfig:
