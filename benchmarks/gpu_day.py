@@ -16,11 +16,13 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks import command_line, cudnn_plans, gpu_data
 from benchmarks.processes import run_for
+from benchmarks.results import read_json
 from ios_tf.errors import UserError
 from ios_tf.files import utc_now, write_json
 from ios_tf.tables import table
@@ -173,7 +175,48 @@ def run(options: argparse.Namespace) -> int:
         print(f"{one.step}: {one.last_line}")
     rows = [(one.step, one.outcome, f"{one.seconds:.0f} s") for one in outcomes]
     print(table(("step", "outcome", "took"), rows))
+    if latencies := _latencies(options.output):
+        print(table(_LATENCIES, latencies))
     return int(any(one.outcome != "passed" for one in outcomes))
+
+
+# The columns of _latencies().
+_LATENCIES = ("network", "schedule", "sum of stages", "profiler", "calls", "apart")
+
+
+def _latencies(output: str) -> list[tuple[str, ...]]:
+    """Returns rows with three latencies of each network, in milliseconds.
+
+    The search adds the latencies of stages. So the sum should equal the latency of the
+    whole network, by the profiler and by the wall clock of calls, within 5 %.
+    """
+    rows = []
+    for dtype in ("float32", "float16"):
+        measured, called = (
+            _networks(os.path.join(output, dtype, f"{name}.json"))
+            for name in ("schedules", "frameworks")
+        )
+        for network in [name for name in measured if name in called]:
+            for schedule, peer in (("sequential", "ios_sequential"), ("auto", "ios")):
+                by_profiler, by_clock = measured[network][schedule], called[network]
+                if "median_ms" not in by_clock.get(peer, {}):
+                    continue  # the peer was not measured
+                times = [
+                    by_profiler["sum_of_stages_ms"],
+                    by_profiler["median_ms"],
+                    by_clock[peer]["median_ms"],
+                ]
+                cells = [f"{ms:.3f}" for ms in times]
+                apart = max(times) / min(times) - 1
+                rows.append((f"{network}, {dtype}", schedule, *cells, f"{apart:.0%}"))
+    return rows
+
+
+def _networks(path: str) -> Mapping[str, Any]:
+    """Returns an experiment's results by network; none if it has not run."""
+    if not os.path.exists(path):
+        return {}
+    return read_json(path)["results"]["networks"]
 
 
 def _outcome(step: Step, limit: float, output: str) -> Outcome:

@@ -16,14 +16,15 @@ from ios_tf.scheduler import sequential_schedule
 
 pytestmark = pytest.mark.one_core
 
+_CACHES = ("IOS_TF_PLAN_CACHE", "IOS_TF_CODE_CACHE")
+
 
 @pytest.fixture
 def environment(tmp_path):
     """The environment of processes that use the fake GPU."""
     fakes = cuda_helpers.build_fakes()
-    caches = ("IOS_TF_PLAN_CACHE", "IOS_TF_CODE_CACHE")
     return {
-        **{name: value for name, value in os.environ.items() if name not in caches},
+        **{name: value for name, value in os.environ.items() if name not in _CACHES},
         "LD_PRELOAD": str(fakes / "libcuda.so.1"),
         "IOS_TF_CUDA_LIBRARIES": str(fakes),
         "IOS_TF_CACHE": str(tmp_path / "cache"),
@@ -67,8 +68,8 @@ def test_steps(environment, tmp_path):
     assert done.returncode == 0
     lines = [line.split() for line in done.stdout.splitlines()]
     assert [line[0] for line in lines[-4:]] == list(outcomes)
-    for cache in ("ios_tf_plan_cache", "ios_tf_code_cache"):  # all steps share them
-        assert any((tmp_path / "day" / cache).iterdir())
+    for cache in _CACHES:  # all steps share them
+        assert any((tmp_path / "day" / cache.lower()).iterdir())
     plans = json.loads((tmp_path / "day" / "plans.json").read_text())["plans"]
     assert sorted(plans) == [
         f"tiny {t} {b}" for t in ("float16", "float32") for b in (1, 32)
@@ -79,6 +80,30 @@ def test_steps(environment, tmp_path):
     assert (tmp_path / "day" / "float16" / "schedules.json").exists()
     said = (tmp_path / "day" / "plans.log").read_text().splitlines()
     assert said[-1] == "there is no recording of 'Fake GPU' to compare with"
+
+
+def test_three_latencies_of_a_network_are_compared(tmp_path, monkeypatch, capsys):
+    """The profiler's latency is 25 % above the sum of stages in one of two rows."""
+    day = tmp_path / "float16"
+    day.mkdir()
+    latency = {"sum_of_stages_ms": 0.4, "median_ms": 0.5}
+    schedules = {"sequential": latency, "auto": {**latency, "median_ms": 0.4}}
+    peers = {"ios": {"median_ms": 0.41}, "ios_sequential": {"median_ms": 0.45}}
+    for name, rows in {"schedules": schedules, "frameworks": peers}.items():
+        results = {"networks": {"net": rows, f"only in {name}": rows}}
+        (day / f"{name}.json").write_text(json.dumps({"results": results}))
+    for cache in _CACHES:
+        monkeypatch.setenv(cache, "")
+    monkeypatch.setattr(gpu_day, "steps", lambda options: [])
+    parser = argparse.ArgumentParser()
+    gpu_day.add_arguments(parser)
+    options = parser.parse_args([f"--output={tmp_path}"])
+    assert gpu_day.run(options) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines[-2:]] == [
+        ["net,", "float16", "sequential", "0.400", "0.500", "0.450", "25%"],
+        ["net,", "float16", "auto", "0.400", "0.400", "0.410", "2%"],
+    ]
 
 
 def test_a_day_goes_on_after_failures_and_ends_in_time(environment, tmp_path):
