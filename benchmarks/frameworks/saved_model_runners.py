@@ -120,10 +120,17 @@ class TensorFlowRunner(SavedModelRunner):
             next(iter(self.results.values())).numpy()
 
 
+# XLA's flag for CUDA graphs whose branches run at the same time.
+XLA_CONCURRENT_GRAPHS = "--xla_gpu_command_buffer_scheduling_mode=CONCURRENT"
+
+
 class TensorFlowXlaRunner(TensorFlowRunner):
     """TensorFlow, compiled by XLA."""
 
     def load(self, model: Model) -> Session:
+        if self.target.kind == "gpu":  # XLA reads the variable when it first compiles
+            flags = os.environ.get("XLA_FLAGS", "")
+            os.environ["XLA_FLAGS"] = f"{XLA_CONCURRENT_GRAPHS} {flags}"
         loaded = _TensorFlow(model)
         signature = loaded.function
         loaded.function = self.tf.function(

@@ -124,6 +124,14 @@ MUTATIONS = [
         finding="N10",
     ),
     Mutation(
+        "XLA is given a flag that it does not know",
+        "benchmarks/frameworks/saved_model_runners.py",
+        "--xla_gpu_command_buffer_scheduling_mode=CONCURRENT",
+        "--xla_gpu_command_buffer_scheduling=CONCURRENT",
+        "tests/gpu/test_bench_cuda.py::test_xla_knows_the_flag_for_concurrent_graphs",
+        finding="N10",
+    ),
+    Mutation(
         "no spinning before a sample",
         _CUDA + "timing/measure_work.cc",
         "    IOS_RETURN_IF_ERROR(Spin(prepared->spin));\n",

@@ -2,6 +2,10 @@
 
 TensorRT needs a real GPU, so only its options are checked."""
 
+import os
+import subprocess
+import sys
+
 import bench_helpers
 import numpy as np
 import pytest
@@ -9,7 +13,10 @@ import pytest
 from benchmarks import checks
 from benchmarks.frameworks.ios_runner import IosRunner
 from benchmarks.frameworks.runner import Target
-from benchmarks.frameworks.saved_model_runners import configure_tensorrt
+from benchmarks.frameworks.saved_model_runners import (
+    XLA_CONCURRENT_GRAPHS,
+    configure_tensorrt,
+)
 
 pytestmark = pytest.mark.one_core
 
@@ -55,3 +62,21 @@ def test_tensorrt_optimizes_as_much_as_it_can(tf32):
     assert config.builder_optimization_level == 5  # the highest level
     assert config.max_aux_streams == 7  # and the caller's stream: 8 lanes
     assert config.flags == ({"TF32"} if tf32 else set())
+
+
+COMPILE_WITH_XLA = """
+import tensorflow as tf
+assert tf.function(lambda x: x + x, jit_compile=True)(tf.ones([])).numpy() == 2
+"""
+
+
+def test_xla_knows_the_flag_for_concurrent_graphs():
+    """XLA ends a process that has an unknown flag."""
+    for flags, code in ((XLA_CONCURRENT_GRAPHS, 0), (XLA_CONCURRENT_GRAPHS + "LY", 1)):
+        done = subprocess.run(
+            [sys.executable, "-c", COMPILE_WITH_XLA],
+            env={**os.environ, "XLA_FLAGS": flags, "CUDA_VISIBLE_DEVICES": "-1"},
+            capture_output=True,
+            text=True,
+        )
+        assert bool(done.returncode) == code, done.stderr
