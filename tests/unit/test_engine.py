@@ -357,7 +357,7 @@ def test_broken_blocks_are_refused(change, message):
 def test_wrong_calls_are_refused():
     block = _two_convolutions()
     schedule = _schedule([[0]], [[1]])
-    with pytest.raises(engine.EngineError, match="'float16' is not supported on"):
+    with pytest.raises(engine.EngineError, match="'float16' are not supported on"):
         engine.Program({**block, "dtype": "float16"}, schedule, WEIGHTS)
     with pytest.raises(engine.EngineError, match="weight 1"):
         engine.Program(block, schedule, WEIGHTS[:1])

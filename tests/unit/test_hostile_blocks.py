@@ -200,16 +200,10 @@ def test_types_of_blocks(dtype):
     refused(block(RELU, dtype=dtype))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("member", ["input_dtypes", "output_dtypes"])
-def test_half_precision_on_a_cpu(member, dtype):
-    for found in (
-        block(RELU, dtype="float16"),
-        block(RELU, dtype=dtype, **{member: ["float16"]}),
-    ):
-        problem, *errors = try_all(found)
-        assert not problem  # a GPU can run it
-        assert all("not supported on the CPU" in error for error in errors)
+def test_half_precision_on_a_cpu():
+    problem, *errors = try_all(block(RELU, dtype="float16"))
+    assert not problem  # a GPU can run it
+    assert all("not supported on the CPU" in error for error in errors)
     still_works()
 
 

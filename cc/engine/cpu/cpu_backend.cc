@@ -111,16 +111,11 @@ class Cpu : public Backend {
   }
 
   Status Supports(const Block& block) const override {
-    std::vector<DataType> dtypes = {block.dtype};
-    for (const std::vector<DataType>& more :
-         {block.input_dtypes, block.output_dtypes}) {
-      dtypes.insert(dtypes.end(), more.begin(), more.end());
-    }
-    if (std::count(dtypes.begin(), dtypes.end(), DataType::kFloat16) == 0) {
-      return Status();
-    }
+    if (block.dtype != DataType::kFloat16) return Status();
     return Unimplemented(
-        "dtype 'float16' is not supported on the CPU; use float32 or bfloat16");
+        "blocks of dtype 'float16' are not supported on the CPU; use float32 "
+        "or "
+        "bfloat16 (inputs and outputs may be float16)");
   }
 
   // Returns the traits for the number of cores that the process may use now,

@@ -1,10 +1,6 @@
 #include "cc/engine/cpu/kernels/bfloat16.h"
 
-#include <algorithm>
 #include <cstring>
-
-#include "cc/engine/cpu/kernels/views.h"
-#include "cc/engine/cpu/threads/lanes.h"
 
 #define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/bfloat16.cc"
 #include "cc/engine/cpu/kernels/foreach_target.h"
@@ -59,35 +55,6 @@ void Narrow(const float* from, int64_t n, BFloat16* to) {
   if (has_instruction) return avx512::NarrowRowAtOnce(from, n, to);
 #endif
   IOS_DISPATCH(NarrowRow)(from, n, to);
-}
-
-void ConvertTensor(const void* from, const TensorView& from_view, void* to,
-                   const TensorView& to_view) {
-  const int64_t channels = to_view.channels(), pixels = to_view.pixels();
-  const auto convert = [&](int64_t from_element, int64_t to_element,
-                           int64_t n) {
-    if (to_view.dtype == DataType::kFloat32) {
-      Widen(static_cast<const BFloat16*>(from) + from_element, n,
-            static_cast<float*>(to) + to_element);
-    } else {
-      Narrow(static_cast<const float*>(from) + from_element, n,
-             static_cast<BFloat16*>(to) + to_element);
-    }
-  };
-  if (pixels == 0 || channels == 0) return;
-  if (from_view.dense() && to_view.dense()) {
-    ParallelFor(pixels * channels, kGrainFloats,
-                [&](int64_t begin, int64_t end) {
-                  convert(begin, begin, end - begin);
-                });
-    return;
-  }
-  ParallelFor(pixels, std::max<int64_t>(1, kGrainFloats / channels),
-              [&](int64_t begin, int64_t end) {
-                for (int64_t p = begin; p < end; ++p) {
-                  convert(p * from_view.pitch, p * to_view.pitch, channels);
-                }
-              });
 }
 
 }  // namespace ios::cpu

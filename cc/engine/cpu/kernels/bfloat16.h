@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cc/engine/backend/backend.h"
-
 namespace ios::cpu {
 
 // A bfloat16 number: the upper half of a float32.
@@ -25,11 +23,6 @@ inline void Widen(const float* from, int64_t n, float* to) {
 inline void Narrow(const float* from, int64_t n, float* to) {
   std::memcpy(to, from, n * sizeof(float));
 }
-
-// Copies a tensor. One of the views has the type float32, and the other one
-// bfloat16. The work is divided among the threads of the current lane.
-void ConvertTensor(const void* from, const TensorView& from_view, void* to,
-                   const TensorView& to_view);
 
 }  // namespace ios::cpu
 

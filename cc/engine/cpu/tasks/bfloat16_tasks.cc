@@ -70,8 +70,10 @@ StatusOr<std::unique_ptr<Task>> CompileBFloat16Task(
     return MakeConvertedTask(spec, DataType::kFloat32, DataType::kFloat32,
                              engine);
   }
+  const bool writes_floats =
+      spec.output.dtype != DataType::kBFloat16 && WritesFloats(spec);
   const DataType output =
-      WritesFloats(spec) ? spec.output.dtype : DataType::kBFloat16;
+      writes_floats ? DataType::kFloat32 : DataType::kBFloat16;
   if (spec.output.dtype != output ||
       std::any_of(spec.inputs.begin(), spec.inputs.end(),
                   [](const TensorView& input) {

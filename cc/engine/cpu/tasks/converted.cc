@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "cc/engine/cpu/kernels/bfloat16.h"
+#include "cc/engine/cpu/kernels/convert_tensor.h"
 #include "cc/engine/cpu/kernels/scratch_layout.h"
 
 namespace ios::cpu {
