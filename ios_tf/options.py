@@ -225,10 +225,10 @@ class EnableOptions(SearchOptions):
     )
     precision: PrecisionName = _option(
         "float32",
-        "the type that regions of float32 operators compute in: float32; bfloat16, "
-        "which needs a processor with bfloat16 arithmetic; or auto (bfloat16 on such a "
-        "processor, else float32). Nothing checks the outputs, so measure the "
-        "accuracy of your model yourself. `convert` checks it",
+        "the type that regions of float32 and float16 operators compute in on a CPU: "
+        "float32; bfloat16, which needs a processor with bfloat16 arithmetic; or auto "
+        "(bfloat16 on such a processor, else float32). Nothing checks the outputs, so "
+        "measure the accuracy of your model yourself. `convert` checks it",
         "Search",
         check=_precision,
     )
@@ -395,9 +395,10 @@ class ModelOptions(_Callers, MeasuringOptions):
     )
     precision: PrecisionName = _option(
         "float32",
-        "the type that float32 operators compute in: float32; bfloat16, which needs a "
-        "processor with bfloat16 arithmetic; or auto (bfloat16 on such a processor, "
-        "else float32). Inputs and outputs stay float32. Operators whose rounding "
+        "the type that float32 and float16 operators compute in on a CPU: float32; "
+        "bfloat16, which needs a processor with bfloat16 arithmetic; or auto (bfloat16 "
+        "on such a processor, else float32). Inputs and outputs keep their types. "
+        "Operators whose rounding "
         "would exceed max_error compute in float32",
         "Search",
         check=_precision,

@@ -49,8 +49,7 @@ def converted_regions(
         raise UserError(f"{what} has no schedules, so ios_tf has not converted it")
     found = []
     for names in same.values():
-        # A model in float16 was converted for a GPU, because only there the engine
-        # computes float16.
+        # The nodes of a model that was converted for a GPU may name that device.
         one = frozen[names[0]]
         programs = graph_optimizer.lowered_programs(
             one
@@ -74,8 +73,7 @@ def _region(
     number: int, block: Mapping[str, Any], schedules: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
     operators = block["operators"]
-    dtype = block.get("dtype", "float32")
-    precision = "" if dtype == "float32" else f" in {dtype}"
+    precision = _precision(block)
     count = counted(len(operators), "operator", "operators")
     yield f"region {number}: {count}{precision}"
     # Leaves out the scope that all names have in common.
@@ -101,6 +99,15 @@ def _region(
         yield f"  batch size {sizes_text}: {counted(len(stages), 'stage', 'stages')}"
         for i, stage in enumerate(stages, 1):
             yield from _stage(i, stage, shown, skip)
+
+
+def _precision(block: Mapping[str, Any]) -> str:
+    """Returns the type that a block computes in, unless the type is always float32."""
+    dtype = block.get("dtype", "float32")
+    borders = {*block.get("input_dtypes", ()), *block.get("output_dtypes", ())}
+    if "float16" in borders:
+        return f" in {dtype}, with float16 inputs and outputs"
+    return "" if dtype == "float32" else f" in {dtype}"
 
 
 def _stage(

@@ -19,7 +19,7 @@ from ios_tf.options import USUAL_IMAGE_SIZE
 
 @dataclasses.dataclass(frozen=True)
 class Precision:
-    """The precision of the operators whose tensors are float32.
+    """The precision of operators on a CPU whose tensors are float32 or float16.
 
     Attributes:
       dtype: the type that they compute in: "float32" or "bfloat16".

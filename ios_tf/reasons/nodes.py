@@ -37,9 +37,9 @@ DATA_TYPE = Reason(
     3,
     "data-type",
     "The engine does not support the node's data type",
-    "The engine computes in float32 and bfloat16 and, on a GPU, also in float16. "
-    "TensorFlow runs nodes of other types. Most of these nodes compute shapes in int32 "
-    "and take hardly any time.",
+    "The engine runs nodes of the types float32, float16 and bfloat16. TensorFlow runs "
+    "nodes of other types. Most of these nodes compute shapes in int32 and take hardly "
+    "any time.",
     "You need not do anything for integers and strings. If the network computes in "
     "float64, build the model with float32.",
 )
@@ -47,10 +47,9 @@ TYPE_ON_GPU_ONLY = Reason(
     4,
     "type-on-gpu-only",
     "The engine supports this data type on GPUs only",
-    "The engine runs networks in float16 on a GPU. On a CPU, TensorFlow runs them. "
-    "Networks in bfloat16 run on the engine on both.",
-    "Convert on the machine with the GPU that will serve the model, or build the "
-    "model with float32 or bfloat16 for a CPU.",
+    "Only earlier versions gave this reason. On a CPU, they left networks in float16 "
+    "to TensorFlow.",
+    "Convert the model again.",
 )
 OTHER_DEVICE = Reason(
     5,

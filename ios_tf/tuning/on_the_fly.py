@@ -79,8 +79,8 @@ class Status:
       plugin_runs: whether TensorFlow calls the plugin, see `disable`.
       cache_dir, on_miss, batch_size, callers: as given to `enable`; None if it was not
         called.
-      precision: "float32" or "bfloat16", the type that regions of float32 operators
-        compute in; None if `enable` was not called.
+      precision: "float32" or "bfloat16", the type that regions of float32 and float16
+        operators compute in; None if `enable` was not called.
       pending: blocks that wait for `ios_tf tune`, on this machine's CPU and on the GPUs
         that TensorFlow may use.
       counts: numbers of events since the process began: "annotated_graphs",

@@ -4,6 +4,7 @@ import pytest
 import shared
 
 from ios_tf.conversion import timing
+from ios_tf.native import engine, plugin
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +20,16 @@ def cache(tmp_path, monkeypatch) -> str:
     path = str(tmp_path / "cache")
     monkeypatch.setenv("IOS_TF_CACHE", path)
     return path
+
+
+@pytest.fixture
+def computes_bfloat16(monkeypatch):
+    """Regions compute in bfloat16 on every processor. Without it, this is emulated."""
+    monkeypatch.setattr(engine, "has_bfloat16", lambda device: True)
+    library, has = plugin.runtime(), engine.has_bfloat16("cpu")
+    library.ios_tf_set_computes_bfloat16(1)
+    yield
+    library.ios_tf_set_computes_bfloat16(int(has))
 
 
 @pytest.fixture(scope="session")

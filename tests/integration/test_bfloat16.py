@@ -23,16 +23,6 @@ pytestmark = pytest.mark.usefixtures("cache")
 IMAGES = gh.random_array(3, 12, 12, 3, seed=3)
 
 
-@pytest.fixture
-def computes_bfloat16(monkeypatch):
-    """Regions compute in bfloat16 on every processor. Without it, this is emulated."""
-    monkeypatch.setattr(engine, "has_bfloat16", lambda device: True)
-    library, has = plugin.runtime(), engine.has_bfloat16("cpu")
-    library.ios_tf_set_computes_bfloat16(1)
-    yield
-    library.ios_tf_set_computes_bfloat16(int(has))
-
-
 def classifier() -> keras.Model:
     inputs = keras.Input((12, 12, 3))
     x = layers.Conv2D(16, 3, padding="same", activation="relu")(inputs)

@@ -114,6 +114,7 @@ SLUGS = {
 
 # The reasons that no test provokes, and why not.
 NOT_PROVOKED = {
+    "type-on-gpu-only": "only earlier versions gave it",
     "invalid-region": "a region of more than 10,000 operators takes too long to plan",
     "cache-not-opened": "the GPU must fail between two calls of the same function",
     "other-plugin": "the tests have no second library with a plugin for TensorFlow",

@@ -59,7 +59,6 @@ Result ImportContext::Enter(int i) {
                      tensorflow::DataTypeString(shapes_.dtype({i, 0}))));
   }
   dtype_ = *dtype;
-  TF_RETURN_IF_ERROR(CheckDtype(dtype_));
   TF_RETURN_IF_ERROR(CheckSizes(i));
   const std::string& op = node.op();
   // Casts and transposes have no type or layout of their own: they connect
@@ -92,15 +91,6 @@ Result ImportContext::Enter(int i) {
     return Refuse(Reason::kLayout,
                   absl::StrCat("data_format is ", format,
                                ", but the node's tensors have another layout"));
-  }
-  return absl::OkStatus();
-}
-
-Result ImportContext::CheckDtype(DataType dtype) const {
-  if (dtype == DataType::kFloat16 && device_ == kCpu) {
-    return Refuse(
-        Reason::kTypeOnGpuOnly,
-        absl::StrCat("the engine computes ", ToString(dtype), " on GPUs only"));
   }
   return absl::OkStatus();
 }

@@ -59,9 +59,6 @@ class ImportContext {
   // The node's data type, and the layout of its tensors of rank 3 and 4.
   DataType dtype() const { return dtype_; }
   Layout layout() const { return layout_; }
-  // Refuses a data type that the node's device does not compute.
-  Result CheckDtype(DataType dtype) const;
-
   // Refuses node `i` on a GPU if, in sample 0, it reads or writes a tensor that
   // is too large for the engine's kernels.
   Result CheckSizes(int i) const;

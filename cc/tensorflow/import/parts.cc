@@ -337,7 +337,6 @@ Result Cast(ImportContext& in, int i) {
   if (!from)
     return Refuse(Reason::kDataType,
                   "the engine does not support the input's data type");
-  TF_RETURN_IF_ERROR(in.CheckDtype(*from));
   return in.Emit(in.Make(i, Kind::kCast, {x}));
 }
 

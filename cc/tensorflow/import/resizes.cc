@@ -65,7 +65,6 @@ Result Resize(ImportContext& in, int i) {
         shapes.dtype({cast, 0}) != shapes.dtype(op.inputs[0])) {
       return Refuse(Reason::kDataType, "the resize changes the data type");
     }
-    TF_RETURN_IF_ERROR(in.CheckDtype(*type));
     op.dtype = *type;
     op.output = {cast, 0};
     op.nodes.push_back(cast);

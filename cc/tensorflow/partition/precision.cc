@@ -59,16 +59,16 @@ void SetPrecision(const GraphView& graph, const DevicePlacement& placement,
                   std::vector<ImportedOperator>* operators) {
   const bool wants = precision.dtype == DataType::kBFloat16;
   for (ImportedOperator& op : *operators) {
-    if (op.dtype != DataType::kFloat32 ||
-        op.op.type == OperatorType::kSoftmax ||
+    if (op.dtype == DataType::kBFloat16 ||
         placement.DeviceOf(graph.node(op.output.node)) != kCpu) {
       continue;
     }
     const bool is_wanted =
         wants && precision.float32_operators.count(op.op.name) == 0;
-    if (is_wanted || (IsMarked(graph, op) && ComputesBFloat16())) {
-      op.dtype = DataType::kBFloat16;
-    }
+    const bool is_narrow =
+        op.op.type != OperatorType::kSoftmax &&
+        (is_wanted || (IsMarked(graph, op) && ComputesBFloat16()));
+    op.dtype = is_narrow ? DataType::kBFloat16 : DataType::kFloat32;
   }
 }
 

@@ -14,7 +14,8 @@
 
 namespace ios::tf {
 
-// The precision of the operators that are float32 in the graph.
+// The precision of the operators that are float32 or float16 in the graph, on
+// the CPU.
 struct Precision {
   // The type that they compute in: kFloat32 or kBFloat16.
   DataType dtype = DataType::kFloat32;
@@ -37,11 +38,12 @@ void SetComputesBFloat16(bool computes);
 // Returns an error if bfloat16 is requested, but ComputesBFloat16() is false.
 absl::StatusOr<Precision> PrecisionFromString(const std::string& text);
 
-// Makes float32 operators compute in bfloat16. This applies to operators on the
-// CPU if `precision` asks for it, or if a conversion has marked the operator's
-// nodes (kPrecisionAttr) and ComputesBFloat16() is true. A softmax stays
-// float32, because rounding a logit of 10 to bfloat16 changes the result by up
-// to 3 %.
+// Chooses the types of operators on the CPU that are float32 or float16. They
+// compute in bfloat16 if `precision` asks for it, or if a conversion has marked
+// the operator's nodes (kPrecisionAttr) and ComputesBFloat16() is true.
+// Otherwise, and always for a softmax, they compute in float32: rounding a
+// logit of 10 to bfloat16 changes the result by up to 3 %, and CPUs have no
+// fast arithmetic in float16.
 void SetPrecision(const GraphView& graph, const DevicePlacement& placement,
                   const Precision& precision,
                   std::vector<ImportedOperator>* operators);
