@@ -19,7 +19,7 @@ from ios_tf.native import engine
 def with_types(block, rng):
     """The block in bfloat16, with inputs of random types and all results as outputs."""
     json = block.json
-    types = ["bfloat16", "float32"]
+    types = ["bfloat16", "float32", "float16"]
     chosen = [str(t) for t in rng.choice(types, size=len(json["inputs"]))]
     everything = list(range(len(json["operators"])))
     return {
@@ -38,7 +38,7 @@ def rounded_weights(block):
 def arrays_of(json, inputs):
     """The inputs as the engine takes them."""
     return [
-        to_bits(x) if dtype == "bfloat16" else np.float32(x)
+        to_bits(x) if dtype == "bfloat16" else x.astype(dtype)
         for x, dtype in zip(inputs, json["input_dtypes"], strict=True)
     ]
 
