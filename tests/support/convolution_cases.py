@@ -4,6 +4,16 @@ import numpy as np
 
 from ios_tf.native import engine
 
+# Attributes of depthwise convolutions. The default kernel is 3x3.
+DEPTHWISE_WINDOWS = [
+    {"strides": [2, 2]},
+    {"strides": [3, 3], "kernel": [1, 1]},
+    {"kernel": [7, 7], "padding": [0, 0, 0, 0]},
+    {"kernel": [5, 5], "dilations": [2, 3]},
+    {"kernel": [1, 5]},
+    {"padding": [0, 3, 3, 0], "strides": [2, 1]},
+]
+
 
 def conv_block(shape, filters, **attributes):
     op = {
@@ -58,6 +68,28 @@ def by_definition(x, filters, bias, padding, residual):
     if bias is not None:
         out = out + bias
     return out if residual is None else out + residual
+
+
+def convolution(x, filters, bias, padding, strides=(1, 1), dilations=(1, 1)):
+    """A convolution in float64; `padding` is as in the block.
+
+    If the filters have fewer channels than `x`, the convolution has groups.
+    """
+    high, wide = (
+        (size - 1) * dilation + 1
+        for size, dilation in zip(filters.shape[:2], dilations, strict=True)
+    )
+    spread = np.zeros((high, wide, *filters.shape[2:]))
+    spread[:: dilations[0], :: dilations[1]] = filters
+    groups = x.shape[-1] // filters.shape[2]
+    cells = (padding[:2], padding[2:])
+    parts = [
+        by_definition(*operands, None, cells, None)
+        for operands in zip(
+            np.split(x, groups, -1), np.split(spread, groups, -1), strict=True
+        )
+    ]
+    return np.concatenate(parts, -1)[:, :: strides[0], :: strides[1]] + bias
 
 
 def run(block, algorithm, weights, inputs):

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from bfloat16_numbers import ACTIVATIONS, check, from_bits, to_bits
 from convolution_cases import (
+    DEPTHWISE_WINDOWS,
     between_slices,
-    by_definition,
     conv_block,
+    convolution,
     random_weights,
     run,
     sequential,
@@ -32,21 +33,6 @@ def depthwise_block(shape, **attributes):
     }
 
 
-def defined(x, filters, bias, padding, strides=(1, 1), dilations=(1, 1)):
-    """A depthwise convolution in float64; `padding` is as in `by_definition`."""
-    high, wide = (
-        (size - 1) * dilation + 1
-        for size, dilation in zip(filters.shape[:2], dilations, strict=True)
-    )
-    spread = np.zeros((high, wide, 1, filters.shape[3]))
-    spread[:: dilations[0], :: dilations[1]] = filters
-    parts = [
-        by_definition(x[..., [c]], spread[..., [c]], bias[c], padding, None)
-        for c in range(x.shape[-1])
-    ]
-    return np.concatenate(parts, -1)[:, :: strides[0], :: strides[1]]
-
-
 @pytest.mark.parametrize("algorithm", ["rows", "direct"])
 @pytest.mark.parametrize("channels", [2, 3, 15, 16, 17, 31, 32, 33, 50, 96])
 def test_every_number_of_channels(channels, algorithm):
@@ -63,19 +49,14 @@ def test_every_number_of_channels(channels, algorithm):
     weights = random_weights(block, rng)
     x, bits = rounded(rng.normal(size=block["inputs"][0]))
     (found,) = run(block, algorithm, weights, [bits])
-    expected = defined(x, *weights, ((1, 2), (0, 1)), strides)
+    expected = convolution(x, *weights, (1, 2, 0, 1), strides)
     check(from_bits(found), ACTIVATIONS[activation](expected))
 
 
 @pytest.mark.parametrize(
     "attributes",
     [
-        {"strides": [2, 2]},
-        {"strides": [3, 3], "kernel": [1, 1]},
-        {"kernel": [7, 7], "padding": [0, 0, 0, 0]},
-        {"kernel": [5, 5], "dilations": [2, 3]},
-        {"kernel": [1, 5]},
-        {"padding": [0, 3, 3, 0], "strides": [2, 1]},
+        *DEPTHWISE_WINDOWS,
         # More rows than the kernel for rows supports:
         {"kernel": [17, 3], "padding": [8, 8, 1, 1]},
     ],
@@ -90,9 +71,8 @@ def test_windows_and_activations(attributes, activation, shape):
     weights = random_weights(block, rng)
     x, bits = rounded(rng.normal(size=shape))
     (found,) = run(block, "direct", weights, [bits])
-    top, bottom, left, right = attributes.pop("padding")
     del attributes["kernel"]
-    expected = defined(x, *weights, ((top, bottom), (left, right)), **attributes)
+    expected = convolution(x, *weights, **attributes)
     check(from_bits(found), ACTIVATIONS[activation](expected))
 
 
@@ -178,17 +158,7 @@ def test_groups_of_several_channels():
     weights = random_weights(block, rng)
     x, bits = rounded(rng.normal(size=block["inputs"][0]))
     (found,) = run(block, "direct", weights, [bits])
-    parts = [
-        by_definition(
-            x[..., c : c + 2],
-            weights[0][..., c : c + 2],
-            weights[1][c : c + 2],
-            ((1, 1), (1, 1)),
-            None,
-        )
-        for c in range(0, 40, 2)
-    ]
-    check(from_bits(found), np.concatenate(parts, -1))
+    check(from_bits(found), convolution(x, *weights, (1, 1, 1, 1)))
 
 
 def test_a_residual():
@@ -198,7 +168,7 @@ def test_a_residual():
     x, bits = rounded(rng.normal(size=block["inputs"][0]))
     residual, residual_bits = rounded(rng.normal(size=block["inputs"][0]))
     (found,) = run(block, "direct", weights, [bits, residual_bits])
-    check(from_bits(found), defined(x, *weights, ((1, 1), (1, 1))) + residual)
+    check(from_bits(found), convolution(x, *weights, (1, 1, 1, 1)) + residual)
 
 
 @pytest.mark.parametrize("shape", [(0, 8, 8, 8), (1, 0, 8, 8), (1, 8, 0, 8)])
@@ -264,9 +234,8 @@ def check_separable(block, algorithm, *more_shapes):
         (found,) = program.run([bits for _, bits in inputs])
         x = sum(values for values, _ in inputs[:-1])
         x = ACTIVATIONS[op.get("pre_activation", "none")](x)
-        no_bias = np.zeros(x.shape[-1])
-        padding = ((1, 1), (1, 1))
-        middle = defined(x, depthwise, no_bias, padding, op.get("strides", [1, 1]))
+        padding = (1, 1, 1, 1)
+        middle = convolution(x, depthwise, 0, padding, op.get("strides", [1, 1]))
         product = middle @ factors + bias + inputs[-1][0]
         expected = ACTIVATIONS[op.get("activation", "none")](product)
         more = ROUNDING * (np.abs(middle) @ np.abs(factors))
@@ -340,10 +309,8 @@ def test_the_product_is_computed_with_it(channels, shape, algorithm):
     x, bits = rounded(rng.normal(size=shape))
     (found,) = engine.Program(block, schedule, weights).run([bits])
     activate = ACTIVATIONS[activation]
-    padding = ((1, 1), (1, 1))
+    padding = (1, 1, 1, 1)
     middle = activate(x @ weights[0][0, 0].astype(np.float64) + weights[1])
-    expected = activate(defined(middle, *weights[2:], padding))
-    errors = defined(
-        ROUNDING * np.abs(middle), np.abs(weights[2]), np.zeros(channels), padding
-    )
+    expected = activate(convolution(middle, *weights[2:], padding))
+    errors = convolution(ROUNDING * np.abs(middle), np.abs(weights[2]), 0, padding)
     check(from_bits(found), expected, more=SWISH_SLOPE * errors)

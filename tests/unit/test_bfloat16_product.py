@@ -7,7 +7,7 @@ numbers.
 import numpy as np
 import pytest
 from bfloat16_numbers import ACTIVATIONS, check, from_bits, numbers, to_bits
-from convolution_cases import between_slices, by_definition, conv_block, sequential
+from convolution_cases import between_slices, conv_block, convolution, sequential
 from instruction_sets import run_with
 
 from ios_tf.native import engine
@@ -31,19 +31,6 @@ def run(block, weights, inputs, **types):
         [to_bits(x) for x in inputs]
     )
     return [x if x.dtype == np.float32 else from_bits(x) for x in found]
-
-
-def defined(x, filters, bias, padding, strides=(1, 1), dilations=(1, 1)):
-    """A convolution in float64; `padding` is as in the block."""
-    high, wide = (
-        (size - 1) * dilation + 1
-        for size, dilation in zip(filters.shape[:2], dilations, strict=True)
-    )
-    spread = np.zeros((high, wide, *filters.shape[2:]))
-    spread[:: dilations[0], :: dilations[1]] = filters
-    top, bottom, left, right = padding
-    full = by_definition(x, spread, bias, ((top, bottom), (left, right)), None)
-    return full[:, :: strides[0], :: strides[1]]
 
 
 WINDOWS = [
@@ -73,7 +60,7 @@ def test_windows(window, channels, filters):
     weights = rounded_weights(block)
     x = numbers(*shape)
     rest = {key: value for key, value in window.items() if key != "kernel"}
-    expected = ACTIVATIONS[activation](defined(x, *weights, **rest))
+    expected = ACTIVATIONS[activation](convolution(x, *weights, **rest))
     (found,) = run(block, weights, [x])
     check(found, expected)
 
@@ -85,7 +72,7 @@ def test_residuals_and_results_of_both_types(channels, output, activation):
     block = conv_block((1, 6, 7, channels), 39, residual=True, activation=activation)
     weights = rounded_weights(block)
     x, residual = numbers(1, 6, 7, channels), numbers(1, 6, 7, 39)
-    total = defined(x, *weights, None, (1, 1, 1, 1)) + residual
+    total = convolution(x, *weights, 0, (1, 1, 1, 1)) + residual
     (found,) = run(block, weights, [x, residual], output_dtypes=[output])
     expected = ACTIVATIONS[activation](total)
     if output == "bfloat16":
@@ -102,7 +89,7 @@ def test_float32_inputs_are_rounded():
     block = {**block, "dtype": "bfloat16", "input_dtypes": ["float32"]}
     (bits,) = engine.Program(block, sequential(block), weights).run([x])
     exact = from_bits(to_bits(x))
-    check(from_bits(bits), defined(exact, *weights, None, (0, 0, 0, 0)))
+    check(from_bits(bits), convolution(exact, *weights, 0, (0, 0, 0, 0)))
 
 
 def test_float32_blocks_convert_their_bfloat16_inputs_and_outputs():
@@ -112,7 +99,7 @@ def test_float32_blocks_convert_their_bfloat16_inputs_and_outputs():
     types = {"input_dtypes": ["bfloat16"], "output_dtypes": ["bfloat16"]}
     block = {**block, **types}
     (bits,) = engine.Program(block, sequential(block), weights).run([to_bits(x)])
-    check(from_bits(bits), defined(x, *weights, None, (1, 1, 1, 1)))
+    check(from_bits(bits), convolution(x, *weights, 0, (1, 1, 1, 1)))
 
 
 @pytest.mark.parametrize("kernel", [[1, 1], [3, 3]], ids=str)
@@ -123,13 +110,13 @@ def test_tensors_with_other_channels_between_pixels(kernel):
     x = numbers(2, 5, 6, 20)
     cells = [kernel[0] // 2] * 4
     parts = [
-        np.maximum(defined(x, *weights[:2], cells), 0),
-        defined(x, *weights[2:4], cells),
+        np.maximum(convolution(x, *weights[:2], cells), 0),
+        convolution(x, *weights[2:4], cells),
     ]
     both, last = run(block, weights, [x])
     check(both, np.concatenate(parts, -1))
     # The part that the last convolution reads is already rounded.
-    check(last, defined(both[..., 7:28], *weights[4:], cells))
+    check(last, convolution(both[..., 7:28], *weights[4:], cells))
 
 
 @pytest.mark.parametrize("images", [1, 5, 70])
@@ -156,7 +143,7 @@ def test_nan_and_infinity_reach_only_the_windows_that_read_them():
     block = conv_block((1, 9, 9, 34), 20, activation="relu")
     weights = rounded_weights(block)
     with np.errstate(invalid="ignore"):
-        expected = defined(x, *weights, None, (1, 1, 1, 1))
+        expected = convolution(x, *weights, 0, (1, 1, 1, 1))
         expected = np.where(expected < 0, 0, expected)
     (found,) = run(block, weights, [x])
     check(found, expected)
@@ -172,9 +159,9 @@ def test_programs_with_other_layouts_share_a_weight():
     first = {**plain, "dtype": "bfloat16"}
     kept = engine.Program(first, sequential(first), weights)
     (found,) = run(padded, weights, [x])
-    check(found, defined(x, *weights, None, (1, 1, 1, 1)))
+    check(found, convolution(x, *weights, 0, (1, 1, 1, 1)))
     (bits,) = kept.run([to_bits(x)])
-    check(from_bits(bits), defined(x, *weights, None, (0, 0, 0, 0)))
+    check(from_bits(bits), convolution(x, *weights, 0, (0, 0, 0, 0)))
 
 
 def test_a_dilated_convolution_shares_a_weight():
@@ -186,9 +173,9 @@ def test_a_dilated_convolution_shares_a_weight():
     first = {**dilated, "dtype": "bfloat16"}
     kept = engine.Program(first, sequential(first), weights)
     (found,) = run(plain, weights, [x])
-    check(found, defined(x, *weights, None, (1, 1, 1, 1)))
+    check(found, convolution(x, *weights, 0, (1, 1, 1, 1)))
     (bits,) = kept.run([to_bits(x)])
-    expected = defined(x, *weights, None, (0, 0, 0, 0), dilations=(2, 2))
+    expected = convolution(x, *weights, 0, (0, 0, 0, 0), dilations=(2, 2))
     check(from_bits(bits), expected)
 
 

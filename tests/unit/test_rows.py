@@ -3,11 +3,13 @@ convolution before them."""
 
 import numpy as np
 import pytest
+from bfloat16_numbers import ACTIVATIONS
 from convolution_cases import (
+    DEPTHWISE_WINDOWS,
     beside_sequential,
     between_slices,
-    by_definition,
     conv_block,
+    convolution,
     random_weights,
     run,
     sequential,
@@ -62,20 +64,6 @@ def check(block, schedule, atol=ATOL):
         np.testing.assert_allclose(found, expected, atol=atol * np.abs(expected).max())
 
 
-def defined(x, filters, bias, padding, stride, activation):
-    """A depthwise convolution in float64, channel by channel."""
-    parts = [
-        by_definition(
-            x[..., c : c + 1], filters[:, :, :, c : c + 1], bias[c], padding, None
-        )
-        for c in range(x.shape[-1])
-    ]
-    out = np.concatenate(parts, -1)[:, :: stride[0], :: stride[1]]
-    if activation != "none":
-        out = np.maximum(out, 0)
-    return np.minimum(out, 6) if activation == "relu6" else out
-
-
 @pytest.mark.parametrize(
     "channels", [2, 3, 15, 16, 17, 31, 32, 33, 47, 48, 50, 96, 100]
 )
@@ -97,8 +85,7 @@ def test_every_number_of_channels(channels):
     weights = random_weights(block, rng)
     x = rng.normal(size=block["inputs"][0]).astype(np.float32)
     (found,) = run(block, "rows", weights, [x])
-    around = ((padding[0], padding[1]), (padding[2], padding[3]))
-    expected = defined(x, *weights, around, stride, activation)
+    expected = ACTIVATIONS[activation](convolution(x, *weights, padding, stride))
     np.testing.assert_allclose(found, expected, atol=ATOL * np.abs(expected).max())
 
 
@@ -111,12 +98,7 @@ def test_the_product_is_computed_with_it(channels):
 @pytest.mark.parametrize(
     "attributes",
     [
-        {"strides": [2, 2]},
-        {"strides": [3, 3], "kernel": [1, 1]},
-        {"kernel": [7, 7], "padding": "VALID"},
-        {"kernel": [5, 5], "dilations": [2, 3]},
-        {"kernel": [1, 5]},
-        {"padding": [0, 3, 3, 0], "strides": [2, 1]},
+        *DEPTHWISE_WINDOWS,
         {"bias": False},
     ],
     ids=str,
