@@ -68,15 +68,10 @@ struct Pair {
   V even, odd;
 };
 
-// A register of floats as bits.
-template <typename V>
-struct WordsOf {
-  typedef uint32_t Type __attribute__((vector_size(sizeof(V))));
-};
-
 template <typename V>
 IOS_INLINE Pair<V> LoadPair(const BFloat16* from) {
-  typename WordsOf<V>::Type words;
+  typedef uint32_t Words __attribute__((vector_size(sizeof(V))));
+  Words words;
   std::memcpy(&words, from, sizeof(words));
   return {reinterpret_cast<V>(words << 16),
           reinterpret_cast<V>(words & 0xffff0000u)};

@@ -19,7 +19,7 @@ namespace ios::cpu::IOS_TARGET {
 namespace {
 
 using Vector = Native::Vector;
-using Words = WordsOf<Vector>::Type;
+using Words = Native::Words;
 
 // The number of bfloat16 numbers in a register.
 constexpr int64_t kHalves = 2 * Width<Vector>();
@@ -35,13 +35,6 @@ IOS_INLINE Pair<Vector> Load(const BFloat16* from, int64_t count) {
 // are the numbers at even and at odd places.
 IOS_INLINE Words Merged(const Words& even, const Words& odd) {
   return (even >> 16) | (odd & 0xffff0000u);
-}
-
-// See Rounded(float).
-IOS_INLINE Words Rounded(Vector v) {
-  const Words bits = reinterpret_cast<Words>(v);
-  const Words rounded = bits + 0x7fff + ((bits >> 16) & 1);
-  return v != v ? bits | 0x400000 : rounded;
 }
 
 // Returns a register of bfloat16 numbers. `together` says whether the processor

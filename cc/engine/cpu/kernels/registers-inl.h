@@ -22,8 +22,16 @@ struct Native {
 #endif
 };
 
-// Load and store whole vectors. Elements in memory may be bfloat16 numbers; a
-// store rounds to them like Narrow().
+// Returns words whose upper halves are the numbers of `v`, rounded to bfloat16.
+// See Rounded(float) in bfloat16-inl.h.
+IOS_INLINE Native::Words Rounded(Native::Vector v) {
+  const auto bits = reinterpret_cast<Native::Words>(v);
+  const Native::Words rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  return v == v ? rounded : bits | 0x400000;
+}
+
+// Load and store whole vectors. Elements in memory may be bfloat16 numbers. A
+// store then rounds like Narrow().
 IOS_INLINE Native::Vector LoadVector(const float* from) {
   Native::Vector v;
   std::memcpy(&v, from, sizeof(v));
@@ -46,10 +54,7 @@ IOS_INLINE void StoreVector(Native::Vector v, float* to) {
   std::memcpy(to, &v, sizeof(v));
 }
 IOS_INLINE void StoreVector(Native::Vector v, BFloat16* to) {
-  const auto bits = reinterpret_cast<Native::Words>(v);
-  // See Put() in bfloat16-inl.h.
-  const Native::Words rounded = bits + 0x7fff + (bits >> 16 & 1);
-  const Native::Words words = (v == v ? rounded : bits | 0x400000) >> 16;
+  const Native::Words words = Rounded(v) >> 16;
 #if IOS_VECTOR_BYTES == 64
   const auto halves = reinterpret_cast<Native::Halves>(
       _mm512_maskz_cvtepi32_epi16(0xffff, reinterpret_cast<__m512i>(words)));
