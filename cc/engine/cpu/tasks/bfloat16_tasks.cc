@@ -1,7 +1,5 @@
 #include "cc/engine/cpu/tasks/bfloat16_tasks.h"
 
-#include <algorithm>
-
 #include "cc/engine/cpu/kernels/depthwise.h"
 #include "cc/engine/cpu/tasks/bfloat16_product_task.h"
 #include "cc/engine/cpu/tasks/converted.h"
@@ -74,11 +72,7 @@ StatusOr<std::unique_ptr<Task>> CompileBFloat16Task(
       spec.output.dtype != DataType::kBFloat16 && WritesFloats(spec);
   const DataType output =
       writes_floats ? DataType::kFloat32 : DataType::kBFloat16;
-  if (spec.output.dtype != output ||
-      std::any_of(spec.inputs.begin(), spec.inputs.end(),
-                  [](const TensorView& input) {
-                    return input.dtype != DataType::kBFloat16;
-                  })) {
+  if (!HasTypes(spec, DataType::kBFloat16, output)) {
     return MakeConvertedTask(spec, DataType::kBFloat16, output, engine);
   }
   return MakeTask(spec, engine);

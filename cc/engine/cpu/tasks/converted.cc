@@ -1,5 +1,6 @@
 #include "cc/engine/cpu/tasks/converted.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -96,6 +97,13 @@ class ConvertedTask : public CpuTask {
 };
 
 }  // namespace
+
+bool HasTypes(const TaskSpec& spec, DataType inputs, DataType output) {
+  return spec.output.dtype == output &&
+         std::all_of(
+             spec.inputs.begin(), spec.inputs.end(),
+             [&](const TensorView& input) { return input.dtype == inputs; });
+}
 
 StatusOr<std::unique_ptr<Task>> MakeConvertedTask(const TaskSpec& spec,
                                                   DataType inside,

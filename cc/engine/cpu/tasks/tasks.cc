@@ -254,15 +254,6 @@ class MaximumOfNothing : public FloatTask {
   const float value_;
 };
 
-// Returns whether all tensors of the task are float32.
-bool IsFloat32(const TaskSpec& spec) {
-  return spec.output.dtype == DataType::kFloat32 &&
-         std::all_of(spec.inputs.begin(), spec.inputs.end(),
-                     [](const TensorView& input) {
-                       return input.dtype == DataType::kFloat32;
-                     });
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
@@ -270,7 +261,7 @@ StatusOr<std::unique_ptr<Task>> CompileTask(const TaskSpec& spec,
   if (spec.dtype == DataType::kBFloat16) {
     return CompileBFloat16Task(spec, engine);
   }
-  if (!IsFloat32(spec)) {
+  if (!HasTypes(spec, DataType::kFloat32, DataType::kFloat32)) {
     return MakeConvertedTask(spec, DataType::kFloat32, DataType::kFloat32,
                              engine);
   }
