@@ -173,6 +173,6 @@ def test_enable(model, cache):
         (found,) = gh.as_function(graph)(tf.constant(IMAGES))
         assert 0 < error_of(found, expected) < 0.02
         plugin.runtime().ios_tf_set_computes_bfloat16(0)
-        with pytest.raises(UserError, match="has no bfloat16 arithmetic"):
+        with pytest.raises(UserError, match="does not have bfloat16 arithmetic"):
             ios_tf.enable(cache_dir=cache, precision="bfloat16")
         assert ios_tf.enable(cache_dir=cache, precision="auto").precision == "float32"

@@ -116,8 +116,8 @@ def test_the_list_of_a_cache_fits_the_terminal(columns, imported):
     with Terminal(command, columns) as terminal:
         assert terminal.wait() == 0
         lines = terminal.written.decode().splitlines()
-    # The terminal itself would break longer lines in the middle of a cell. The name of
-    # the device is a line of its own, which is as long as the processor's name.
+    # The terminal itself would break longer lines in the middle of a cell. The line
+    # with the device's name may be longer than the terminal's width.
     tables = [line for line in lines if not line.endswith(":")]
     assert max(map(len, tables)) <= columns
     for signature, schedule in schedules.items():

@@ -44,7 +44,7 @@ absl::StatusOr<Precision> PrecisionFromString(const std::string& text) {
   }
   if (text == "bfloat16" && !ComputesBFloat16()) {
     return absl::InvalidArgumentError(
-        "precision is \"bfloat16\", but this processor has no bfloat16 "
+        "precision is \"bfloat16\", but this processor does not have bfloat16 "
         "arithmetic; use \"auto\" or \"float32\"");
   }
   Precision precision;

@@ -77,8 +77,8 @@ BFloat16Product::BFloat16Product(const Operator& op, const TensorView& input,
   }
   copies_ = copies_ || strides_[0] > 1;
   ChooseDepth(copies_);
-  // Merged cells must be next to each other. The rows of the image must follow
-  // each other like those of a strip.
+  // Without a copy, merged cells must be next to each other in the image, and
+  // each row of the image must begin at a position.
   copies_ = copies_ || pixel_channels_ != channels_ ||
             (merges_columns_ && input_pitch_ != channels_) ||
             (!flat_ && width_ % strides_[1] != 0);
@@ -171,8 +171,9 @@ int64_t BFloat16Product::packed_size() const {
 
 template <typename Visit>
 void BFloat16Product::VisitFactors(Visit&& visit) const {
-  // The cells of the window, in the order of the steps, with the channels of
-  // each. Two channels are next to each other for each filter.
+  // Visits the cells of the window in the order of the steps, and the channels
+  // of each cell. The packed filter has, for each filter, the factors of two
+  // channels next to each other.
   int64_t row = 0;
   for (int64_t panel = 0; panel < panels(); ++panel) {
     for (int64_t cell = 0; cell < kernel_[0] * kernel_[1]; ++cell) {
@@ -231,7 +232,7 @@ std::vector<int64_t> BFloat16Product::Offsets(int64_t rows) const {
 void BFloat16Product::CopyStrip(const Strip& strip, const BFloat16* input,
                                 BFloat16* to) const {
   const int64_t size = sizeof(BFloat16);
-  // Copies `count` cells, with zeros after the channels of each.
+  // Copies `count` cells, and writes zeros after the channels of each cell.
   const auto copy_cells = [&](const BFloat16* from, int64_t count,
                               BFloat16* out) {
     if (pixel_channels_ == channels_ && input_pitch_ == channels_) {

@@ -1,11 +1,12 @@
 // Convolutions and matrix products of bfloat16 tensors, with bias, residual and
 // activation.
 //
-// A convolution is computed as a product of two matrices. A row of the first
-// matrix has the input cells of one output pixel. These rows overlap, so they
-// are not stored: the kernel reads them from the image. The image is copied
-// first if it needs padding, if strides skip rows, or if its number of channels
-// does not fit the processor's instructions.
+// A convolution is computed as a product of two matrices. Each row of the first
+// matrix consists of the input cells in the window of one output pixel. The
+// windows overlap, so this matrix is not stored: the kernel reads the cells
+// from the image. The image is copied first if it needs padding, if strides
+// skip rows, or if its number of channels does not fit the processor's
+// instructions.
 //
 // The work is cut into units. Each unit has some rows of the output (a strip)
 // and a range of the filters. A unit is computed in blocks of kBlockPixels
@@ -75,10 +76,10 @@ class BFloat16Product {
   // Returns the place of each step's cells, in elements from the position, in a
   // strip with `rows` rows.
   std::vector<int64_t> Offsets(int64_t rows) const;
-  // The rows of an image that strips are made of; if flat, pixels.
+  // The number of rows, or of pixels if flat, that strips divide.
   int64_t rows() const { return flat_ ? out_width_ : out_height_; }
-  // The number of channels that a step's cells are taken from: those of one
-  // cell, or of all cells in a row of the window.
+  // The number of neighbouring channels in the image that the kernel reads as
+  // one run: the channels of one cell, or of all cells in a row of the window.
   int64_t run_channels() const {
     return merges_columns_ ? kernel_[1] * pixel_channels_ : pixel_channels_;
   }
@@ -113,17 +114,19 @@ class BFloat16Product {
   int64_t top_ = 0, left_ = 0;  // padding
   int64_t input_pitch_, output_pitch_;
   DataType output_dtype_;
-  // Every pixel is multiplied separately: all rows and images are one row.
+  // Whether each output pixel depends on one input pixel, at the same position.
+  // The rows of all images are then treated as one row.
   bool flat_ = false;
-  bool copies_ = false;  // the strips are copied
+  bool copies_ = false;  // whether strips are copied before they are multiplied
   // The channels of a cell that is read: `channels_`, or more if the strips are
   // copied, with zeros after each cell.
   int64_t pixel_channels_ = 0;
   bool merges_columns_ = false;  // a row of the window is read as one cell
   int64_t depth_ = 0;            // channels of a step
   // The pixels of all rows of a strip are numbered by one index, the position.
-  // A row has `row_positions_` positions, and the first `out_width_` of them
-  // are pixels of the output. The elements between two positions are the pitch.
+  // A row has `row_positions_` positions. The first `out_width_` of them are
+  // pixels of the output. `position_pitch_` is the number of elements from one
+  // position to the next.
   int64_t row_positions_ = 0, position_pitch_ = 0;
   int64_t strips_ = 1;  // per image
   int64_t parts_ = 1;   // ranges of panels

@@ -234,8 +234,8 @@ void Activate(const SourceOf<T>& x, Activation activation,
       });
 }
 
-// Adds n elements of several terms. `first` has those of the first term, and
-// other(term) returns the address of those of another term.
+// Adds n elements of each term. `first` has the elements of the first term.
+// other(term) returns the address of another term's elements.
 template <typename T, typename Other>
 void AddTerms(const float* first, size_t terms, int64_t n,
               const Activation& activation, float* out, const Other& other) {

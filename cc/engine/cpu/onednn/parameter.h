@@ -19,8 +19,8 @@
 namespace ios::cpu {
 
 // A weight in all packed layouts that primitives have chosen. The plain array
-// is freed when the first packed layout exists. More layouts are made from that
-// layout.
+// is freed when the first packed layout exists. Further layouts are computed
+// from the first one.
 class CpuParameter : public Parameter {
  public:
   // The memory of packed layouts comes from `pool`.
@@ -33,11 +33,11 @@ class CpuParameter : public Parameter {
                       const dnnl::memory::desc& wanted);
   const float* plain() const { return plain_.data(); }
 
-  // Returns the weight in a layout of this project's kernels that replaces the
-  // array that was given to the constructor. `key` identifies the layout. If
-  // there is no such layout yet, make(array, to) must write `floats` floats to
-  // `to`. If another layout is needed later, restore(from, array) must restore
-  // the array, up to rounding.
+  // Returns the weight in a layout of this project's kernels. This layout
+  // replaces the array that was given to the constructor. `key` identifies the
+  // layout. The first call for a key calls make(array, to), which must write
+  // `floats` floats. If another layout is needed later, restore(from, array)
+  // must restore the array, up to rounding.
   using Make = std::function<void(const float* plain, float* to)>;
   using Restore = std::function<void(const float* from, float* plain)>;
   std::shared_ptr<const float> Replaced(int64_t key, int64_t floats,

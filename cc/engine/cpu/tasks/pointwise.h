@@ -19,7 +19,7 @@ namespace ios::cpu {
 
 class PointwiseWeights {
  public:
-  // `filter` is in TensorFlow's layout: [1,1,channels,filters], or
+  // `filter` has TensorFlow's layout: [1,1,channels,filters] or
   // [channels,filters]. `bias` may be null.
   PointwiseWeights(const dnnl::engine& engine, int64_t channels,
                    const Operator& of, CpuParameter* filter,
@@ -33,8 +33,7 @@ class PointwiseWeights {
   dnnl::memory filter_, bias_;
 };
 
-// The operands of some pixels of a 1x1 convolution. The residual is null if
-// there is none.
+// The operands of a 1x1 convolution for some pixels. The residual may be null.
 template <typename T>
 struct PointwiseOperands {
   const T* input = nullptr;
@@ -43,9 +42,9 @@ struct PointwiseOperands {
   void* output = nullptr;  // must not be the residual
 };
 
-// The 1x1 convolution of a task that computes the pixels of its input, or reads
-// those of its output, itself. The views give the layout of a pixel, and `of`
-// gives the filters and the activation.
+// A 1x1 convolution that is a part of a task. The task computes the input
+// pixels itself, or reads the output pixels itself. The views give the layout
+// of a pixel. `of` gives the number of filters and the activation.
 class FloatPointwise {
  public:
   using Plan = GemmPlan;
