@@ -488,8 +488,13 @@ def _is_latency(ms: Any) -> bool:
 
 
 def _norm(references: Sequence[Sequence[float]]) -> list[float]:
-    """Each reference's median over devices; the lower of the two middle values."""
-    return [statistics.median_low(values) for values in zip(*references, strict=True)]
+    """Each reference's median over devices; the lower of the two middle values.
+
+    Devices that measure another number of references than most devices are ignored.
+    """
+    count = statistics.mode(map(len, references))
+    usual = [values for values in references if len(values) == count]
+    return [statistics.median_low(values) for values in zip(*usual, strict=True)]
 
 
 def _described(verb: str, deviation: float) -> str:

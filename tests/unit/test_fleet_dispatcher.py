@@ -163,12 +163,16 @@ def test_a_device_that_deviates_measures_nothing(start, factor):
     assert answers == {f"task {i}": LATENCY_MS for i in range(9)}
 
 
-def test_a_device_with_another_number_of_references_measures_nothing(start):
-    fleet = start(device("a"))
-    fleet.submit(tasks(1))
-    fleet.events("answer", seconds=3.0)
+@pytest.mark.parametrize("comes_later", [True, False])
+def test_a_device_with_another_number_of_references_measures_nothing(
+    start, comes_later
+):
     other = device("b", references_ms=(1.0,))
-    fleet.add(other)
+    fleet = start(device("a"), device("c"), *([] if comes_later else [other]))
+    fleet.submit(tasks(1))
+    if comes_later:
+        fleet.events("answer", seconds=3.0)
+        fleet.add(other)
     (notice,) = fleet.events("notice", seconds=20.0)
     assert notice["text"].startswith(
         "b measures another number of references than the other devices"
