@@ -120,29 +120,35 @@ class Status:
             (
                 NO_SCHEDULE,
                 count["blocks_missed"],
-                "blocks run as plain TensorFlow, because they have no schedule yet",
+                "block",
+                "TensorFlow runs {}, because the cache has no schedule yet",
             ),
             (
                 GRAPHS_NOT_FROZEN,
                 count["graphs_not_frozen"],
-                "graphs were not optimized, because the weights of their convolutions "
-                "are variables. ios_tf.convert makes models with constant weights",
+                "graph",
+                "{} could not be optimized, because weights of convolutions are "
+                "variables. ios_tf.convert makes models with constant weights",
             ),
             (
                 NO_CUDA_GRAPH,
                 count["failed_captures"],
-                "CUDA graphs could not be made, so their kernels were launched one by "
-                "one, which is slower",
+                "CUDA graph",
+                "{} could not be made, so kernels were launched one by one, which is "
+                "slower",
             ),
             (
                 CACHE_FILE_IGNORED,
                 count["warnings"],
-                "warnings about files of the schedule cache were logged",
+                "warning",
+                "{} about files of the schedule cache, see the log",
             ),
         )
         decisions = [
-            Decision(reason, f"{number} {text}", unnamed=number)
-            for reason, number, text in found
+            Decision(
+                reason, text.format(counted(number, noun, noun + "s")), unnamed=number
+            )
+            for reason, number, noun, text in found
             if number
         ]
         if self.not_off:
@@ -171,10 +177,10 @@ class Status:
                 f"precision={self.precision}"
             ]
         lines.append(
-            f"{count['annotated_graphs']} converted graphs, "
-            f"{count['scheduled_graphs']} graphs with schedules from the cache, "
-            f"{count['passed_graphs']} graphs left unchanged; {count['regions']} "
-            "regions run on the engine"
+            f"graphs: {count['annotated_graphs']} converted, "
+            f"{count['scheduled_graphs']} with schedules from the cache, "
+            f"{count['passed_graphs']} left unchanged; "
+            f"{counted(count['regions'], 'region runs', 'regions run')} on the engine"
         )
         lines.append(
             f"blocks: {count['blocks_cached']} from the cache, "
