@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from ios_tf.conversion import phases
+from ios_tf.conversion.error_budget import requested_precision
 from ios_tf.conversion.report import Report, SizeReport
 from ios_tf.conversion.report_document import options_json
 from ios_tf.cost.cost_model import Measurement, NetworkCostModel
@@ -19,7 +20,10 @@ from ios_tf.errors import UserError
 from ios_tf.fleet.cost_model import FleetNetworkCostModel
 from ios_tf.fleet.ray_fleet import ray_connection
 from ios_tf.native import devices, plugin
+from ios_tf.native.graph import FLOAT32
 from ios_tf.options import ModelOptions
+from ios_tf.reasons import Decision
+from ios_tf.reasons.models import FULL_PRECISION_SIGNATURE
 from ios_tf.scheduler import BASELINES, Load, Pruning
 from ios_tf.tuning.algorithms import allowed
 from ios_tf.tuning.cache import ScheduleCache, directory_of, latency_database
@@ -124,7 +128,7 @@ def empty_report(
       model: the model, as the caller named it, if it has a name.
     """
     device = searcher.cost_model.device
-    return Report(
+    report = Report(
         output,
         plugin.device_fingerprint(device.engine),
         {load: SizeReport() for load in loads_of(options)},
@@ -133,6 +137,14 @@ def empty_report(
         device_kind=device.kind,
         lanes=searcher.cost_model.lanes,
     )
+    if options.precision != "auto" or requested_precision(options, device) != FLOAT32:
+        return report
+    text = "float32 operators do not compute in bfloat16, because "
+    if device.kind == "cpu":
+        text += "this processor does not have bfloat16 arithmetic"
+    else:
+        text += "bfloat16 is supported only on a CPU"
+    return report.with_decisions(Decision(FULL_PRECISION_SIGNATURE, text))
 
 
 def _check_distribution() -> None:

@@ -225,7 +225,8 @@ FULL_PRECISION_SIGNATURE = Reason(
     "Bfloat16 would change an output by more than the option max_error allows, even if "
     "only some operators computed in bfloat16. Or the operators that may compute in "
     "bfloat16 are not faster. Or the difference could not be measured, because the "
-    "original could not be called.",
+    "original could not be called. Or the device does not compute in bfloat16: a GPU, "
+    "or a processor without bfloat16 arithmetic.",
     "Raise --max_error if your application tolerates larger differences, or give real "
     "inputs with --samples=FILE.npz. --keep_slower uses bfloat16 even if it is not "
     "faster.",

@@ -158,6 +158,8 @@ def test_processors_without_bfloat16(model, monkeypatch):
         ios_tf.optimize(model, precision="bfloat16", **FAST)
     exact = ios_tf.optimize(model, precision="auto", **FAST)
     assert not exact.report.precisions
+    reason = "this processor does not have bfloat16 arithmetic"
+    assert reason in str(exact.report)
     assert error_of(exact(IMAGES).numpy(), model(IMAGES).numpy()) < 1e-5
 
 
