@@ -28,7 +28,7 @@ bool IsReadDense(const Block& block, const std::vector<Shape>& shapes, int i,
     const Operator& reader = block.operators[r];
     if (!Reads(reader, i)) continue;
     if (reader.type != OperatorType::kConcat) {
-      if (!traits.reads_pitched(reader)) return true;
+      if (!traits.ReadsPitched(reader, block.dtype)) return true;
       continue;
     }
     bool absorbed = !IsOutput(block, r);

@@ -129,7 +129,7 @@ class HostPlacer {
     const std::vector<int>& readers = readers_.operators[i];
     return std::all_of(readers.begin(), readers.end(), [&](int reader) {
       return reader == except ||
-             device_.reads_pitched(block_.operators[reader]);
+             device_.ReadsPitched(block_.operators[reader], block_.dtype);
     });
   }
 

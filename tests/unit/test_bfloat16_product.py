@@ -119,6 +119,28 @@ def test_tensors_with_other_channels_between_pixels(kernel):
     check(last, convolution(both[..., 7:28], *weights[4:], cells))
 
 
+@pytest.mark.parametrize("reader", ["conv2d", "pool"])
+def test_slices_are_not_copied(reader):
+    block = conv_block((1, 6, 8, 20), 64)
+    block["operators"] += [
+        {"type": "slice", "inputs": [0], "offset": 7, "size": 21},
+        {"type": reader, "inputs": [1], "kernel": [2, 2], "padding": "VALID"}
+        | ({"filters": 9} if reader == "conv2d" else {"pool": "max"}),
+    ]
+    block = {**block, "dtype": "bfloat16", "outputs": [0, 2]}
+    # The only tensor that is not an output is the slice.
+    assert engine.arena_bytes(block, sequential(block)) == 0
+    weights = rounded_weights(block)
+    whole, found = run(block, weights, [numbers(1, 6, 8, 20)])
+    part = whole[..., 7:28]
+    if reader == "conv2d":
+        expected = convolution(part, weights[1], 0, (0, 0, 0, 0))
+    else:
+        windows = np.lib.stride_tricks.sliding_window_view(part, (2, 2), (1, 2))
+        expected = windows.max((-2, -1))
+    check(found, expected)
+
+
 @pytest.mark.parametrize("images", [1, 5, 70])
 @pytest.mark.parametrize("units", [1, 10, 33])
 def test_matrix_products(images, units):

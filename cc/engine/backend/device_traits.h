@@ -23,6 +23,8 @@ struct DeviceTraits {
   // fast as a dense view (see TensorView). All tasks can read and write any
   // view; this is only about speed.
   OfOperator reads_pitched = Never;
+  // Whether the tasks of all operators do so if the block's type is bfloat16.
+  bool bfloat16_reads_pitched = false;
   Absorbs absorbs = [](const Operator&, const Operator&, const Shape&,
                        const Shape&) { return false; };
   // Whether pools can apply an activation to their output.
@@ -45,6 +47,11 @@ struct DeviceTraits {
   // Whether compiling a task may measure implementations, which takes seconds
   // for a network.
   bool measures_when_compiling = false;
+
+  bool ReadsPitched(const Operator& op, DataType dtype) const {
+    return (bfloat16_reads_pitched && dtype == DataType::kBFloat16) ||
+           reads_pitched(op);
+  }
 
   int LanesFor(int groups) const { return std::min(groups, lanes); }
 

@@ -91,6 +91,7 @@ class Cpu : public Backend {
         workspaces_(LanePool::Get().most_cores()) {
     DeviceTraits traits;
     traits.reads_pitched = TaskReadsPitched;
+    traits.bfloat16_reads_pitched = true;
     traits.absorbs = TaskAbsorbs;
     traits.pools_activate = true;
     traits.lanes_divide_device = true;

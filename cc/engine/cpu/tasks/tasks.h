@@ -62,7 +62,7 @@ inline Shape Flattened(const Shape& shape) {
   return {shape[0], NumElements({shape.begin() + 1, shape.end()})};
 }
 
-// Returns true if tasks of `op` read a pitched input without a copy.
+// Returns true if float32 tasks of `op` read a pitched input without a copy.
 bool TaskReadsPitched(const Operator& op);
 
 // Returns true if tasks of `op` can absorb a concat and read its inputs
