@@ -64,7 +64,7 @@ def trace(
 
 
 def notes(recorded: tracing.Trace) -> Iterator[str]:
-    """Sentences about what a trace lacks."""
+    """Sentences that say which work is missing in a trace."""
     if not recorded.calls and not recorded.dropped_calls:
         yield (
             "the engine ran nothing on the CPU while the trace was recorded. A trace "

@@ -51,25 +51,25 @@ def whole(name: str, value: Any, least: int = 1, most: int = _MOST) -> int:
 
 
 def batch_sizes(name: str, value: Any) -> list[int]:
-    """Returns an argument, one or more batch sizes, in ascending order.
+    """Returns one batch size, or a list of batch sizes, in ascending order.
 
     Raises:
-      UserError: the argument is neither, or lists a size more than once.
+      UserError: the argument is not of this form, or lists a size more than once.
     """
     return _distinct(name, value, "batch size", _MOST)
 
 
 def callers(name: str, value: Any) -> list[int]:
-    """Returns an argument, one or more numbers of callers, in ascending order.
+    """Returns one number of callers, or a list of such numbers, in ascending order.
 
     Raises:
-      UserError: the argument is neither, or lists a number more than once.
+      UserError: the argument is not of this form, or lists a number more than once.
     """
     return _distinct(name, value, "number of callers", _MOST_CALLERS)
 
 
 def caller_count(name: str, value: Any) -> int:
-    """Returns an argument, one number of callers, as an int. Raises as `whole`."""
+    """Returns a number of callers as an int. Raises as `whole`."""
     return whole(name, value, most=_MOST_CALLERS)
 
 
@@ -85,7 +85,7 @@ def _distinct(name: str, value: Any, element: str, most: int) -> list[int]:
 
 
 def image_size(name: str, value: Any) -> tuple[int, int]:
-    """Returns an argument, a height and a width or one number for both, as a pair.
+    """Returns a height and a width as a pair. A single number stands for both.
 
     Raises:
       UserError: the argument is neither.
@@ -189,7 +189,7 @@ def _float(value: Any) -> float:
 
 
 def strings(name: str, value: Any) -> list[str]:
-    """Returns an argument, a single string or a collection of strings, as a list.
+    """Returns a collection of strings as a list. A single string is a list of one.
 
     Raises:
       UserError: the argument is neither.
@@ -241,7 +241,7 @@ def engine_device(name: str, value: Any) -> str:
 
 
 def patterns(name: str, value: Any) -> tuple[str, ...]:
-    """Returns an argument, one or more regular expressions, as a tuple.
+    """Returns one or more regular expressions as a tuple.
 
     Raises:
       UserError: the argument is neither.

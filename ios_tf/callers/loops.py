@@ -84,10 +84,10 @@ def open_loop(
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Measurement:
-    """Makes calls at given times, and measures each latency from the given time.
+    """Makes calls at given times. A latency includes the wait for a free caller.
 
-    After the last arrival, waiting calls are made for as long as all arrivals together
-    took. Calls that still wait after that are not made.
+    Calls may wait. The loop ends after twice the time of the last arrival, and calls
+    that still wait then are not made.
 
     Args:
       callers: the function of each caller, which has a thread of its own.
@@ -168,8 +168,8 @@ def _now(clock: Callable[[], float]) -> Mapping[str, float]:
 def _raise_first(errors: Sequence[BaseException | None]) -> None:
     """Raises the first error of a call, if a call failed."""
     raised = [error for error in errors if error]
-    # Puts the errors of threads that only waited at the barrier last, because they just
-    # say that another thread failed.
+    # A thread that waited at the barrier only reports that another thread has failed,
+    # so its error comes last.
     raised.sort(key=lambda error: isinstance(error, threading.BrokenBarrierError))
     if raised:
         raise raised[0]

@@ -15,8 +15,8 @@ from ios_tf.reasons import Decision
 from ios_tf.reasons.measurements import FRAMEWORK_FAILED, FRAMEWORK_MISSING
 from ios_tf.tables import rounded, table
 
-# The result mentions a difference of outputs above this value, relative to the largest
-# output.
+# If outputs differ by more than this fraction of the largest output, the result
+# mentions the difference.
 _TOLERANCE = 1e-2
 _LOW, _HIGH = 10, 90  # percentiles of the rounds
 

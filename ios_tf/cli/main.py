@@ -94,7 +94,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _is_of_use(record: logging.LogRecord) -> bool:
-    """Whether to print a log record: any of IOS-TF, or a warning or error of others."""
+    """Whether to print a log record: all of IOS-TF, warnings and errors of others."""
     return record.name == "ios_tf" or record.levelno >= logging.WARNING
 
 

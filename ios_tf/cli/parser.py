@@ -77,7 +77,7 @@ class Parser(argparse_flags.ArgumentParser):
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
-    """The end of an error that suggests names like a wrong one, or an empty text."""
+    """Text after an error that suggests names similar to a wrong name; may be empty."""
     known = {other.replace("-", "_"): other for other in sorted(names)}
     close = difflib.get_close_matches(name, known, 2, 0.7)
     if not close:

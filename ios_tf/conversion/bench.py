@@ -94,7 +94,7 @@ class Measured:
         }
 
     def notes(self) -> list[str]:
-        """Sentences about what the table does not say."""
+        """Sentences about the measurement that are printed below the table."""
         return []
 
 

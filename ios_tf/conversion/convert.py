@@ -222,7 +222,7 @@ class _Conversion:
         return report
 
     def _choose_precision(self) -> list[Choice]:
-        """Lets functions compute in the requested precision, as far as it is exact."""
+        """Lets operators compute in the requested precision if it is exact enough."""
         if self._precision == FLOAT32:
             return []
         choices = []

@@ -30,8 +30,8 @@ class DirectFunction:
         Args:
           original: describes the arguments and results.
           compute: computes the flat outputs of a call from the flat inputs.
-          otherwise: is called if the arguments cannot be converted to flat inputs, so
-            that it computes a result, or raises its own error.
+          otherwise: is called with arguments that cannot be converted to flat inputs.
+            It returns the result or raises its own error.
         """
         self._original = original
         self._form = original.call
@@ -50,7 +50,8 @@ class DirectFunction:
                 raise
         else:
             return self._form.result(self._compute(tensors))
-        # The call is here so that its error does not have the other error as context.
+        # This call is outside of the except clause, so that Python does not chain its
+        # error to the earlier error.
         return self._otherwise(*args, **kwargs)
 
     def __reduce__(self) -> NoReturn:
@@ -64,7 +65,7 @@ class DirectFunction:
 
 
 def direct(model_or_function: Any) -> DirectFunction:
-    """Makes a function that computes the same with less work around each call.
+    """Returns an equivalent function whose calls need less of TensorFlow's Python code.
 
     In a call of a signature, TensorFlow runs Python code for gradients, for tracing and
     for distributed variables. This code takes a fifth of the time of a small network.

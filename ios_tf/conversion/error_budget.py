@@ -30,14 +30,17 @@ from ios_tf.scheduler import Problem, Stage
 from ios_tf.tables import rounded
 from ios_tf.tuning.searcher import NetworkSearcher
 
-# The share of the allowed error that is used if some operators compute in float32. The
-# schedules that are found later round in other ways.
+# If not all operators can compute in bfloat16, those that do may use this share of the
+# allowed error. The rest is a reserve, because the schedules that the search finds
+# later round in other ways.
 _SHARE = 0.9
 # The largest number of groups of operators.
 _MOST_GROUPS = 24
-# The number of images for the errors of single groups, of which there are many.
+# The number of images with which the error of a single group is measured. It is small
+# because there are many groups.
 _IMAGES_OF_GROUPS = 16
-# A group that is not slower in float32 counts as slower by this, in milliseconds.
+# A group counts as slower in float32 by at least this many milliseconds, because the
+# accuracy that it gains is divided by this time.
 _LEAST_MS = 1e-6
 
 
@@ -218,8 +221,8 @@ def _fewest(
     """Finds how many of the first groups must compute in float32.
 
     Returns:
-      The number of groups, and the errors of the network; None if these groups are all
-      groups.
+      The number of groups, and the errors of the network if exactly these groups
+      compute in float32. The errors are None if all groups must compute in float32.
     """
     # The number is between `low` (too few groups) and `high` (enough groups).
     low, high = 0, len(candidates)
@@ -326,7 +329,7 @@ def _agreement(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
 def _most_useful_first(
     function: Function, whole: Function, meter: _Meter, searcher: NetworkSearcher
 ) -> list[Returned]:
-    """Groups of operators, by the accuracy per millisecond that float32 brings.
+    """Groups of operators, sorted by the accuracy that float32 gains per millisecond.
 
     Args:
       function: the function in float32.

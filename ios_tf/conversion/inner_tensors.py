@@ -25,9 +25,10 @@ from ios_tf.differences import relative_difference, spread
 from ios_tf.model import function_library, graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 
-# Operations whose output may hide a difference of their input. Those before another
-# layer are not compared. There may be hundreds of them, such as the Sigmoid of each
-# Swish, and the result of a region that uses them shows the difference.
+# Operations whose output may hide a difference of their input. Their inputs are
+# compared only if no other layer follows. Elsewhere there may be hundreds of such
+# operations, for example the Sigmoid of each Swish, and the result of a region that
+# contains them shows the difference.
 _SATURATING = (
     "Softmax",
     "LogSoftmax",
@@ -58,8 +59,8 @@ class InnerTensor:
       noise: the change when the inputs are rounded, relative to the spread.
       moves: whether the tensor depends on the network's input.
       by_itself: the difference and the allowed difference if the tensor is computed
-        from the original's tensors; None if this was not necessary. A network may
-        amplify rounding errors from layer to layer.
+        from the original's tensors before it. This excludes rounding errors that
+        earlier layers have amplified. None if this was not necessary.
     """
 
     name: str
@@ -188,7 +189,7 @@ class _Steps:
 
 
 def worst(tensors: Sequence[InnerTensor]) -> InnerTensor | None:
-    """Returns the first tensor that differs, or else the one that differs most."""
+    """Returns the first tensor that differs too much, or else the most different."""
     differing = (one for one in tensors if one.differs)
     largest = max(tensors, key=lambda one: one.difference, default=None)
     return next(differing, largest)

@@ -1,4 +1,4 @@
-"""The network check: times a network with its schedules and with sequential ones.
+"""The network check: compares a network's schedules with sequential schedules.
 
 The search measured each block by itself. In the network, the block's inputs may have
 another layout, and the processor's caches may hold other data, so the block's best

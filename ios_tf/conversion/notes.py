@@ -233,7 +233,7 @@ def search(report: Report, stats: SearchStats) -> Report:
 
 
 def _stopped(stopped: Mapping[str, float]) -> str:
-    """Says how much faster other schedules than those found at the limit may be."""
+    """Says by how much schedules could still improve after the time limit."""
     text = f"{counted(len(stopped), 'search', 'searches')} stopped at the time limit"
     gap = max(stopped.values())
     if gap < 1:

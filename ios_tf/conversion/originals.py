@@ -93,9 +93,10 @@ class Call:
     def _unchanged(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> list[tf.Tensor]:
-        """The arguments, if they are the flat tensors already, as usual. Otherwise [].
+        """The arguments if they already are the flat tensors; otherwise [].
 
-        Binding them takes longer than all of a small network's other Python code.
+        Usually they are. Then they need not be bound to the parameters, which would
+        take longer than all other Python code for a small network.
         """
         simple = self._simple
         if kwargs:

@@ -51,7 +51,7 @@ from ios_tf.scheduler import Load
 from ios_tf.scheduler.problem import batch_sizes_of
 from ios_tf.tables import counted
 
-# A difference of an output above this value is never explained by rounding.
+# Rounding never explains a difference of an output above this value.
 _CLEAR = 0.5
 # The largest number of operators of a recorded call that a report contains.
 _TRACED_OPERATORS = 20_000

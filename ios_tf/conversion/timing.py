@@ -22,9 +22,9 @@ Turn = tuple[Callable[[], contextlib.AbstractContextManager[Any]], Callable[[], 
 
 _SECONDS = 0.7  # for each function
 _ROUNDS = 20
-# The number of calls of a function in each round. The first call is not used, because
-# threads of the previous function may still be busy; a call that takes longer than
-# _LONG_MS is hardly affected and is used.
+# The number of calls of a function in each round. The first call of a round is not
+# used, because threads of the previous function may still be busy. This hardly affects
+# a call that takes longer than _LONG_MS, so such a call is used.
 _CALLS = 3
 _LONG_MS = 500
 # A function is clearly faster if it takes less than this fraction of the first
@@ -58,7 +58,7 @@ class Latencies(list[float]):
 
 
 def _range(samples: Sequence[Sample]) -> tuple[float, float]:
-    """The percentiles of the samples that the latency is the median of."""
+    """The percentiles of the samples whose median is the latency."""
     disturbed = Latency.of(samples).disturbed
     kept = [sample.ms for sample in samples if disturbed or not sample.disturbed]
     low, high = np.percentile(kept, _PERCENTILES)
@@ -73,7 +73,7 @@ def turn(
     *args: Any,
     **inputs: Any,
 ) -> Turn:
-    """Calls of a function with these arguments. For `plugin`, see `running`."""
+    """Returns a function with its arguments, to be measured (`Turn`). See `running`."""
     context = functools.partial(running, plugin, device)
     return context, functools.partial(function, *args, **inputs)
 
@@ -141,7 +141,7 @@ def _samples_of(
             disturbed, cpu_ms = meter.stop(not on_cpu, compete=callers > 1)
             cpu_ms /= calls
             long = milliseconds > _LONG_MS
-            # The first call of all is not used, because it may include compiling.
+            # The very first call is not used, because it may include compiling.
             if repeated or (long and not is_first):
                 samples.append(Sample(milliseconds, disturbed, cpu_ms))
             if samples and long:

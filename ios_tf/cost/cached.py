@@ -126,7 +126,7 @@ class CachedCostModel:
         return [request.key for request in requests]
 
     def arrived(self, keys: Iterable[str]) -> set[str]:
-        """Those of the keys whose latencies have arrived.
+        """The subset of the keys whose latencies have arrived.
 
         The other cost model must be a RemoteCostModel.
         """

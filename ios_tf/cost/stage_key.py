@@ -106,8 +106,8 @@ def _canonical_order(problem: Problem, group: int) -> list[int]:
     """A topological order that does not depend on how operators are numbered."""
     operators = list(operators_of(group))
     rank = _ranks({op: problem.operator_keys[op] for op in operators})
-    # Refines the ranks by those of the neighbours, until no more operators get distinct
-    # ranks.
+    # Refines each operator's rank by the ranks of its neighbours, until the number of
+    # distinct ranks no longer grows.
     while len(set(rank.values())) < len(operators):
         refined = _ranks(
             {

@@ -278,7 +278,7 @@ class FleetCostModel:
                 self._failure = UserError(text)
 
     def _own(self, keys: Sequence[str]) -> list[str]:
-        """Those of the keys that `request` has sent; not the keys of `_measured`."""
+        """The subset of the keys that `request` has sent (not `_measured`)."""
         return [key for key in keys if key in self._requested]
 
     def _take_answer(self, key: str, answer: Mapping[str, Any]) -> None:

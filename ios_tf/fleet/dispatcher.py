@@ -12,9 +12,9 @@ continues, and these answers are only estimates.
 Drivers submit tasks and collect events:
 
     {"kind": "answer", "key": …, "answer": …}    a device has measured a task
-    {"kind": "confirmed", "keys": […]}           the next check of its device succeeded
+    {"kind": "confirmed", "keys": […]}           the device has passed its next check
     {"kind": "withdrawn", "keys": […]}           the check failed: submit the task again
-    {"kind": "estimated", "keys": […]}           it failed, but no other device exists
+    {"kind": "estimated", "keys": […]}           it failed, without any other device
     {"kind": "devices", "count": N}              the number of devices that get tasks
     {"kind": "notice", "text": …}                a sentence for the user
     {"kind": "failed", "text": …}                no more answers will come, and why
@@ -283,7 +283,7 @@ class Dispatcher:
                 if key is not None:
                     unconfirmed.append(key)
         except DeviceLostError:
-            # The machine was lost, which does not make its answers wrong.
+            # The answers of a lost machine remain valid.
             async with self._changed:
                 self._confirm(unconfirmed)
             raise

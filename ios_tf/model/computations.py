@@ -75,7 +75,7 @@ class _Digests:
     def nodes(
         self, nodes: Iterable[Any], leaves: Mapping[str, list[bytes]]
     ) -> dict[str, bytes | list[bytes]]:
-        """Maps each node's name to its digests. `leaves` has those of some nodes."""
+        """Maps each node's name to its digests. `leaves` has digests of some nodes."""
         by_name = {node.name: node for node in nodes}
         order = graphlib.TopologicalSorter(
             {name: map(node_of, node.input) for name, node in by_name.items()}

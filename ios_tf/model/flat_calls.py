@@ -45,7 +45,8 @@ class FlatCall:
 
     @functools.cached_property
     def _takes_turns(self) -> bool:
-        # A call that waits for another one must not keep the other one from beginning.
+        # A call that waits for another call must not keep a turn, because the other
+        # call may need this turn.
         return not function_library.may_wait(self._function.graph.as_graph_def())
 
     def __call__(self, tensors: list[tf.Tensor]) -> Sequence[tf.Tensor]:

@@ -95,7 +95,7 @@ class FrozenSignature:
         filters = set()
         for node in self.graph_def.node:
             if node.op in function_library.WITH_FILTERS:
-                # An Einsum may have only one input, so that the slice may be empty.
+                # The slice is empty for an Einsum with only one input.
                 filters.update(name.partition(":")[0] for name in node.input[1:2])
         light = function_library.without_nodes(self.graph_def)
         for node in self.graph_def.node:

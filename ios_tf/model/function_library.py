@@ -102,8 +102,8 @@ def computed_from(
 ) -> set[str]:
     """Returns the nodes on whose values these tensors depend.
 
-    Nodes that are needed only as control inputs are left out, and those that are needed
-    only by operations of the types `ends`.
+    The result does not contain nodes that are needed only as control inputs, or only by
+    operations of the types `ends`.
     """
     return reachable(
         map(node_of, tensors),
@@ -130,7 +130,7 @@ def reachable(starts: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[
 
 
 def readers_of(nodes: Iterable[Any]) -> dict[str, list[tuple[Any, int]]]:
-    """For each node, those that read its tensors, and the numbers of their inputs."""
+    """For each node, the nodes that read its tensors, and through which inputs."""
     readers = collections.defaultdict(list)
     for node in nodes:
         for number, tensor in enumerate(node.input):
@@ -260,7 +260,7 @@ def inline_where_convolutions_are(graph_def: graph_pb2.GraphDef) -> None:
     }
 
     def with_operations(wanted: Callable[[str], bool]) -> set[str]:
-        """The functions that have such an operation, or call a function that has."""
+        """The functions that contain such an operation or call one that does."""
         having = {
             name
             for name, one in library.items()

@@ -153,7 +153,7 @@ def copy_directory(source: str, target: str) -> None:
 
 
 def size_of(directory: str, without: str) -> int:
-    """The bytes of all files below a directory, without the file at one path."""
+    """The bytes of all files below a directory, except the file at `without`."""
     total = 0
     for folder, _, files in tf.io.gfile.walk(directory):
         for file in files:

@@ -1,4 +1,4 @@
-"""Limits how many threads do something at the same time, in order of arrival."""
+"""Lets a limited number of threads work at the same time, in order of arrival."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _T = TypeVar("_T")
 class Turns:
     """Lets at most `most` threads work at the same time.
 
-    Of the threads that wait, the one that has waited longest begins next.
-    `threading.Semaphore` does not keep this order. A signal, or an exception that
-    another thread raises in this one, may interrupt a thread at any place. Its turn
-    then ends at the latest when its `_Turn` is freed.
+    The thread that has waited longest begins next, unlike with `threading.Semaphore`. A
+    signal, or an exception that another thread raises in this one, may interrupt a
+    thread at any place. Its turn then ends at the latest when its `_Turn` is freed.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        # A signal handler may work, too, while its thread has the lock.
+        # Reentrant, because a signal handler may call `run` while its thread holds the
+        # lock.
         self._lock = threading.RLock()
         self._active: weakref.WeakSet[_Turn] = weakref.WeakSet()
         self._waiting: collections.deque[_Turn] = collections.deque()
@@ -50,7 +50,7 @@ class Turns:
                 self._begin()
 
     def _begin(self) -> None:
-        """Lets threads begin until as many as allowed work. Needs the lock."""
+        """Starts waiting threads up to the limit. The caller holds the lock."""
         while self._waiting and len(self._active) < self._most:
             turn = self._waiting.popleft()
             self._active.add(turn)

@@ -53,7 +53,7 @@ def calibrate(model: keras.Model, seed: int = 0, images: int = 2) -> None:
 
 @contextlib.contextmanager
 def _without_momentum(layers: Iterable[Any]) -> Iterator[list[Any]]:
-    """Batch norms of these layers take the statistics of the next call alone."""
+    """In the block, a training call replaces the statistics of these batch norms."""
     norms = [one for one in layers if isinstance(one, keras.layers.BatchNormalization)]
     momenta = [layer.momentum for layer in norms]
     for layer in norms:

@@ -22,7 +22,7 @@ class Slice:
     """One run of one operator. Times are microseconds since the trace began.
 
     Attributes:
-      operator: the name of the operator, which is that of its TensorFlow node.
+      operator: the name of the operator, which is also the name of its TensorFlow node.
       lane: index of the lane that ran the operator. A call has its own lanes.
       call: index of the call in `Trace.calls`.
       stage, group: indices in the schedule's stages and in the stage's groups.

@@ -54,7 +54,7 @@ def timed(
 
 
 def speedup_of(latencies: Mapping[str, Any], name: str = "converted") -> float:
-    """TensorFlow's time divided by that of "converted" or "portable"."""
+    """TensorFlow's time divided by the time of "converted" or "portable"."""
     if by_processor_time(latencies, name):
         return float(latencies[f"{name}_speedup"]["estimate"])
     ms = latencies[name]["ms"]

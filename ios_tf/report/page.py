@@ -19,7 +19,7 @@ _SCRIPTS = ("third_party/d3.min.js", "third_party/plot.umd.min.js", "report.js")
 
 
 def page(report: Document) -> str:
-    """The report as an HTML page, which loads nothing from anywhere."""
+    """The report as a self-contained HTML page."""
     return (
         _environment()
         .get_template("page.html")
@@ -40,7 +40,7 @@ def page(report: Document) -> str:
 
 
 def comparison_page(before: Document, after: Document) -> str:
-    """The changes between two reports as an HTML page, which loads nothing."""
+    """The changes between two reports as a self-contained HTML page."""
     return (
         _environment()
         .get_template("comparison.html")

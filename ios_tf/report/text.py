@@ -102,7 +102,7 @@ def _warnings(report: Document) -> list[str]:
 
 
 def _why(report: Document) -> Iterator[str]:
-    """A line for each signature and batch size that says what its gain consists of."""
+    """The parts of the gain: one line for each signature and batch size."""
     several = len({signature["name"] for signature, _, _ in timed(report)}) > 1
     for signature, size, latencies in timed(report):
         parts = gains(report, signature["name"], size)

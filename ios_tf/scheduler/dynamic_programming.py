@@ -184,7 +184,7 @@ class _Transitions:
         return cls(state, space.stage, space.rest, space.first[space.levels])
 
     def only(self, kept: np.ndarray) -> _Transitions:
-        """The kept transitions. If these are most of them, all transitions."""
+        """The kept transitions, or all transitions if most of them are kept."""
         if 2 * np.count_nonzero(kept) > len(kept):
             return self
         levels = np.concatenate([[0], np.cumsum(kept)])[self.levels]

@@ -51,7 +51,7 @@ class Forecast(Protocol):
         """
 
     def arrived(self, keys: Iterable[str]) -> set[str]:
-        """Those of the keys whose latencies have arrived."""
+        """The subset of the keys whose latencies have arrived."""
 
 
 class Forecaster:

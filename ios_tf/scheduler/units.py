@@ -146,7 +146,7 @@ def _computed_by_rows(problem: Problem, reader: int) -> int:
 
 
 def matching_units(problem: Problem, patterns: Sequence[str]) -> list[int]:
-    """Returns units (bitmasks) of operators that match a pattern with equal groups.
+    """Returns units (bitmasks): operators that match a pattern in the same way.
 
     Args:
       problem: the block.

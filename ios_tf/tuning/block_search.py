@@ -100,8 +100,8 @@ class BlockSearch:
     def _choices(self) -> list[Schedule]:
         """The schedules to choose from.
 
-        A sum of stage latencies is only an estimate of a block's latency, so that the
-        choices are then measured as whole blocks. The most promising choices come
+        A sum of stage latencies is only an estimate of a block's latency, so the
+        choices are measured as whole blocks afterwards. The most promising choices come
         first, because the time may be over before all are measured.
         """
         problem, settings = self._problem, self._settings

@@ -65,7 +65,7 @@ def directory_of(cache_dir: str | os.PathLike[str] | None) -> str:
 
 
 def _file_in_the_way(directory: str) -> str | None:
-    """Returns a file at the path of a directory or of a parent of it, or None."""
+    """Returns a file that exists where a directory or its parent should be, or None."""
     while directory and "://" not in directory:
         if os.path.lexists(directory):
             return None if os.path.isdir(directory) else directory

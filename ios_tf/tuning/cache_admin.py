@@ -372,7 +372,7 @@ def _check(name: str, data: Any, pending: bool) -> str | None:
     except ValueError as error:
         return first_line(error)
     if found != signature:
-        return f"the file is for a block other than its name says: {found[:12]!r}"
+        return f"the file contains block {found[:12]!r}, but its name has another one"
     return None
 
 

@@ -160,12 +160,13 @@ class Tuned:
 
 @with_options(TuneOptions)
 def tune(options: TuneOptions) -> Tuned:
-    """Searches the pending blocks, for which processes have not found a schedule.
+    """Searches for schedules of the pending blocks, and stores them in the cache.
 
-    A pending block has the batch size, precision and device of the process that stored
-    it. Blocks of other devices stay pending, for machines with these devices. Several
-    processes on any machines may call this function for one cache at the same time. One
-    of them searches each block, and all return when no block is left.
+    A block is pending if a process has needed its schedule, but the cache had none. A
+    pending block has the batch size, precision and device of that process. Blocks of
+    other devices stay pending, for machines with these devices. Several processes on
+    any machines may call this function for one cache at the same time. One of them
+    searches each block, and all return when no block is left.
 
     Args:
       {options}

@@ -262,7 +262,7 @@ class _Bar:
 
 
 def _plain(text: str) -> str:
-    """The text without anything that a terminal or rich would obey."""
+    """The text without control sequences of terminals and without rich's markup."""
     return printable(text).replace("[", "\\[")
 
 

@@ -415,7 +415,7 @@ def _without(
 def _different(
     found: Mapping[str, Schedule], others: Iterable[dict[str, Schedule]]
 ) -> list[dict[str, Schedule]]:
-    """Returns those of `others` that differ from `found` and from each other."""
+    """Returns schedules from `others` that differ from `found` and each other."""
     known = [_runs(found)]
     kept = []
     for other in others:

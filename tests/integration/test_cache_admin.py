@@ -231,7 +231,7 @@ def test_verify_sees_what_is_not_an_entry(filled):
     assert len(found) == 4
     assert (
         found[f"{'0' * 64}.json"]
-        == f"the file is for a block other than its name says: {signature[:12]!r}"
+        == f"the file contains block {signature[:12]!r}, but its name has another one"
     )
     guess = f"{signature}.guess.json"
     assert found[guess].startswith(f"{guess!r} is not the name of an entry")
