@@ -38,7 +38,7 @@ int64_t ImageAlignment(const PartOfBlock& part,
 }
 
 // Consecutive stages with the same number of micro-batches. Their operators are
-// compiled as a block of their own.
+// compiled as a separate block.
 struct Segment {
   int64_t micro_batches = 1;
   Schedule schedule;  // concurrent stages of the whole block's operators

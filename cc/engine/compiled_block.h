@@ -22,8 +22,8 @@ using Parameters = std::vector<std::vector<std::shared_ptr<Parameter>>>;
 class CompiledBlock {
  public:
   // Compiles a block. All stages of `schedule` must be concurrent. The
-  // properties of the device come from the backend; those in `options` are
-  // ignored. For `may_measure`, see TaskSpec.
+  // properties of the device come from the backend; the properties in `options`
+  // are ignored. For `may_measure`, see TaskSpec.
   static StatusOr<std::unique_ptr<CompiledBlock>> Create(
       Backend* backend, const Block& block, const Schedule& schedule,
       const Parameters& parameters, const MemoryPlanOptions& options,

@@ -378,7 +378,7 @@ class ProgramImpl : public Program {
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
       // The weights are made for a fixed number of channels. All other
-      // dimensions may differ from those of the block.
+      // dimensions may differ from the dimensions of the block.
       if (inputs[i].size() != block.inputs[i].size() ||
           inputs[i].back() != block.inputs[i].back()) {
         std::string wanted = "[";

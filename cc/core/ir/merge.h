@@ -44,8 +44,8 @@ std::vector<float> StackFilters(const MergePlan& plan, const Block& block,
                                 int64_t channels,
                                 const std::vector<const float*>& filters);
 
-// Concatenates the biases of the parts, each of shape [O_i]. A null pointer
-// means a bias of zeros.
+// Concatenates the biases of the parts, each of shape [O_i]. A part without a
+// bias has a null pointer, which counts as zeros.
 std::vector<float> StackBiases(const MergePlan& plan, const Block& block,
                                const std::vector<const float*>& biases);
 

@@ -19,7 +19,7 @@ constexpr int64_t kLeastSize = 8;
 bool IsWorthTrying(const Operator& op, DataType dtype, Algorithm algorithm,
                    const Shape& input, const Shape& output) {
   if (!MayCompute(op, algorithm)) return false;
-  // For other types than float32, there is only one kernel of products.
+  // Only float32 has a choice between several kernels of products.
   if (dtype != DataType::kFloat32 && algorithm != Algorithm::kRows) {
     return false;
   }

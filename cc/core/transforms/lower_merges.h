@@ -14,9 +14,10 @@ namespace ios {
 // A block and schedule without merge stages. Every merge stage has become one
 // Conv2D and slices, all in one group of a concurrent stage. The operators have
 // the algorithms of the schedule. `origin[i]` lists the operators of the
-// original block that operator i replaces: several for a merged convolution,
-// otherwise one. The weights of a merged convolution are the concatenated
-// weights of these operators (see StackFilters).
+// original block that operator i replaces. A merged convolution replaces
+// several operators, and every other operator replaces one. The weights of a
+// merged convolution are the concatenated weights of these operators (see
+// StackFilters).
 struct Lowered {
   Block block;
   Schedule schedule;

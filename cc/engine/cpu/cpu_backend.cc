@@ -409,7 +409,7 @@ class CpuExecution : public Execution {
   };
 
   // The arenas of all copies together may have this many bytes per core. With
-  // fewer than 16 cores, the limit is that of 16 cores. A single copy may
+  // fewer than 16 cores, the limit for 16 cores applies. A single copy may
   // exceed the limit.
   static constexpr int64_t kArenaBytesPerCore = int64_t{16} << 20;
 

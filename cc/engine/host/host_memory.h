@@ -16,9 +16,9 @@ namespace ios {
 Status CheckHostMemory(int64_t bytes);
 
 // Returns the number of bytes that are free or that the kernel can free. Reads
-// the files below `proc` (/proc), and those of this process's control groups
-// (versions 1 and 2) below `root`. Any file may be missing. Returns the largest
-// int64_t if all are missing.
+// the files below `proc` (/proc), and the files of this process's control
+// groups (versions 1 and 2) below `root`. Any file may be missing. Returns the
+// largest int64_t if all are missing.
 int64_t FreeHostMemory(const std::string& proc, const std::string& root);
 
 }  // namespace ios

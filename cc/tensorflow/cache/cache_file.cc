@@ -73,7 +73,7 @@ absl::StatusOr<fs::path> WithoutLinks(const fs::path& path) {
       resolved = resolved.parent_path();
       continue;
     }
-    const fs::path next = resolved / name;  // "/" replaces what precedes it
+    const fs::path next = resolved / name;  // just `name` if it is "/"
     if (!fs::is_symlink(next, error)) {
       resolved = next;
       continue;

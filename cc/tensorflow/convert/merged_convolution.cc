@@ -38,8 +38,8 @@ class MergeWriter {
     const std::vector<MergePlan::Part>& parts = merge_.plan.parts;
     for (size_t i = 0; i < parts.size(); ++i) {
       const ImportedOperator& part = Imported(parts[i]);
-      // The readers of a part expect the layout that the part had, which may
-      // differ from that of the merged convolution.
+      // The readers of a part expect the layout that the part had. The merged
+      // convolution may have another layout.
       editor_.Replace(
           part.output,
           editor_.InLayout(absl::StrCat(name_, "/output_", i), PartName(i),

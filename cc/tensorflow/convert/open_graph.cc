@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<OpenGraph>> OpenGraph::Open(
         absl::StrCat("image_size is ", image_size[0], " x ", image_size[1],
                      ", but height and width must be positive"));
   }
-  // The settings are those of TensorFlow's own function TF_OptimizeGraph.
+  // TensorFlow's own function TF_OptimizeGraph uses the same settings.
   tensorflow::grappler::ItemConfig config;
   config.apply_optimizations = false;
   config.ignore_user_placement = false;

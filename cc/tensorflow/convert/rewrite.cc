@@ -33,7 +33,7 @@ StatusOr<Schedule> ReadSchedule(
 struct LoadedBlock {
   PartitionBlock made;        // for the first load of the request
   std::vector<Block> blocks;  // one per load of the request
-  // One per load of the request. The batch size is that of the block's region.
+  // One per load of the request, with the batch size of the block's region.
   std::vector<Load> loads;
 };
 

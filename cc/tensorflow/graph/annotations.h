@@ -18,7 +18,7 @@ namespace ios::tf {
 // The place of a node's operator in the schedule for one load (batch size and
 // number of callers).
 struct StagePlace {
-  // The load of the schedule. Its batch size is that of the operator's region.
+  // The load of the schedule, with the batch size of the operator's region.
   Load load;
   int64_t stage = 0;          // counted over the whole graph
   int64_t stream = 0;         // the group in the stage

@@ -1,5 +1,5 @@
-// GraphEditor: replaces tensors of a GraphDef by those of new nodes and removes
-// nodes that nothing reads any more.
+// GraphEditor: replaces tensors of a GraphDef by outputs of new nodes, and
+// removes nodes that nothing reads any more.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_GRAPH_EDITOR_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_GRAPH_EDITOR_H_
 

@@ -117,7 +117,7 @@ class GraphView {
     const tensorflow::NodeDef* def = nullptr;
     std::vector<TensorRef> inputs;
     std::vector<int> controls, aliases;
-    std::vector<TensorRef> forward;  // by port; empty: computes something
+    std::vector<TensorRef> forward;  // by port; empty if the node computes
     bool preserved = false, fed = false, constant = false, live = true;
     bool effect = false;
     bool evaluated = false;

@@ -37,8 +37,8 @@ Result Unary(ImportContext& in, int i, const Activation& activation,
 // The following functions recognise norms, which graphs write as arithmetic
 // that may end with a Reshape (norms.cc).
 
-// Emits a norm whose mean and variance are those of each pixel, each image, or
-// each channel of an image.
+// Emits a norm that normalizes each pixel, each image, or each channel of an
+// image by its own mean and variance.
 Result Norm(ImportContext& in, int i);
 // Emits a group norm of [N,H,W,C]. The graph reshapes to
 // [N,H,W,groups,C/groups] or [N,H*W,groups,C/groups], and computes a norm with

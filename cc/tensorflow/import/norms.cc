@@ -80,8 +80,8 @@ Result Norm(ImportContext& in, int i) {
     std::sort(norm->axes.begin(), norm->axes.end());
   }
   ImportedOperator op = in.Make(i, OperatorType::kNormalize, {norm->x});
-  // The norm's axes are those of a pixel, of an image, or of one channel of an
-  // image.
+  // The axes of the mean must be the axes of a pixel, of an image, or of one
+  // channel of an image.
   std::vector<int64_t> image(rank - 1);
   std::iota(image.begin(), image.end(), 1);
   if (norm->axes != std::vector<int64_t>{rank - 1}) {

@@ -31,7 +31,7 @@ void Record(const ScheduleInfo& schedule, const TaskInfo& task, int lane,
                     {"lane", lane + 1}});
     TraceMeRecorder::Record({std::move(name), begin, end});
   } catch (const std::exception&) {
-    // There is no memory for the event.
+    // The event is lost if there is not enough memory for it.
   }
 }
 

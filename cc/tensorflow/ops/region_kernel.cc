@@ -107,8 +107,8 @@ class IosRegionOp : public OpKernel {
     OP_REQUIRES_OK(context, CatchExceptionsAbsl([&] { return Run(context); }));
   }
 
-  // Adds two batch sizes to TensorFlow's profiles: that of this call, and that
-  // for which its schedule was made.
+  // Adds two batch sizes to TensorFlow's profiles: the batch size of this call,
+  // and the batch size for which its schedule was made.
   std::string TraceString(const OpKernelContext& context,
                           bool verbose) const override {
     std::vector<Shape> shapes;

@@ -15,8 +15,8 @@
 namespace ios::tf {
 namespace {
 
-// OrderByAlap distinguishes operators by their readers, the readers of these,
-// and so on, up to this many steps.
+// OrderByAlap distinguishes operators by their readers, by the readers of these
+// readers, and so on, up to this many steps.
 constexpr int kHops = 8;
 
 // Returns the type in which the engine stores a tensor.

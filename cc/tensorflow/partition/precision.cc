@@ -18,9 +18,8 @@ std::atomic<bool>& Computes() {
   return computes;
 }
 
-// Returns whether a conversion has marked the operator's nodes. The output node
-// decides. If a pass of TensorFlow has replaced this node, another node of the
-// operator decides.
+// Returns whether a conversion has marked the operator's output node or, if a
+// pass of TensorFlow has replaced this node, another node of the operator.
 bool IsMarked(const GraphView& graph, const ImportedOperator& op) {
   const auto is_marked = [&](int i) {
     return AnnotatedPrecision(graph.node(i)) == DataType::kBFloat16;

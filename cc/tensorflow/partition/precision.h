@@ -27,8 +27,9 @@ struct Precision {
   }
 };
 
-// Returns whether regions may compute in bfloat16 in this process: whether the
-// processor multiplies bfloat16 numbers, or the value that was set last.
+// Returns whether regions may compute in bfloat16 in this process. This is true
+// if the processor multiplies bfloat16 numbers, unless SetComputesBFloat16()
+// has set another value.
 bool ComputesBFloat16();
 // Overrides the value of ComputesBFloat16(), for tests.
 void SetComputesBFloat16(bool computes);

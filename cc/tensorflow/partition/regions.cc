@@ -171,10 +171,10 @@ void LeaveToTensorFlow(std::vector<int> operators, Partition* partition) {
   NoteProducers(partition);
 }
 
-// Returns whether the engine computes these operators, which may be a region.
-// Without a convolution, TensorFlow is about as fast. But several operators
-// without one are worth a region if they would belong to a neighbouring region
-// in the same precision.
+// Returns whether these operators, which could form a region, should become
+// one. Without a convolution, TensorFlow is about as fast as the engine. But
+// several operators without a convolution become a region if only their
+// precision separates them from a neighbouring region.
 bool IsWorthARegion(const Partition& partition,
                     const std::vector<int>& members) {
   const std::vector<ImportedOperator>& operators = partition.operators;
@@ -231,8 +231,7 @@ absl::Status FindRegions(Partition* partition) {
   for (int k = 0; k < n; ++k) {
     regions[{level[k], find(k)}].operators.push_back(k);
   }
-  // The misfits are left to TensorFlow, and the other operators are partitioned
-  // again.
+  // Leaves the misfits to TensorFlow, and partitions the other operators again.
   std::vector<int> misfits;
   for (const auto& [key, region] : regions) {
     if (const auto misfit = FindMisfit(region.operators, partition)) {

@@ -67,8 +67,8 @@ struct Partition {
 };
 
 // Imports the graph and partitions it. Every region has a convolution, or is
-// next to one that has (see IsWorthARegion). Operators outside of regions are
-// left to TensorFlow. The item must outlive the partition.
+// next to a region that has one (see IsWorthARegion). Operators outside of
+// regions are left to TensorFlow. The item must outlive the partition.
 absl::StatusOr<Partition> PartitionGraph(
     const tensorflow::grappler::GrapplerItem& item,
     const PartitionOptions& options);

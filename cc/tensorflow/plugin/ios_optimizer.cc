@@ -142,7 +142,7 @@ absl::Status IosOptimizer::Optimize(Cluster* cluster, const GrapplerItem& item,
   PartitionOptions options = options_;
   if (device_.empty()) options.placement.unplaced = DefaultDevice(cluster);
   // TensorFlow calls each optimizer twice. Schedules are looked up only in the
-  // first call, because the second would find the same.
+  // first call, because the second call would find the same schedules.
   const bool schedules =
       mode_ == Mode::kOptimize && !std::exchange(seen_, true);
   LowerIfPossible(item, options,

@@ -181,7 +181,7 @@ class BlockScheduler {
     StatusOr<Schedule> schedule =
         json.ok() ? ParseSchedule(*json, block) : json.status();
     if (schedule.ok()) return std::move(*schedule);
-    // Later blocks are not searched, because waiting for them would fail in the
+    // Later blocks are not searched, because their searches would fail in the
     // same way.
     search_failed_ = true;
     Warn(Reason::kSearchFailed,

@@ -58,8 +58,8 @@ bool IsFrozenNetwork(const tensorflow::GraphDef& graph);
 
 // Finds schedules for a graph without annotations, lowers its regions in
 // `graph` (a copy of the item's graph), and returns the number of these
-// regions. If one of its blocks has no schedule, TensorFlow runs a region until
-// the cache has one. With RefreshSeconds() == 0, such a region stays unchanged.
+// regions. TensorFlow runs a region until the cache has a schedule for each of
+// its blocks. With RefreshSeconds() == 0, such a region stays unchanged.
 absl::StatusOr<int> ScheduleAndLower(
     const tensorflow::grappler::GrapplerItem& item,
     const RuntimeOptions& options, PartitionOptions partition_options,

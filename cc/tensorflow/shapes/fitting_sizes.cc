@@ -20,8 +20,8 @@ using ::tensorflow::NodeDef;
 // sizes.
 constexpr int64_t kStep = 96;
 
-// Two dimensions that must be equal: `x` of a node's first input and `y` of its
-// second input.
+// Two dimensions that must be equal: dimension `x` of a node's first input, and
+// dimension `y` of its second input.
 struct Pair {
   size_t x, y;
 };

@@ -115,9 +115,9 @@ class Completion {
       if (!input) return true;
       const Tensor* value = Value(t);
       if (value && value->dtype() != input->dtype()) return true;
-      // If the value is known, the declared shape must be that of the value,
-      // because shape functions read as many elements as the shape says without
-      // a check.
+      // If the value is known, the declared shape must be the shape of the
+      // value: shape functions read as many elements as the declared shape
+      // says, without a check.
       shapes.push_back(value ? PartialTensorShape(value->shape().dim_sizes())
                              : KnownShape(input->shape()));
       as_shapes.emplace_back();

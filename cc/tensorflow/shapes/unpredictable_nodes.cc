@@ -25,8 +25,8 @@ int OutputCount(const tensorflow::NodeDef& node) {
 
 void AddUnpredictableNodes(const GraphView& view,
                            std::set<std::string>* nodes) {
-  // Values of nodes: data; sizes that can be predicted from samples; or
-  // numbers that depend on sizes and cannot be predicted.
+  // The kinds of values that nodes compute: data; sizes that can be predicted
+  // from samples; numbers that depend on sizes but cannot be predicted.
   enum class Of { kData, kSizes, kUnpredictable };
   std::vector<Of> computes(view.size(), Of::kData);
   for (int i : view.order()) {

@@ -10,8 +10,8 @@
 
 namespace ios::tf {
 
-// Adds the names of these nodes to `nodes`. For example, such a node computes
-// the minimum of two sizes, or compares two sizes.
+// Adds the names of the unpredictable nodes to `nodes`. Examples are nodes that
+// compute the minimum of two sizes, or compare two sizes.
 void AddUnpredictableNodes(const GraphView& view, std::set<std::string>* nodes);
 
 }  // namespace ios::tf

@@ -9,7 +9,7 @@ using ::tensorflow::GraphDef;
 using ::tensorflow::NodeDef;
 
 // The number of the graph's inputs with an unknown batch size, and the number
-// of those with an unknown image size.
+// of its inputs with an unknown image size.
 struct OpenSizes {
   int batches = 0, images = 0;
 };

@@ -22,7 +22,8 @@ IOS_INLINE float ToFloat(BFloat16 v) {
 IOS_INLINE uint32_t Rounded(float v) {
   uint32_t bits;
   std::memcpy(&bits, &v, sizeof(bits));
-  // The carry of the addition rounds, to the even number in a tie. A NaN would
+  // The addition carries into the upper half if the lower half is above one
+  // half of a unit. In a tie, it carries if the upper half is odd. A NaN would
   // become infinity if its fraction overflowed.
   const uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
   return v != v ? bits | 0x400000 : rounded;
@@ -44,9 +45,9 @@ IOS_INLINE V RoundedTogether(V low, V high) {
 }
 #endif
 
-// Two neighbouring numbers. Loops convert them faster than single numbers,
-// because they stay at their places in a register. (Processors are
-// little-endian.)
+// Two neighbouring numbers. Loops convert such pairs faster than single
+// numbers, because no number moves to another place in its register.
+// (Processors are little-endian.)
 struct TwoFloats {
   float first, second;
 };

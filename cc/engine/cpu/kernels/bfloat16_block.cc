@@ -191,8 +191,9 @@ struct alignas(64) TileConfiguration {
   uint8_t rows[16] = {};
 };
 
-// Registers 0 to 3 have the sums of two times 16 pixels and two times 16
-// filters; registers 4 and 5 have cells, and registers 6 and 7 have factors.
+// Registers 0 to 3 contain the sums: each has half of the 32 pixels and half of
+// the 32 filters. Registers 4 and 5 contain cells, and registers 6 and 7
+// contain factors.
 IOS_AMX void Configure(int64_t pixels, int64_t depth) {
   TileConfiguration tiles;
   const int64_t first = std::min<int64_t>(pixels, 16);

@@ -12,13 +12,15 @@ namespace ios::cpu {
 
 // The largest block that is computed at once.
 constexpr int64_t kBlockPixels = 32, kPanel = 32;
-// The filters of a panel whose factors lie next to each other.
+// The number of filters in a tile. A panel consists of tiles, and the factors
+// of the filters of a tile lie next to each other.
 constexpr int64_t kTile = 16;
 // The largest number of channels of a step, which is even.
 constexpr int64_t kMostDepth = 32;
 
-// A block of the product: sums, over all steps and channels, of cells times
-// factors. The first cell of a step lies `offset` elements after the position.
+// A block of the product. Each sum adds cells times factors, over all steps and
+// channels. The first cell of a step lies offsets[step] elements after the
+// position of the pixel.
 struct ProductBlock {
   const BFloat16* cells = nullptr;
   int64_t pitch = 0;  // elements between two positions
@@ -27,8 +29,8 @@ struct ProductBlock {
   int64_t steps = 0, depth = 0;
   // [steps][kPanel / kTile][depth / 2][kTile][2]
   const BFloat16* factors = nullptr;
-  // Factors that are needed later, to prefetch `ahead_lines` cache lines of
-  // them in each step.
+  // Factors that are needed later. Each step prefetches `ahead_lines` cache
+  // lines of these factors.
   const BFloat16* ahead = nullptr;
   int64_t ahead_lines = 0;
   int64_t filters = 0;
@@ -47,7 +49,7 @@ struct FinishedRows {
   Activation::Kind activation = Activation::kNone;  // or kRelu, or kRelu6
   void* output = nullptr;
   int64_t output_pitch = 0;
-  bool narrows = true;  // the output is bfloat16, not float32
+  bool narrows = true;  // whether the output is bfloat16, not float32
 };
 
 // Computes blocks on the calling thread while it exists. (The registers of AMX

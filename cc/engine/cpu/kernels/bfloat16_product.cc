@@ -106,7 +106,7 @@ void BFloat16Product::ChooseDepth(bool copies) {
   for (int64_t channels = channels_; channels < channels_ + kMostDepth;
        ++channels) {
     if (DepthFor(cells * channels) == 0) continue;
-    // 5 steps without a copy take less time than 4 steps with one.
+    // 5 steps without a copy take less time than 4 steps with a copy.
     const bool is_better =
         best == 0 || (best == channels_ && !copies
                           ? 5 * steps_with(channels) < 4 * steps_with(best)
@@ -314,8 +314,8 @@ void BFloat16Product::RunStrip(const Arguments& arguments, const Strip& strip,
           block.factors + block.steps * depth_ * kPanel +
           p / kBlockPixels * block.ahead_lines * block.steps * (kLineBytes / 2);
       multiplier.Multiply(block);
-      // Finishes all runs of neighbouring pixels. Results that are not in the
-      // output yet replace the sums.
+      // Finishes each run of neighbouring pixels in the block. The results go
+      // to the output, or replace the sums if an activation is still to follow.
       const auto finish = [&](bool to_output) {
         finished.narrows = to_output && narrows;
         finished.output_pitch = to_output ? output_pitch_ : kPanel;

@@ -68,13 +68,12 @@ class BFloat16Product {
 
   void ChooseDepth(bool copies);
   void ChooseUnits(int threads);
-  // Calls visit(index in the filter, filters, index in the packed filter) for
-  // each channel of each cell, and each tile of filters. Two neighbouring
-  // filters are two apart in the packed filter.
+  // Calls visit(index in the filter, number of filters, index in the packed
+  // filter) for each tile of filters, for each channel of each cell. In the
+  // packed filter, the factors of neighbouring filters are two elements apart.
   template <typename Visit>
   void VisitFactors(Visit&& visit) const;
-  // Returns the place of each step's cells, in elements from the position, in a
-  // strip with `rows` rows.
+  // Returns ProductBlock::offsets for a strip with `rows` rows.
   std::vector<int64_t> Offsets(int64_t rows) const;
   // The number of rows, or of pixels if flat, that strips divide.
   int64_t rows() const { return flat_ ? out_width_ : out_height_; }
@@ -89,8 +88,8 @@ class BFloat16Product {
   }
   int64_t panels() const;
   int64_t positions(const Strip& strip) const;
-  // The layout of a copied strip: one plane for each phase, which has every
-  // strides_[0]-th row.
+  // The functions below describe a copied strip. It has one plane for each
+  // phase; a plane has every strides_[0]-th row of the image.
   int64_t phases() const { return std::min(strides_[0], window_rows()); }
   int64_t window_rows() const { return (kernel_[0] - 1) * dilations_[0] + 1; }
   int64_t row_elements() const { return row_positions_ * position_pitch_; }

@@ -224,7 +224,7 @@ class Depthwise<T>::Walk {
     if (at_once_ && channels < kVectorFloats) {
       output_.whole = output_.pitch == channels ? pixels - beyond() : 0;
     }
-    int64_t reached = 0;  // the offset that output_.rows include
+    int64_t reached = 0;  // the offset already added to output_.rows
     for (int64_t v = 0; v < of_.vectors(); ++v) {
       const int64_t channel = FirstChannel(v * kVectorFloats, channels);
       const int64_t place = image_.make ? channel : v * ring_.vector;

@@ -41,7 +41,8 @@ class ConvertedRow {
   void Finish(int64_t n, BFloat16* to) { Narrow(floats_.data(), n, to); }
 
  private:
-  // Registers would be slower if they crossed the borders of cache lines.
+  // Loading and storing a register would take longer if it crossed the border
+  // of a cache line.
   alignas(64) Memory floats_;
 };
 

@@ -28,7 +28,8 @@ void MaxRow(const T* x, int64_t n, float* out) {
   }
 }
 
-// With wider vectors, the sums would not stay in registers with AVX2.
+// These vectors are not wider than the registers of AVX2, because the sums of
+// wider vectors would not stay in registers.
 typedef float Vector __attribute__((vector_size(32)));
 constexpr int64_t kWidth = sizeof(Vector) / sizeof(float);
 

@@ -43,7 +43,8 @@ IOS_INLINE Words Rounded(const Pair<Vector>& pair,
                          [[maybe_unused]] bool together) {
 #if IOS_VECTOR_BYTES == 64
   if (together) {
-    // The instruction puts the even places before the odd ones.
+    // The instruction writes all even places before all odd places. The
+    // permutation interleaves them.
     static constexpr uint16_t kPlaces[] = {
         0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
         8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -72,7 +73,8 @@ IOS_INLINE void Join(const Vector& v, Vector* result) {
     return;
   }
 #if IOS_VECTOR_BYTES == 64
-  // Compilers turn the expression below into two instructions for AVX-512.
+  // For AVX-512, compilers would turn the expression below into two
+  // instructions.
   *result = _mm512_maskz_max_ps(0xffff, v, *result);
 #else
   *result = v > *result ? v : *result;

@@ -76,8 +76,8 @@ class QuickGuard {
       return squares <= kUnevenness * kUnevenness * window * window;
     };
     // This check comes first, because it is faster and often sufficient: a
-    // single channel shows that the largest magnitudes of all windows are close
-    // to that of the tile.
+    // single channel may show that each window has a magnitude close to the
+    // largest magnitude of the tile.
     BitsOf<V> all = largest_[0];
     for (int i = 1; i < kHigh * kWide; ++i) {
       all = all < largest_[i] ? all : largest_[i];

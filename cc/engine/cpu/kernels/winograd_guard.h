@@ -3,8 +3,8 @@
 // With Winograd's transforms, rounding errors of all outputs of a tile are
 // relative to the largest magnitude of the whole tile. In a direct convolution,
 // they are relative to the magnitudes in the output's own window. A tile is
-// even if the largest magnitude of each window is close to that of the tile;
-// the errors of both methods are then similar.
+// even if the largest magnitude of each window is close to the largest
+// magnitude of the tile. The errors of both methods are then similar.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_GUARD_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_GUARD_H_
 

@@ -11,8 +11,8 @@
 namespace ios::cpu {
 namespace {
 
-// A tensor of one type, and where its dense copy of the other type lies in
-// scratch memory.
+// A tensor of the outer task, and its dense copy for the inner task in scratch
+// memory, if the two types differ.
 class ConvertedTensor {
  public:
   ConvertedTensor(const TensorView& view, DataType inside,

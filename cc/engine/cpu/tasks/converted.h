@@ -13,9 +13,10 @@ namespace ios::cpu {
 // type `output`.
 bool HasTypes(const TaskSpec& spec, DataType inputs, DataType output);
 
-// Returns a task for `spec` that runs a task for the same operator whose
-// arithmetic and inputs have the type `inside`, and whose output has the type
-// `output`. The task copies tensors of other types to or from scratch memory.
+// Returns a task for `spec` that uses another task of the same operator. The
+// arithmetic and the inputs of that inner task have the type `inside`, and its
+// output has the type `output`. Tensors of other types are converted in scratch
+// memory.
 StatusOr<std::unique_ptr<Task>> MakeConvertedTask(const TaskSpec& spec,
                                                   DataType inside,
                                                   DataType output,

@@ -392,8 +392,8 @@ class GemmSepConvTask : public TypedTask<T> {
   const Pointwise<T> product_;
   const bool in_strips_;
   dnnl::memory filter_;  // of the depthwise convolution, in TensorFlow's layout
-  // Scratch memory: of a strip, or of all rows; of a thread's ring; of a
-  // thread's product.
+  // The sizes of areas in scratch memory: the values between the convolutions
+  // (of a strip, or of all rows), a thread's ring, and a thread's product.
   int64_t middle_floats_ = 0, ring_floats_ = 0, product_floats_ = 0;
 };
 

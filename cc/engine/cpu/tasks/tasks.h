@@ -10,8 +10,8 @@
 
 namespace ios::cpu {
 
-// Memory and other resources of the lane that runs a task. The lane's threads
-// are those of CurrentThread().lane.
+// Memory and other resources of the lane that runs a task. The task may use the
+// threads of CurrentThread().lane.
 struct LaneResources {
   dnnl::stream stream;
   std::shared_ptr<float> scratch;

@@ -17,8 +17,8 @@ constexpr int64_t kPeriod = 1'000'000;
 Atomic<LanePool*> the_pool{nullptr};
 Atomic<int> cores_of_parent{0};
 
-// Moves the calling thread to one of the cores `allowed`, which are those that
-// it may use.
+// Moves the calling thread to one of the cores `allowed`, the cores that it may
+// use.
 void MoveThread(int core, const cpu_set_t& allowed) {
   cpu_set_t only;
   CPU_ZERO(&only);
@@ -96,7 +96,7 @@ LanePool::Worker* LanePool::StartWorker(int number) {
 
 void LanePool::StartWorkers(int cores) {
   for (int i = workers_.size() + 1; i < cores; ++i) {
-    // Throws if the system has no more threads. The next session tries again.
+    // Throws if the system cannot start a thread. The next session tries again.
     workers_.push_back(StartWorker(i));
     worker_count_.store(i, std::memory_order_release);
   }
@@ -110,8 +110,8 @@ void LanePool::CountCores() {
       StartWorkers(cores);
       cores_.store(cores, std::memory_order_relaxed);
     } catch (const std::system_error&) {
-      // The system has no more threads now. The pool continues with those that
-      // it has.
+      // The system cannot start a thread now. The pool continues with the
+      // threads that it has.
     }
   }
   active_.store(std::min(this->cores(), usable), std::memory_order_relaxed);
@@ -188,7 +188,7 @@ void LanePool::CallSpare(Team* team) {
         spares_.back()->helps.store(true);
         return spares_.back()->Call(team);
       } catch (const std::system_error&) {
-        // The system has no more threads now. Wait for a spare thread.
+        // The system cannot start a thread now. Wait for a spare thread.
       }
     }
     YieldThread();

@@ -185,8 +185,8 @@ class LanePool {
   // another one soon, and a worker must not occupy its core then.
   int ExpectedSessions() const;
 
-  // Members that rarely change come first. They share no cache line with those
-  // that every session changes.
+  // Members that rarely change come first. They share no cache line with the
+  // members that every session changes.
   const int most_;
   int (*const usable_)();
   Atomic<int> cores_, active_;

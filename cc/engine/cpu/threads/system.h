@@ -80,7 +80,8 @@ int NodeOf(int core);
 bool CoresOfThread(cpu_set_t* cores);
 bool CoresOfProcess(cpu_set_t* cores);
 
-// Returns true for the thread whose cores are those of the process.
+// Returns true for the main thread. Its affinity mask is also the mask that the
+// system reports for the process.
 bool IsMainThread();
 
 // Limits the calling thread to `cores`, and moves it to one of them.
