@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <type_traits>
 
 #include "cc/core/limits.h"
 #include "cc/engine/cpu/kernels/activations.h"
@@ -12,6 +14,15 @@ namespace ios::cpu {
 namespace {
 
 constexpr int64_t kMaxRingFloats = 1024 * 1024;  // more exceeds caches
+constexpr int64_t kLineBytes = 64, kSets = 64, kWays = 8;  // of the L1 cache
+
+// Returns true if the L1 cache can hold one line of each of `pixels` pixels,
+// `pitch` bytes apart. If the pitch is a multiple of a large power of two, many
+// of these lines compete for one set of the cache.
+bool FitsInL1(int64_t pixels, int64_t pitch) {
+  const int64_t sets = kSets / std::gcd(CeilDiv(pitch, kLineBytes), kSets);
+  return pixels <= sets * kWays;
+}
 
 }  // namespace
 
@@ -76,9 +87,20 @@ int64_t Depthwise<T>::scratch_floats(const Image& image) const {
          out_width_ * kVectorFloats;
 }
 
+template <typename T>
+bool Depthwise<T>::ReadsDirectly(const Image& image) const {
+  const int64_t last = (out_width_ - 1) * strides_[1] - left_;  // window
+  return image.terms.size() == 1 && !relu_ && channels_ >= kVectorFloats &&
+         left_ < kernel_[1] && last < width_ &&
+         FitsInL1(ring_rows() * width_, image.terms[0].pitch * sizeof(T));
+}
+
 // Executes one call of Run(), and stores the state that only this call needs.
 template <typename T>
+template <bool kDirect>
 class Depthwise<T>::Walk {
+  using Element = std::conditional_t<kDirect, T, float>;  // of an image row
+
  public:
   Walk(const Depthwise& depthwise, const Image& image,
        const Arguments& arguments, float* scratch)
@@ -101,16 +123,18 @@ class Depthwise<T>::Walk {
     input_.vector_step = ring_.vector;
 
     output_.width = of_.kernel_[1];
-    output_.pixel = ring_.pixel;
-    output_.step = of_.dilations_[1] * ring_.pixel;
-    output_.stride = of_.strides_[1] * ring_.pixel;
+    output_.pixel = kDirect ? image.terms[0].pitch : ring_.pixel;
+    output_.step = of_.dilations_[1] * output_.pixel;
+    output_.stride = of_.strides_[1] * output_.pixel;
+    output_.left = kDirect ? of_.left_ * output_.pixel : 0;
+    output_.end = of_.width_ * output_.pixel;
     output_.columns = of_.out_width_;
     output_.channels = of_.channels_;
     output_.filter_step = std::max(of_.channels_, kVectorFloats);
     output_.activation =
         at_once_ ? arguments.activation.kind : Activation::kNone;
     output_.pitch = at_once_ ? arguments.output_pitch : kVectorFloats;
-    ClearPadding();
+    if constexpr (!kDirect) ClearPadding();
   }
 
   void Run(Rows rows) {
@@ -125,7 +149,7 @@ class Depthwise<T>::Walk {
   }
 
  private:
-  // Computes rows of the output. Reads only the input rows that are not in the
+  // Computes rows of the output. Copies only the input rows that are not in the
   // ring yet.
   void Compute(const Rows& rows) {
     const int64_t height = of_.out_height_;
@@ -137,9 +161,11 @@ class Depthwise<T>::Walk {
       }
       const int64_t y = row % height * of_.strides_[0] - of_.top_;
       const int64_t reach = std::min(y + of_.ring_rows(), of_.height_);
-      for (ready_ = std::max({ready_, y, int64_t{0}}); ready_ < reach;
-           ++ready_) {
-        Read(number_, ready_);
+      if constexpr (!kDirect) {
+        for (ready_ = std::max({ready_, y, int64_t{0}}); ready_ < reach;
+             ++ready_) {
+          FillRingRow(ready_);
+        }
       }
       FindWindows(y, reach);
       Write((rows.end - row) * of_.out_width_, to);
@@ -187,15 +213,29 @@ class Depthwise<T>::Walk {
     return in_ring_ + y % of_.ring_rows() * ring_.row;
   }
 
-  // Copies a row of an image into the ring, or calls Image::make to write it
-  // there.
-  void Read(int64_t number, int64_t y) {
+  // Returns the index of the first pixel of row `y` of the current image.
+  int64_t PixelOf(int64_t y) const {
+    return (number_ * of_.height_ + y) * of_.width_;
+  }
+
+  // Returns row `y` of the current image, or its copy in the ring.
+  const Element* ImageRow(int64_t y) const {
+    if constexpr (kDirect) {
+      return image_.terms[0].x + PixelOf(y) * output_.pixel;
+    } else {
+      return RingRow(y);
+    }
+  }
+
+  // Copies row `y` of the current image into the ring, or calls Image::make to
+  // write it there.
+  void FillRingRow(int64_t y) {
     if (image_.make) {
-      image_.make(number, y, RingRow(y) + of_.left_ * ring_.pixel);
+      image_.make(number_, y, RingRow(y) + of_.left_ * ring_.pixel);
       return;
     }
     const int64_t pixels = of_.images_ * of_.height_ * of_.width_;
-    input_.pixel = (number * of_.height_ + y) * of_.width_ + first_;
+    input_.pixel = PixelOf(y) + first_;
     input_.whole = pixels - beyond() - input_.pixel;
     input_.to = RingRow(y) + (of_.left_ + first_) * ring_.pixel;
     CopyInputRow(input_);
@@ -209,7 +249,7 @@ class Depthwise<T>::Walk {
     output_.count = 0;
     for (int64_t at = y + output_.first * dilation; at < reach;
          at += dilation) {
-      output_.rows[output_.count++] = RingRow(at);
+      output_.rows[output_.count++] = ImageRow(at);
     }
   }
 
@@ -227,7 +267,7 @@ class Depthwise<T>::Walk {
     int64_t reached = 0;  // the offset already added to output_.rows
     for (int64_t v = 0; v < of_.vectors(); ++v) {
       const int64_t channel = FirstChannel(v * kVectorFloats, channels);
-      const int64_t place = image_.make ? channel : v * ring_.vector;
+      const int64_t place = kDirect || image_.make ? channel : v * ring_.vector;
       for (int64_t i = 0; i < output_.count; ++i) {
         output_.rows[i] += place - reached;
       }
@@ -240,10 +280,10 @@ class Depthwise<T>::Walk {
             std::min(kVectorFloats, channels - channel) * sizeof(float));
       }
       if (at_once_) {
-        ComputeRow(output_, to + channel);
+        ComputeRow<!kDirect>(output_, to + channel);
         continue;
       }
-      ComputeRow(output_, apart_);
+      ComputeRow<!kDirect>(output_, apart_);
       ActivateRow(apart_, of_.out_width_ * kVectorFloats, arguments_.activation,
                   apart_);
       StoreVectors(apart_, of_.out_width_, std::min(kVectorFloats, channels),
@@ -262,15 +302,19 @@ class Depthwise<T>::Walk {
   const bool at_once_;
   float* apart_;
   int64_t first_;                    // first column that windows reach
-  int64_t number_ = -1, ready_ = 0;  // current image; next row to read from it
+  int64_t number_ = -1, ready_ = 0;  // current image; next row to copy of it
   InputRow<T> input_;
-  OutputRow output_;
+  OutputRow<Element> output_;
 };
 
 template <typename T>
 void Depthwise<T>::Run(const Image& image, const Arguments& arguments,
                        Rows rows, float* scratch) const {
-  Walk(*this, image, arguments, scratch).Run(rows);
+  if (ReadsDirectly(image)) {
+    Walk<true>(*this, image, arguments, scratch).Run(rows);
+  } else {
+    Walk<false>(*this, image, arguments, scratch).Run(rows);
+  }
 }
 
 template class Depthwise<float>;

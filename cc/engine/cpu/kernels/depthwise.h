@@ -13,9 +13,10 @@
 
 namespace ios::cpu {
 
-// Computes a depthwise convolution row by row. A ring buffer in scratch memory
-// has the latest rows of the image, after the Relu and with padding zeros
-// around them, so that all windows of a row are computed in the same way.
+// Computes a depthwise convolution row by row. It reads the rows of a plain
+// image where they are. If there is a sum or a Relu before the convolution, it
+// reads a ring buffer in scratch memory, which has the latest rows after the
+// Relu, with padding zeros around them.
 //
 // The elements of tensors are of type T: float or BFloat16. The ring, the
 // filter and the bias are floats. Results are rounded to T once, after the
@@ -72,7 +73,11 @@ class Depthwise {
            float* scratch) const;
 
  private:
+  template <bool kDirect>
   class Walk;
+
+  // Returns true if Run() reads the image where it is, without the ring.
+  bool ReadsDirectly(const Image& image) const;
 
   int64_t ring_rows() const { return (kernel_[0] - 1) * dilations_[0] + 1; }
   int64_t padded_width() const {

@@ -109,15 +109,27 @@ void Copy(const InputRow<T>& row) {
 template <int kFactors>
 constexpr int kWindows = std::min(8, Native::kRegisters - 2 - kFactors);
 
-// Adds the products of an image row to kCount windows that are kWidth wide and
-// kStride pixels apart. Each pixel is loaded once for all windows.
-template <int kWidth, int kStride, int kCount, typename V>
-IOS_INLINE void AddRow(const float* x, int64_t pixel, const V* factors,
-                       V* sums) {
+// Returns true if element `at` of a row lies before or behind the row.
+template <typename S>
+IOS_INLINE bool IsPadding(const OutputRow<S>& row, int64_t at) {
+  return static_cast<uint64_t>(at) >= static_cast<uint64_t>(row.end);
+}
+
+// Adds the products of the row `x` to kCount windows that are kWidth wide and
+// kStride pixels apart. The first window begins at element `at`. Each pixel is
+// loaded once for all windows.
+template <bool kIsPadded, int kWidth, int kStride, int kCount, typename S,
+          typename V>
+IOS_INLINE void AddRow(const OutputRow<S>& row, const S* x, int64_t at,
+                       const V* factors, V* sums) {
+  constexpr int kPixels = (kCount - 1) * kStride + kWidth;
+  if (kIsPadded) x += at;
 #pragma GCC unroll 32
-  for (int i = 0; i < (kCount - 1) * kStride + kWidth; ++i, x += pixel) {
-    V v;
-    std::memcpy(&v, x, sizeof(V));
+  for (int i = 0; i < kPixels; ++i, at += row.pixel) {
+    // Only the first and the last pixels may be padding, see ComputeRow().
+    const bool is_inside = i >= kWidth - 1 && i <= kPixels - kWidth;
+    if (!kIsPadded && !is_inside && IsPadding(row, at)) continue;
+    const V v = LoadVector(kIsPadded ? x + i * row.pixel : x + at);
 #pragma GCC unroll 8
     for (int k = 0; k < kWidth; ++k) {
       const int window = (i - k) / kStride;
@@ -129,23 +141,23 @@ IOS_INLINE void AddRow(const float* x, int64_t pixel, const V* factors,
 }
 
 // Does what AddRow does, for windows of any width, stride and dilation.
-template <int kCount, typename V>
-IOS_INLINE void AddAnyRow(const OutputRow& row, const float* x,
+template <bool kIsPadded, int kCount, typename S, typename V>
+IOS_INLINE void AddAnyRow(const OutputRow<S>& row, const S* x, int64_t begin,
                           const float* filter, V* sums) {
   for (int64_t k = 0; k < row.width; ++k) {
     V factor;
     std::memcpy(&factor, filter + k * row.filter_step, sizeof(V));
 #pragma GCC unroll 8
     for (int i = 0; i < kCount; ++i) {
-      V v;
-      std::memcpy(&v, x + k * row.step + i * row.stride, sizeof(V));
-      sums[i] += v * factor;
+      const int64_t at = begin + k * row.step + i * row.stride;
+      if (!kIsPadded && IsPadding(row, at)) continue;
+      sums[i] += LoadVector(x + at) * factor;
     }
   }
 }
 
-template <int kWidth, typename V>
-IOS_INLINE void LoadFactors(const OutputRow& row, const float* filter,
+template <int kWidth, typename S, typename V>
+IOS_INLINE void LoadFactors(const OutputRow<S>& row, const float* filter,
                             V* factors) {
 #pragma GCC unroll 8
   for (int k = 0; k < kWidth; ++k) {
@@ -154,8 +166,8 @@ IOS_INLINE void LoadFactors(const OutputRow& row, const float* filter,
 }
 
 // Writes kCount pixels of the output.
-template <int kCount, typename T, typename V>
-IOS_INLINE void Write(const OutputRow& row, int64_t column, int64_t part,
+template <int kCount, typename S, typename T, typename V>
+IOS_INLINE void Write(const OutputRow<S>& row, int64_t column, int64_t part,
                       V* sums, T* out) {
   if (row.activation != Activation::kNone) {
 #pragma GCC unroll 8
@@ -188,17 +200,18 @@ IOS_INLINE void Write(const OutputRow& row, int64_t column, int64_t part,
 // at channel `part` of the vector of kVectorFloats channels. With kWidth and
 // kStride 0, windows may have any shape. With kRows > 0, windows have kRows
 // rows, all of them inside the image, whose factors stay in registers.
-template <typename T, typename V, int kRows, int kWidth, int kStride>
+template <bool kIsPadded, typename S, typename T, typename V, int kRows,
+          int kWidth, int kStride>
 struct Columns {
   static constexpr int kFactors = std::max(kRows, 1) * std::max(kWidth, 1);
   static constexpr int kMost = kWindows<kFactors>;
 
-  const OutputRow& row;
+  const OutputRow<S>& row;
   const int64_t part;
   T* const out;
   V factors[kFactors];
 
-  IOS_INLINE Columns(const OutputRow& row, int64_t part, T* out)
+  IOS_INLINE Columns(const OutputRow<S>& row, int64_t part, T* out)
       : row(row), part(part), out(out) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -218,22 +231,23 @@ struct Columns {
       std::memcpy(&sums[i], reinterpret_cast<const float*>(&row.bias) + part,
                   sizeof(V));
     }
-    const int64_t offset = column * row.stride + part;
+    const int64_t begin = column * row.stride - row.left;
     if constexpr (kRows > 0) {
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
-        AddRow<kWidth, kStride, kCount>(row.rows[r] + offset, row.pixel,
-                                        factors + r * kWidth, sums);
+        AddRow<kIsPadded, kWidth, kStride, kCount>(
+            row, row.rows[r] + part, begin, factors + r * kWidth, sums);
       }
     } else {
       for (int64_t r = 0; r < row.count; ++r) {
         const float* const filter = Filter(row.first + r);
         if constexpr (kWidth > 0) {
           LoadFactors<kWidth>(row, filter, factors);
-          AddRow<kWidth, kStride, kCount>(row.rows[r] + offset, row.pixel,
-                                          factors, sums);
+          AddRow<kIsPadded, kWidth, kStride, kCount>(row, row.rows[r] + part,
+                                                     begin, factors, sums);
         } else {
-          AddAnyRow<kCount>(row, row.rows[r] + offset, filter, sums);
+          AddAnyRow<kIsPadded, kCount>(row, row.rows[r] + part, begin, filter,
+                                       sums);
         }
       }
     }
@@ -260,26 +274,26 @@ struct Columns {
   }
 };
 
-template <int kStride, typename T>
-IOS_INLINE bool ComputeAdjacent(const OutputRow& row, int64_t part, T* out) {
+template <bool kIsPadded, int kStride, typename S, typename T>
+IOS_INLINE bool ComputeAdjacent(const OutputRow<S>& row, int64_t part, T* out) {
   using V = Native::Vector;
   if (row.step != row.pixel || row.stride != kStride * row.pixel) return false;
   switch (row.width) {
     case 3:
       if (row.first == 0 && row.count == 3) {
-        Columns<T, V, 3, 3, kStride>(row, part, out).ComputeAll();
+        Columns<kIsPadded, S, T, V, 3, 3, kStride>(row, part, out).ComputeAll();
       } else {
-        Columns<T, V, 0, 3, kStride>(row, part, out).ComputeAll();
+        Columns<kIsPadded, S, T, V, 0, 3, kStride>(row, part, out).ComputeAll();
       }
       return true;
     case 5:
-      Columns<T, V, 0, 5, kStride>(row, part, out).ComputeAll();
+      Columns<kIsPadded, S, T, V, 0, 5, kStride>(row, part, out).ComputeAll();
       return true;
   }
   // Windows of width 7 occur in networks such as ConvNeXt.
   if constexpr (kStride == 1) {
     if (row.width == 7) {
-      Columns<T, V, 0, 7, kStride>(row, part, out).ComputeAll();
+      Columns<kIsPadded, S, T, V, 0, 7, kStride>(row, part, out).ComputeAll();
       return true;
     }
   }
@@ -294,8 +308,8 @@ constexpr bool kHasAdjacent = IOS_VECTOR_BYTES > 16;
 constexpr bool kHasAdjacent = true;
 #endif
 
-template <typename T>
-void Compute(const OutputRow& row, T* out) {
+template <bool kIsPadded, typename S, typename T>
+void Compute(const OutputRow<S>& row, T* out) {
   constexpr int64_t kWidth = Width<Native::Vector>();
   const int64_t channels = std::min(row.channels, kVectorFloats);
   // The last channels are computed first. Their vector also overwrites the
@@ -303,10 +317,11 @@ void Compute(const OutputRow& row, T* out) {
   for (int64_t part = (channels - 1) / kWidth * kWidth; part >= 0;
        part -= kWidth) {
     if constexpr (kHasAdjacent) {
-      if (ComputeAdjacent<1>(row, part, out)) continue;
-      if (ComputeAdjacent<2>(row, part, out)) continue;
+      if (ComputeAdjacent<kIsPadded, 1>(row, part, out)) continue;
+      if (ComputeAdjacent<kIsPadded, 2>(row, part, out)) continue;
     }
-    Columns<T, Native::Vector, 0, 0, 0>(row, part, out).ComputeAll();
+    Columns<kIsPadded, S, T, Native::Vector, 0, 0, 0>(row, part, out)
+        .ComputeAll();
   }
 }
 
@@ -339,13 +354,16 @@ void CopyInputRow(const InputRow<BFloat16>& row) {
   IOS_DISPATCH(Copy<BFloat16>)(row);
 }
 
-void ComputeRow(const OutputRow& row, float* out) {
-  IOS_DISPATCH(Compute<float>)(row, out);
+template <bool kIsPadded, typename S, typename T>
+void ComputeRow(const OutputRow<S>& row, T* out) {
+  IOS_DISPATCH(Compute<kIsPadded, S, T>)(row, out);
 }
 
-void ComputeRow(const OutputRow& row, BFloat16* out) {
-  IOS_DISPATCH(Compute<BFloat16>)(row, out);
-}
+template void ComputeRow<true>(const OutputRow<float>&, float*);
+template void ComputeRow<true>(const OutputRow<float>&, BFloat16*);
+template void ComputeRow<false>(const OutputRow<float>&, float*);
+template void ComputeRow<false>(const OutputRow<BFloat16>&, float*);
+template void ComputeRow<false>(const OutputRow<BFloat16>&, BFloat16*);
 
 void StoreVectors(const float* vectors, int64_t count, int64_t channels,
                   float* to, int64_t pitch) {

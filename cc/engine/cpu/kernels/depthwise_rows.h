@@ -51,15 +51,19 @@ struct InputRow {
 void CopyInputRow(const InputRow<float>& row);
 void CopyInputRow(const InputRow<BFloat16>& row);
 
-// The arguments for computing one vector of channels of one row of the output.
+// The arguments for computing one vector of channels of one row of the output
+// from rows of the image or of the ring. Their elements are of type S.
+template <typename S>
 struct OutputRow {
-  const float* rows[kMaxRows];  // rows of this vector in the ring
-  int64_t first, count;         // rows of the window that are in the image
-  const float* filter;          // of this vector
-  int64_t filter_step;          // floats between cells
-  int64_t width;                // of the window
-  int64_t pixel;                // floats between pixels
-  int64_t step, stride;         // floats between cells, between windows
+  const S* rows[kMaxRows];  // from this vector of channels on
+  int64_t first, count;     // rows of the window that are in the image
+  const float* filter;      // of this vector
+  int64_t filter_step;      // floats between cells
+  int64_t width;            // of the window
+  int64_t pixel;            // elements between pixels
+  int64_t step, stride;     // elements between cells, between windows
+  int64_t left;             // elements of padding before each row
+  int64_t end;              // elements from a row's first pixel to its end
   int64_t columns;
   Vector bias;
   Activation::Kind activation;  // kNone, kRelu or kRelu6
@@ -71,9 +75,12 @@ struct OutputRow {
   int64_t whole;
 };
 
-// Computes the first channels of a row of the output, at `out`.
-void ComputeRow(const OutputRow& row, float* out);
-void ComputeRow(const OutputRow& row, BFloat16* out);
+// Computes the first channels of a row of the output, at `out`. If kIsPadded,
+// the rows include the padding, so `left` is 0. Otherwise a window may begin
+// before a row and end behind it, but at least one of its columns is in the
+// row.
+template <bool kIsPadded, typename S, typename T>
+void ComputeRow(const OutputRow<S>& row, T* out);
 
 // Rounds `count` vectors to the type of `to`, and stores the first `channels`
 // elements of each vector. The results are `pitch` elements apart.

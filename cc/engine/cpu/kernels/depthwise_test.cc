@@ -17,6 +17,7 @@ struct Case {
   int64_t top, left;
   bool relu = false;
   int terms = 1;
+  int64_t gap = 0;  // between the pixels of the first term
 };
 
 class Random {
@@ -86,7 +87,7 @@ void Check(const Case& c) {
   std::vector<Term<float>> terms;
   std::vector<double> x(pixels * channels);
   for (int t = 0; t < c.terms; ++t) {
-    const int64_t pitch = channels + 3 * t;
+    const int64_t pitch = channels + c.gap + 3 * t;
     tensors.push_back(random.Floats(pixels * pitch));
     terms.push_back({tensors.back().data(), pitch});
     for (int64_t p = 0; p < pixels; ++p) {
@@ -163,6 +164,30 @@ TEST(EveryNumberOfColumns) {
 TEST(WindowsLargerThanTheImage) {
   Check({{1, 2, 3, 18}, {1, 2, 3, 18}, {7, 7}, {1, 1}, {1, 1}, 3, 3});
   Check({{1, 1, 1, 4}, {1, 1, 1, 4}, {5, 5}, {1, 1}, {1, 1}, 2, 2});
+}
+
+TEST(WindowsThatLieInThePadding) {
+  for (const int64_t left : {2, 3, 7}) {
+    Check({{1, 4, 5, 18}, {1, 4, 14, 18}, {3, 3}, {1, 1}, {1, 1}, 1, left});
+  }
+}
+
+TEST(PixelsThatAreNotAdjacent) {
+  // Rows are read directly from the first image, but not from the second: its
+  // pixels are 1 KiB apart, and too many of them share a set of the L1 cache.
+  for (const auto& [width, channels, gap] :
+       {std::array<int64_t, 3>{9, 24, 5}, {40, 250, 6}}) {
+    Check({{2, 6, width, channels},
+           {2, 6, width, channels},
+           {3, 3},
+           {1, 1},
+           {1, 1},
+           1,
+           1,
+           /*relu=*/false,
+           /*terms=*/1,
+           gap});
+  }
 }
 
 TEST(ReluOfTheSumOfTensors) {

@@ -52,12 +52,12 @@ struct Forms<baseline, avx2, avx512> {
 // IOS_DISPATCH(Function)(arguments) calls the form of `Function` for
 // BestInstructionSet(). It costs as much as a call through a function pointer.
 #ifdef __x86_64__
-#define IOS_DISPATCH(FUNCTION)                             \
-  (::ios::cpu::Forms<&baseline::FUNCTION, &avx2::FUNCTION, \
-                     &avx512::FUNCTION>::selected          \
+#define IOS_DISPATCH(...)                                        \
+  (::ios::cpu::Forms<&baseline::__VA_ARGS__, &avx2::__VA_ARGS__, \
+                     &avx512::__VA_ARGS__>::selected             \
        .load(std::memory_order_relaxed))
 #else
-#define IOS_DISPATCH(FUNCTION) (&baseline::FUNCTION)
+#define IOS_DISPATCH(...) (&baseline::__VA_ARGS__)
 #endif
 
 #endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_DISPATCH_H_
