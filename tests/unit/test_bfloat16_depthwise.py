@@ -50,7 +50,7 @@ def test_every_number_of_channels(channels, algorithm):
     x, bits = rounded(rng.normal(size=block["inputs"][0]))
     (found,) = run(block, algorithm, weights, [bits])
     expected = convolution(x, *weights, (1, 2, 0, 1), strides)
-    check(from_bits(found), ACTIVATIONS[activation](expected))
+    check(from_bits(found), ACTIVATIONS[activation](expected), activation=activation)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_windows_and_activations(attributes, activation, shape):
     (found,) = run(block, "direct", weights, [bits])
     del attributes["kernel"]
     expected = convolution(x, *weights, **attributes)
-    check(from_bits(found), ACTIVATIONS[activation](expected))
+    check(from_bits(found), ACTIVATIONS[activation](expected), activation=activation)
 
 
 @pytest.mark.parametrize("isa", ["AVX2", "SSE41"])

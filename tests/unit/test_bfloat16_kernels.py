@@ -104,6 +104,16 @@ def test_activations(channels, activation):
     )
 
 
+@pytest.mark.parametrize("activation", ["swish", "sigmoid"])
+@np.errstate(all="ignore")
+def test_activations_of_all_numbers(activation):
+    x = from_bits(np.arange(2**16, dtype=np.uint16).reshape(1, 256, 256, 1))
+    found = run_operator({"type": "activation", "activation": activation}, [x])
+    expected = 1 / (1 + np.exp(-x)) * (x if activation == "swish" else 1)
+    # Results below 1e-36 may be rounded to zero.
+    check(found, expected, slack=0, more=1e-36, activation=activation)
+
+
 @pytest.mark.parametrize("channels", [7, 300, 1500])
 def test_rows_that_are_longer_than_a_part(channels):
     """Kernels convert 1024 numbers at a time."""

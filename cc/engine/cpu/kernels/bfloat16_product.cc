@@ -347,7 +347,8 @@ void BFloat16Product::RunStrip(const Arguments& arguments, const Strip& strip,
         continue;
       }
       finish(/*to_output=*/false);
-      ActivateRow(sums, block.pixels * kPanel, arguments.activation, sums);
+      const auto activate = narrows ? ActivateRowForBFloat16 : ActivateRow;
+      activate(sums, block.pixels * kPanel, arguments.activation, sums);
       finished.bias = nullptr;
       finished.residual = nullptr;
       finished.residual_pitch = 0;

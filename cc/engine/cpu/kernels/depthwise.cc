@@ -284,8 +284,8 @@ class Depthwise<T>::Walk {
         continue;
       }
       ComputeRow<!kDirect>(output_, apart_);
-      ActivateRow(apart_, of_.out_width_ * kVectorFloats, arguments_.activation,
-                  apart_);
+      ActivateRowFor<T>(apart_, of_.out_width_ * kVectorFloats,
+                        arguments_.activation, apart_);
       StoreVectors(apart_, of_.out_width_, std::min(kVectorFloats, channels),
                    to + channel, arguments_.output_pitch);
     }

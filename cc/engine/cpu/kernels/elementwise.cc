@@ -221,17 +221,18 @@ void Activate(const SourceOf<T>& x, Activation activation,
   if (!dense && HasFewChannels(to.view)) {
     return ForBlocks(to, [&](int64_t p, int64_t pixels, float* out) {
       PixelBlock<T> block;
-      ActivateRow(block.Read(x, p, pixels, channels), pixels * channels,
-                  activation, out);
+      ActivateRowFor<T>(block.Read(x, p, pixels, channels), pixels * channels,
+                        activation, out);
     });
   }
-  ForRows<T>(
-      to.view.pixels(), channels, dense, [&](int64_t p, int64_t c, int64_t n) {
-        FloatRow<T> row;
-        T* const out = At(to, p, c);
-        ActivateRow(row.Read(At(x, p, c), n), n, activation, row.Begin(out));
-        row.Finish(n, out);
-      });
+  ForRows<T>(to.view.pixels(), channels, dense,
+             [&](int64_t p, int64_t c, int64_t n) {
+               FloatRow<T> row;
+               T* const out = At(to, p, c);
+               ActivateRowFor<T>(row.Read(At(x, p, c), n), n, activation,
+                                 row.Begin(out));
+               row.Finish(n, out);
+             });
 }
 
 // Adds n elements of each term. `first` has the elements of the first term.
