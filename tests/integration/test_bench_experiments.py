@@ -1,5 +1,6 @@
 """The paper's experiments, each on a tiny network: tables and JSON."""
 
+import argparse
 import json
 import os
 import signal
@@ -354,7 +355,8 @@ def test_a_peer_that_dies_is_a_row_of_its_own(tiny, monkeypatch):
     monkeypatch.setattr(frameworks, "Worker", Dying)
     said = []
     target = Target("cpu", "float32", 1, 1.0)
-    context = Context([network], target, 2, True, None, said.append)
+    options = argparse.Namespace(peer_python=[])
+    context = Context([network], target, 2, True, options, said.append)
     rows = frameworks.compare(network, peers, context)
     assert rows["ios"] == {"note": "failed: the process ended: Killed"}
     assert rows["ios_sequential"]["samples"] == 2
