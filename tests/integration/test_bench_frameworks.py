@@ -216,7 +216,7 @@ def test_peers_that_run_the_saved_model(tmp_path):
 def test_peers_in_their_own_environments(name, tmp_path):
     pythons = dict(x.split("=") for x in os.environ.get(_PYTHONS, "").split())
     if name not in pythons:
-        pytest.skip(f"{_PYTHONS} has no entry {name}=PYTHON")
+        pytest.skip(f"{_PYTHONS} does not contain {name}=PYTHON")
     peers = [key for key, peer in PEERS.items() if peer.environment == name]
     rows = _rows(
         tmp_path,

@@ -115,8 +115,7 @@ class Cpu : public Backend {
     if (block.dtype != DataType::kFloat16) return Status();
     return Unimplemented(
         "blocks of dtype 'float16' are not supported on the CPU; use float32 "
-        "or "
-        "bfloat16 (inputs and outputs may be float16)");
+        "or bfloat16 (inputs and outputs may be float16)");
   }
 
   // Returns the traits for the number of cores that the process may use now,
