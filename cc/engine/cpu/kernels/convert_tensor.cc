@@ -5,8 +5,7 @@
 
 #include "cc/core/ir/float16.h"
 #include "cc/engine/cpu/kernels/bfloat16.h"
-#include "cc/engine/cpu/kernels/views.h"
-#include "cc/engine/cpu/threads/lanes.h"
+#include "cc/engine/cpu/kernels/float_row.h"
 
 #define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/convert_tensor.cc"
 #include "cc/engine/cpu/kernels/foreach_target.h"
@@ -81,19 +80,10 @@ void ConvertTensor(const void* from, const TensorView& from_view, void* to,
     }
   };
   if (pixels == 0 || channels == 0) return;
-  if (from_view.dense() && to_view.dense()) {
-    ParallelFor(pixels * channels, kGrainFloats,
-                [&](int64_t begin, int64_t end) {
-                  convert(begin, begin, end - begin);
-                });
-    return;
-  }
-  ParallelFor(pixels, std::max<int64_t>(1, kGrainFloats / channels),
-              [&](int64_t begin, int64_t end) {
-                for (int64_t p = begin; p < end; ++p) {
-                  convert(p * from_view.pitch, p * to_view.pitch, channels);
-                }
-              });
+  ForRows<float>(pixels, channels, from_view.dense() && to_view.dense(),
+                 [&](int64_t p, int64_t c, int64_t n) {
+                   convert(p * from_view.pitch + c, p * to_view.pitch + c, n);
+                 });
 }
 
 }  // namespace ios::cpu

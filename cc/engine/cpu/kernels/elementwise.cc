@@ -143,34 +143,6 @@ bool IsRepeated(int64_t channels) {
   return channels > 0 && channels <= Repeated::kFloats / 4;
 }
 
-// Calls row(pixel, channel, elements) for parts of a tensor of `pixels` x
-// `channels`. A part has at most FloatRow<T>::kMost elements, so its sums stay
-// in a core's cache from one term to the next. If all views are dense, a part
-// is a contiguous range: `pixel` is 0, and `channel` is the offset of the
-// range. Otherwise a part lies within one pixel.
-template <typename T, typename Row>
-void ForRows(int64_t pixels, int64_t channels, bool dense, Row&& row) {
-  if (dense) {
-    channels *= pixels;
-    pixels = 1;
-  }
-  constexpr int64_t kMost = FloatRow<T>::kMost;
-  const auto parts = [&](int64_t pixel, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i += kMost) {
-      row(pixel, i, std::min(kMost, end - i));
-    }
-  };
-  if (dense) {
-    ParallelFor(channels, kGrainFloats,
-                [&](int64_t begin, int64_t end) { parts(0, begin, end); });
-  } else {
-    ParallelFor(pixels, std::max<int64_t>(1, kGrainFloats / channels),
-                [&](int64_t begin, int64_t end) {
-                  for (int64_t p = begin; p < end; ++p) parts(p, 0, channels);
-                });
-  }
-}
-
 bool HasFewChannels(const TensorView& to) {
   return to.channels() > 0 && to.channels() <= kFewChannels;
 }
