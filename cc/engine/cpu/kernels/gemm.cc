@@ -32,6 +32,9 @@ constexpr int64_t kDepth = 768;
 // and AVX-512.
 constexpr int64_t kPixels = 84;
 
+// Factors of at most this many floats (512 KiB) stay in a core's L2 cache.
+constexpr int64_t kFactors = 128 << 10;
+
 constexpr int64_t kLine = 16;  // floats of a cache line
 
 // A part of a unit of work: some pixels, times the filters of one panel. The
@@ -205,18 +208,21 @@ void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
       // independent sums to keep the processor busy.
       const int64_t tiles = CeilDiv(count, Native::kRows);
       const int64_t low = count / tiles, higher = count % tiles;
-      tile.interval = tiles;
+      // In a large network, filters come from main memory. So each tile, while
+      // it is computed with one panel, prefetches a part of the next panel.
+      // After the first block, the filters may be in the L2 cache.
+      const bool prefetches =
+          p == first_pixel ||
+          (end_filter - first_filter) * plan.channels > kFactors;
       for (int64_t step = 0; step < steps; ++step) {
         const int64_t channel = step * plan.channels / steps;
         tile.depth = (step + 1) * plan.channels / steps - channel;
         tile.first = step == 0;
         tile.last = step == steps - 1;
+        tile.interval = prefetches ? tiles : tile.depth;
         const int64_t ahead = CeilDiv(tile.depth, tiles) * kPanel;
         for (int64_t f = first_filter; f < end_filter; f += kPanel) {
           tile.panel = arguments.filter + f * plan.channels + channel * kPanel;
-          // In a large network, filters come from main memory. So each tile,
-          // while it is computed with one panel, prefetches a part of the next
-          // panel.
           const float* const next = f + kPanel < end_filter
                                         ? tile.panel + kPanel * plan.channels
                                         : arguments.filter +
