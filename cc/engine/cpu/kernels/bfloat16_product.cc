@@ -16,6 +16,9 @@ namespace {
 // cache together with the factors of a panel.
 constexpr int64_t kStripBytes = 384 << 10;
 
+// Factors of at most this many bytes stay in a core's L2 cache beside a strip.
+constexpr int64_t kFactorBytes = 512 << 10;
+
 constexpr int64_t kLineBytes = 64;  // of a cache line
 
 // Returns the largest even number up to kMostDepth that divides `channels`, or
@@ -296,64 +299,74 @@ void BFloat16Product::RunStrip(const Arguments& arguments, const Strip& strip,
   block.steps = offsets.size();
   block.depth = depth_;
   block.sums = sums;
-  for (int64_t panel = first_panel; panel < last_panel; ++panel) {
-    const int64_t filter = panel * kPanel;
+  const int64_t panels = last_panel - first_panel;
+  const int64_t blocks = CeilDiv(all, kBlockPixels);
+  const int64_t panel_factors = block.steps * depth_ * kPanel;
+  // Blocks with the same factors follow each other, so that the factors stay in
+  // the L1 cache. But if the output is larger than the input, blocks with the
+  // same pixels follow each other, so that the output is written in the order
+  // of its addresses. Processors write large tensors faster in this order.
+  const bool output_in_order =
+      filters_ > block.steps * depth_ &&
+      panels * panel_factors * int64_t{sizeof(BFloat16)} <= kFactorBytes;
+  // In a large network, factors come from main memory. So each block, while it
+  // is computed with one panel, prefetches a part of the next panel.
+  const int64_t ahead_lines =
+      CeilDiv(CeilDiv(depth_ * kPanel * 2, kLineBytes), blocks);
+  FinishedRows finished;
+  for (int64_t i = 0; i < panels * blocks; ++i) {
+    const int64_t panel =
+        first_panel + (output_in_order ? i % panels : i / blocks);
+    const int64_t number = output_in_order ? i / panels : i % blocks;
+    const int64_t p = number * kBlockPixels, filter = panel * kPanel;
     block.filters = std::min(kPanel, filters_ - filter);
-    block.factors = arguments.filter + panel * block.steps * depth_ * kPanel;
-    // In a large network, factors come from main memory. So each block, while
-    // it is computed with one panel, prefetches a part of the next panel.
-    const int64_t lines = CeilDiv(depth_ * kPanel * 2, kLineBytes);
-    const int64_t blocks = CeilDiv(all, kBlockPixels);
-    block.ahead_lines = panel + 1 < last_panel ? CeilDiv(lines, blocks) : 0;
-    FinishedRows finished;
+    block.factors = arguments.filter + panel * panel_factors;
+    block.pixels = std::min(kBlockPixels, all - p);
+    block.cells = cells + p * position_pitch_;
+    block.ahead_lines =
+        output_in_order || panel + 1 == last_panel ? 0 : ahead_lines;
+    block.ahead = block.factors + panel_factors +
+                  number * ahead_lines * block.steps * (kLineBytes / 2);
     finished.filters = block.filters;
-    for (int64_t p = 0; p < all; p += kBlockPixels) {
-      block.pixels = std::min(kBlockPixels, all - p);
-      block.cells = cells + p * position_pitch_;
-      block.ahead =
-          block.factors + block.steps * depth_ * kPanel +
-          p / kBlockPixels * block.ahead_lines * block.steps * (kLineBytes / 2);
-      multiplier.Multiply(block);
-      // Finishes each run of neighbouring pixels in the block. The results go
-      // to the output, or replace the sums if an activation is still to follow.
-      const auto finish = [&](bool to_output) {
-        finished.narrows = to_output && narrows;
-        finished.output_pitch = to_output ? output_pitch_ : kPanel;
-        int64_t row = p / row_positions_, column = p % row_positions_;
-        for (int64_t i = 0; i < block.pixels; ++row, column = 0) {
-          const int64_t first = i, left = block.pixels - i;
-          i += std::min(left, row_positions_ - column);
-          finished.count = std::min(left, out_width_ - column);
-          if (finished.count <= 0) continue;
-          const int64_t pixel = first_pixel + row * out_width_ + column;
-          finished.sums = sums + first * kPanel;
-          finished.output =
-              to_output ? static_cast<char*>(arguments.output) +
-                              (pixel * output_pitch_ + filter) * size
-                        : reinterpret_cast<char*>(sums + first * kPanel);
-          if (finished.residual_pitch > 0) {
-            finished.residual =
-                arguments.residual + pixel * finished.residual_pitch + filter;
-          }
-          FinishRows(finished);
+    multiplier.Multiply(block);
+    // Finishes each run of neighbouring pixels in the block. The results go
+    // to the output, or replace the sums if an activation is still to follow.
+    const auto finish = [&](bool to_output) {
+      finished.narrows = to_output && narrows;
+      finished.output_pitch = to_output ? output_pitch_ : kPanel;
+      int64_t row = p / row_positions_, column = p % row_positions_;
+      for (int64_t i = 0; i < block.pixels; ++row, column = 0) {
+        const int64_t first = i, left = block.pixels - i;
+        i += std::min(left, row_positions_ - column);
+        finished.count = std::min(left, out_width_ - column);
+        if (finished.count <= 0) continue;
+        const int64_t pixel = first_pixel + row * out_width_ + column;
+        finished.sums = sums + first * kPanel;
+        finished.output = to_output
+                              ? static_cast<char*>(arguments.output) +
+                                    (pixel * output_pitch_ + filter) * size
+                              : reinterpret_cast<char*>(sums + first * kPanel);
+        if (finished.residual_pitch > 0) {
+          finished.residual =
+              arguments.residual + pixel * finished.residual_pitch + filter;
         }
-      };
-      finished.bias = arguments.bias ? arguments.bias + filter : nullptr;
-      finished.residual_pitch =
-          arguments.residual ? arguments.residual_pitch : 0;
-      if (at_once) {
-        finished.activation = arguments.activation.kind;
-        finish(/*to_output=*/true);
-        continue;
+        FinishRows(finished);
       }
-      finish(/*to_output=*/false);
-      const auto activate = narrows ? ActivateRowForBFloat16 : ActivateRow;
-      activate(sums, block.pixels * kPanel, arguments.activation, sums);
-      finished.bias = nullptr;
-      finished.residual = nullptr;
-      finished.residual_pitch = 0;
+    };
+    finished.bias = arguments.bias ? arguments.bias + filter : nullptr;
+    finished.residual_pitch = arguments.residual ? arguments.residual_pitch : 0;
+    if (at_once) {
+      finished.activation = arguments.activation.kind;
       finish(/*to_output=*/true);
+      continue;
     }
+    finish(/*to_output=*/false);
+    const auto activate = narrows ? ActivateRowForBFloat16 : ActivateRow;
+    activate(sums, block.pixels * kPanel, arguments.activation, sums);
+    finished.bias = nullptr;
+    finished.residual = nullptr;
+    finished.residual_pitch = 0;
+    finish(/*to_output=*/true);
   }
 }
 
