@@ -14,7 +14,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from benchmarks.standalone import add_batch_sizes, add_whole, saved_model_of
+from ios_tf.differences import relative_difference
 from ios_tf.errors import UserError, first_line
 from ios_tf.files import utc_now, write_json
 from ios_tf.tables import table
@@ -59,6 +62,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="measure OpenVINO with its default settings, too; on a processor with "
         "bfloat16 arithmetic it computes in bfloat16",
+    )
+    add_whole(
+        parser,
+        "images",
+        0,
+        "smooth images with which networks of keras.applications are compared: the "
+        "share of images that get the class that TensorFlow finds",
+        0,
     )
     parser.add_argument("--json", metavar="FILE")
 
@@ -113,6 +124,7 @@ def _measure(name: str, device: Any, options: argparse.Namespace) -> dict[str, A
     from ios_tf.model import saved_models
     from ios_tf.model.inputs import accepted_inputs
 
+    images = _images(name, options.images) if options.images else None
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(saved_model_of(name))
         original = saved_models.load(source)
@@ -160,7 +172,27 @@ def _measure(name: str, device: Any, options: argparse.Namespace) -> dict[str, A
             found["batch_sizes"][str(size)] = _latencies(
                 measured, inputs, device, options.callers
             )
+        if images is not None:
+            if options.openvino:
+                inputs, _ = accepted_inputs(stock, 1, {})
+                functions[_OPENVINO] = (_openvino(source, inputs), False)
+            (argument,) = stock.structured_input_signature[1]
+            found["images"] = _compare(functions, argument, images, device)
         return found
+
+
+def _images(name: str, count: int) -> np.ndarray:
+    """Returns images for a network of `keras.applications`.
+
+    Raises:
+      UserError: `name` is not such a network.
+    """
+    from ios_tf.model.loading import KERAS_PREFIX, keras_model_of
+    from ios_tf.models.calibration import application_images
+
+    if not name.startswith(KERAS_PREFIX):
+        raise UserError(f"--images: {name} is not a network of keras.applications")
+    return application_images(keras_model_of(name, calibrated=False), count)
 
 
 def _openvino(
@@ -220,6 +252,38 @@ def _latencies(
     return found
 
 
+def _compare(
+    functions: Mapping[str, tuple[Any, bool]],
+    argument: str,
+    images: np.ndarray,
+    device: Any,
+) -> dict[str, Any]:
+    """Compares the first function with the others on images [N,H,W,C], one by one.
+
+    Returns:
+      For each other function, the share of images whose largest output is the same, and
+      the largest difference of outputs over the largest output.
+    """
+    import tensorflow as tf
+
+    from ios_tf.conversion import timing
+
+    outputs = []
+    for function, plugin in functions.values():
+        with timing.running(plugin, device.kind):
+            calls = [function(**{argument: tf.constant(x[None])}) for x in images]
+        outputs.append(np.concatenate([next(iter(y.values())).numpy() for y in calls]))
+    expected, *others = outputs
+    classes = expected.argmax(axis=1)
+    return {
+        name: {
+            "same_class": float(np.mean(found.argmax(axis=1) == classes)),
+            "difference": relative_difference(found, expected),
+        }
+        for name, found in zip(list(functions)[1:], others, strict=True)
+    }
+
+
 def _text(row: Mapping[str, Any]) -> str:
     title = f"{row['model']}, {row['dtype']}: "
     if "failure" in row:
@@ -244,4 +308,11 @@ def _text(row: Mapping[str, Any]) -> str:
                 )
             )
     header = ("batch", "", "median ms", "speedup", "difference")
-    return title + "\n" + table(header, cells)
+    text = title + "\n" + table(header, cells)
+    if "images" in row:
+        cells = [
+            (name, f"{one['same_class']:.1%}", f"{one['difference']:.1e}")
+            for name, one in row["images"].items()
+        ]
+        text += "\n" + table(("images", "same class", "difference"), cells)
+    return text

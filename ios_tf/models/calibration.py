@@ -131,14 +131,19 @@ def _call_and_standardise(
 
 
 def calibrate_application(network: keras.Model) -> None:
-    """Calibrates a network of `keras.applications` on two smooth images.
+    """Calibrates a network of `keras.applications` on two smooth images."""
+    calibrate_on(network, application_images(network, 2))
+
+
+def application_images(network: keras.Model, count: int) -> np.ndarray:
+    """Smooth images [count,H,W,C] for a network of `keras.applications`.
 
     A network that rescales its inputs itself gets pixels between 0 and 255.
     """
     (spec,) = network.inputs
-    images = structured((2, *(size or _UNKNOWN_SIZE for size in spec.shape[1:])))
+    images = structured((count, *(size or _UNKNOWN_SIZE for size in spec.shape[1:])))
     rescales = (keras.layers.Rescaling, keras.layers.Normalization)
     layers = network._flatten_layers(include_self=False)
     if any(isinstance(layer, rescales) for layer in layers):
         images = np.clip(images * 64 + 128, 0, 255)
-    calibrate_on(network, images)
+    return images
