@@ -16,6 +16,15 @@ namespace {
 constexpr int64_t kMaxRingFloats = 1024 * 1024;  // more exceeds caches
 constexpr int64_t kLineBytes = 64, kSets = 64, kWays = 8;  // of the L1 cache
 
+// Several rows of the output are computed together, one vector of channels
+// after another, so that a row of the image that several windows share is read
+// from the L2 cache only once. The image must have at most kImageBytes, and the
+// rows that are read together have about kBlockBytes.
+constexpr int64_t kImageBytes = 1 << 20, kBlockBytes = 256 << 10;
+// If the activation is not applied in registers, rows with at most this many
+// vectors are computed together, so that these stay in the L1 cache.
+constexpr int64_t kApartVectors = 256;
+
 // Returns true if the L1 cache can hold one line of each of `pixels` pixels,
 // `pitch` bytes apart. If the pitch is a multiple of a large power of two, many
 // of these lines compete for one set of the cache.
@@ -84,7 +93,7 @@ int64_t Depthwise<T>::scratch_floats(const Image& image) const {
   // The ring is followed by space for one vector, because a vector may reach
   // beyond its last pixel.
   return ring_rows() * RingOf(image).row + kVectorFloats + filter +
-         out_width_ * kVectorFloats;
+         std::max(out_width_, kApartVectors) * kVectorFloats;
 }
 
 template <typename T>
@@ -134,6 +143,17 @@ class Depthwise<T>::Walk {
     output_.activation =
         at_once_ ? arguments.activation.kind : Activation::kNone;
     output_.pitch = at_once_ ? arguments.output_pitch : kVectorFloats;
+    output_.next_windows = of_.strides_[0] * of_.width_ * output_.pixel;
+    output_.next_output = of_.out_width_ * output_.pitch;
+    const int64_t row_bytes = of_.width_ * output_.pixel * int64_t{sizeof(T)};
+    const bool shares_rows = 2 * of_.strides_[0] <= of_.kernel_[0];
+    if (shares_rows && of_.height_ * row_bytes <= kImageBytes) {
+      rows_at_once_ = kBlockBytes / (of_.strides_[0] * row_bytes);
+    }
+    if (!at_once_) {
+      rows_at_once_ = std::min(rows_at_once_, kApartVectors / of_.out_width_);
+    }
+    rows_at_once_ = std::max<int64_t>(rows_at_once_, 1);
     if constexpr (!kDirect) ClearPadding();
   }
 
@@ -154,7 +174,7 @@ class Depthwise<T>::Walk {
   void Compute(const Rows& rows) {
     const int64_t height = of_.out_height_;
     T* to = arguments_.output;
-    for (int64_t row = rows.begin; row < rows.end; ++row) {
+    for (int64_t row = rows.begin; row < rows.end; row += output_.height) {
       if (row / height != number_) {
         number_ = row / height;
         ready_ = 0;
@@ -168,9 +188,21 @@ class Depthwise<T>::Walk {
         }
       }
       FindWindows(y, reach);
+      if constexpr (kDirect) {
+        output_.height = std::min(WholeRows(y), rows.end - row);
+      }
       Write((rows.end - row) * of_.out_width_, to);
-      to += of_.out_width_ * arguments_.output_pitch;
+      to += output_.height * of_.out_width_ * arguments_.output_pitch;
     }
+  }
+
+  // Returns the number of rows of the output that are computed together from
+  // the image, of which the first has windows that begin at row `y`. All of
+  // their windows lie in the image, unless it is only one row.
+  int64_t WholeRows(int64_t y) const {
+    if (output_.count < of_.kernel_[0]) return 1;
+    const int64_t rows = (of_.height_ - of_.ring_rows() - y) / of_.strides_[0];
+    return std::min(rows + 1, rows_at_once_);
   }
 
   // Returns the filter. With few channels, this is a copy at `free`, padded to
@@ -253,8 +285,8 @@ class Depthwise<T>::Walk {
     }
   }
 
-  // Writes a row of the output. `pixels` is the number of pixels from the start
-  // of this row to the end of the output.
+  // Writes rows of the output. `pixels` is the number of pixels from the start
+  // of the first row to the end of the output.
   void Write(int64_t pixels, T* to) {
     const int64_t channels = of_.channels_;
     // In the output, whole vectors may be stored only if its pixels are
@@ -284,9 +316,10 @@ class Depthwise<T>::Walk {
         continue;
       }
       ComputeRow<!kDirect>(output_, apart_);
-      ActivateRowFor<T>(apart_, of_.out_width_ * kVectorFloats,
-                        arguments_.activation, apart_);
-      StoreVectors(apart_, of_.out_width_, std::min(kVectorFloats, channels),
+      const int64_t count = output_.height * of_.out_width_;
+      ActivateRowFor<T>(apart_, count * kVectorFloats, arguments_.activation,
+                        apart_);
+      StoreVectors(apart_, count, std::min(kVectorFloats, channels),
                    to + channel, arguments_.output_pitch);
     }
   }
@@ -301,6 +334,7 @@ class Depthwise<T>::Walk {
   // the vectors of a row of the output for the same channels, in `apart_`.
   const bool at_once_;
   float* apart_;
+  int64_t rows_at_once_ = 1;         // of the output, if kDirect
   int64_t first_;                    // first column that windows reach
   int64_t number_ = -1, ready_ = 0;  // current image; next row to copy of it
   InputRow<T> input_;

@@ -196,8 +196,8 @@ IOS_INLINE void Write(const OutputRow<S>& row, int64_t column, int64_t part,
   }
 }
 
-// Computes a row of windows for the channels of one register, V, which starts
-// at channel `part` of the vector of kVectorFloats channels. With kWidth and
+// Computes rows of windows for the channels of one register, V, which starts at
+// channel `part` of the vector of kVectorFloats channels. With kWidth and
 // kStride 0, windows may have any shape. With kRows > 0, windows have kRows
 // rows, all of them inside the image, whose factors stay in registers.
 template <bool kIsPadded, typename S, typename T, typename V, int kRows,
@@ -208,11 +208,12 @@ struct Columns {
 
   const OutputRow<S>& row;
   const int64_t part;
-  T* const out;
+  T* out;
+  int64_t windows;  // elements from `row.rows` to the windows
   V factors[kFactors];
 
   IOS_INLINE Columns(const OutputRow<S>& row, int64_t part, T* out)
-      : row(row), part(part), out(out) {
+      : row(row), part(part), out(out), windows(part) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       LoadFactors<kWidth>(row, Filter(r), factors + r * kWidth);
@@ -236,18 +237,18 @@ struct Columns {
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         AddRow<kIsPadded, kWidth, kStride, kCount>(
-            row, row.rows[r] + part, begin, factors + r * kWidth, sums);
+            row, row.rows[r] + windows, begin, factors + r * kWidth, sums);
       }
     } else {
       for (int64_t r = 0; r < row.count; ++r) {
         const float* const filter = Filter(row.first + r);
         if constexpr (kWidth > 0) {
           LoadFactors<kWidth>(row, filter, factors);
-          AddRow<kIsPadded, kWidth, kStride, kCount>(row, row.rows[r] + part,
+          AddRow<kIsPadded, kWidth, kStride, kCount>(row, row.rows[r] + windows,
                                                      begin, factors, sums);
         } else {
-          AddAnyRow<kIsPadded, kCount>(row, row.rows[r] + part, begin, filter,
-                                       sums);
+          AddAnyRow<kIsPadded, kCount>(row, row.rows[r] + windows, begin,
+                                       filter, sums);
         }
       }
     }
@@ -266,11 +267,16 @@ struct Columns {
   }
 
   IOS_INLINE void ComputeAll() {
-    int64_t column = 0;
-    for (; column + kMost <= row.columns; column += kMost) {
-      Compute<kMost>(column);
+    for (int64_t y = 1;; ++y) {
+      int64_t column = 0;
+      for (; column + kMost <= row.columns; column += kMost) {
+        Compute<kMost>(column);
+      }
+      ComputeRest(column);
+      if (y == row.height) break;
+      windows += row.next_windows;
+      out += row.next_output;
     }
-    ComputeRest(column);
   }
 };
 

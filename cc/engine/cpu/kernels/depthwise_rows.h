@@ -68,14 +68,18 @@ struct OutputRow {
   Vector bias;
   Activation::Kind activation;  // kNone, kRelu or kRelu6
   int64_t pitch;                // elements between pixels of the output
-  int64_t channels;             // of a pixel
+  // The number of rows of the output to compute. `rows` are those of the first
+  // one. The windows of the next one begin `next_windows` elements later, and
+  // its pixels are stored `next_output` elements later.
+  int64_t height = 1, next_windows = 0, next_output = 0;
+  int64_t channels;  // of a pixel
   // A vector may be longer than a pixel. In the first `whole` columns, a whole
   // vector can be stored, because the following pixels later overwrite the
   // floats beyond the pixel.
   int64_t whole;
 };
 
-// Computes the first channels of a row of the output, at `out`. If kIsPadded,
+// Computes the first channels of rows of the output, at `out`. If kIsPadded,
 // the rows include the padding, so `left` is 0. Otherwise a window may begin
 // before a row and end behind it, but at least one of its columns is in the
 // row.
