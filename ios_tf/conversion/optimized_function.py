@@ -3,51 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 import tensorflow as tf
 
 from ios_tf import validation
 from ios_tf.conversion import notes, phases
-from ios_tf.conversion.comparison import Comparison, DifferenceError
+from ios_tf.conversion.comparison import Comparison
 from ios_tf.conversion.direct_function import DirectFunction
-from ios_tf.conversion.error_budget import (
-    in_float32,
-    is_float32,
-    requested_precision,
-    within_budget,
-)
-from ios_tf.conversion.measuring import (
-    empty_report,
-    keeps_all,
-    loads_of,
-    searcher_for,
-)
-from ios_tf.conversion.networks import with_networks
+from ios_tf.conversion.measuring import empty_report, searcher_for
 from ios_tf.conversion.originals import Original
-from ios_tf.conversion.planning import (
-    Function,
-    Plan,
-    computed_directly,
-    drop_extra_batch_sizes,
-    of_signature,
-)
+from ios_tf.conversion.planning import Function, drop_extra_batch_sizes, of_signature
 from ios_tf.conversion.report import Report
 from ios_tf.conversion.samples import Samples, samples_of
 from ios_tf.conversion.saved_function import save_function
+from ios_tf.conversion.steps import Conversion
 from ios_tf.cost.samples import RECORDER
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import assigned_variables, frozen_graphs, graph_optimizer
 from ios_tf.model.flat_calls import FlatCall
 from ios_tf.model.not_converted import NoFunctionError, NotConvertedError
 from ios_tf.model.temp_dirs import remove_abandoned_steps
-from ios_tf.model.weights import Weights
-from ios_tf.native.graph import FLOAT32
 from ios_tf.options import OptimizeOptions, with_options
 from ios_tf.reasons import Decision
 from ios_tf.reasons.models import NO_OUTPUTS, ORIGINAL_RUNS
-from ios_tf.scheduler import Schedule
 from ios_tf.tuning.searcher import NetworkSearcher
 
 
@@ -161,165 +141,93 @@ def optimize(model_or_function: Any, options: OptimizeOptions) -> OptimizedFunct
         report = empty_report(options, searcher, None, original.name)
         with RECORDER.watched() as load:
             try:
-                compute, report = _faster(original, samples, searcher, report, options)
+                with searcher.progress.phase(phases.FIND_BLOCKS):
+                    found = _Optimization(original, samples, searcher, options)
+                report = found.run(report)
             except NotConvertedError as error:
-                compute, report = None, report.with_decisions(error.decision)
+                report = report.with_decisions(error.decision)
         report = notes.load(report, load[0], "ios_tf.optimize")
-    if compute:
-        return OptimizedFunction(original, compute, report, compute.variables)
+    if report.comparisons:
+        return OptimizedFunction(original, found.compute, report, found.variables)
     report = report.with_decisions(
         Decision(ORIGINAL_RUNS, "the returned function runs the original")
     )
     return OptimizedFunction(original, original.compute, report)
 
 
-def _faster(
-    original: Original,
-    samples: Samples | None,
-    searcher: NetworkSearcher,
-    report: Report,
-    options: OptimizeOptions,
-) -> tuple[_Rebuilt | None, Report]:
-    """Returns a faster equivalent of the original, and the report.
-
-    If no equivalent is faster, the first result is None, and the report says why.
-
-    Raises:
-      NotConvertedError: the original cannot be converted.
-    """
-    device = searcher.cost_model.device.kind
-    with searcher.progress.phase(phases.FIND_BLOCKS):
-        equivalents = _Equivalents(original, samples, options, device)
-    try:
-        return _searched(equivalents, searcher, report, options)
-    finally:  # the comparisons called the function, which may assign variables
-        assigned_variables.restore(equivalents.function.frozen)
-
-
-def _searched(
-    equivalents: _Equivalents,
-    searcher: NetworkSearcher,
-    report: Report,
-    options: OptimizeOptions,
-) -> tuple[_Rebuilt | None, Report]:
-    """Does the work of `_faster`."""
-    device = searcher.cost_model.device.kind
-    precision = requested_precision(options, searcher.cost_model.device)
-    function = equivalents.function
-    report = notes.unsupported_nodes(report, [function])
-    if not function.problems:
-        return None, report
-    progress = searcher.progress
-    # If the graph cannot be rebuilt, this fails before the search instead of after it.
-    with progress.phase(phases.TRY):
-        equivalents.compared(function.rewrite_sequential(device), timed=False)
-    if precision == FLOAT32 or not is_float32(function):
-        return _scheduled(equivalents, searcher, report, options)
-    narrow, choice = within_budget(
-        function, precision, loads_of(options), searcher, keeps_all(options)
-    )
-    equivalents.function = narrow
-    try:
-        narrow_report = notes.precisions(report, [choice], [narrow])
-        return _scheduled(equivalents, searcher, narrow_report, options)
-    except DifferenceError as error:
-        if narrow is function:
-            raise
-        equivalents.function = function
-        report = notes.precisions(report, [in_float32(choice, error)], [])
-        return _scheduled(equivalents, searcher, report, options)
-
-
-def _scheduled(
-    equivalents: _Equivalents,
-    searcher: NetworkSearcher,
-    report: Report,
-    options: OptimizeOptions,
-) -> tuple[_Rebuilt | None, Report]:
-    """Searches for schedules, and returns the function that has them."""
-    device, keep = searcher.cost_model.device.kind, keeps_all(options)
-    function, progress = equivalents.function, searcher.progress
-    with progress.phase(phases.SEARCH, measures=True):
-        schedules, stats = searcher.schedule_all(function.problems.values())
-    report = notes.search(report, stats)
-
-    def find(
-        schedules: Mapping[str, Schedule],
-    ) -> tuple[Plan, _Rebuilt | None, Comparison | None]:
-        with progress.phase(phases.CHECK, measures=True):
-            plan = Plan.find(function, schedules, searcher, keep)
-        if not plan.gains:
-            return plan, None, None
-        with progress.phase(phases.COMPARE, measures=True):
-            return plan, *equivalents.compared(plan.rewrite(device), timed=True)
-
-    try:
-        plan, compute, comparison = find(schedules)
-    except DifferenceError as error:
-        if not any(schedule.algorithms for schedule in schedules.values()):
-            raise
-        report = notes.rejected_algorithms(report, error)
-        plan, compute, comparison = find(computed_directly(schedules))
-    with progress.phase(phases.MEASURE, measures=True):
-        report = with_networks(report, [plan], searcher)
-    if not keep:
-        report = notes.undecided(report, plan, comparison)
-    if not comparison or not (keep or plan.is_faster(comparison)):
-        return None, notes.slower(report, plan, comparison)
-    report = notes.plan(report, plan, schedules)
-    return compute, notes.comparisons(report, [comparison])
-
-
-class _Equivalents:
+class _Optimization(Conversion):
     """Makes functions from graphs that should compute the same as an original function.
 
     Attributes:
-      function: the original with its blocks.
+      compute: the latest of these functions, once `run` has made one.
+      variables: the variables that it may read.
     """
 
     def __init__(
         self,
         original: Original,
         samples: Samples | None,
+        searcher: NetworkSearcher,
         options: OptimizeOptions,
-        device: str,
     ) -> None:
         """Raises NotConvertedError if the original cannot be converted."""
+        super().__init__(searcher, options)
         if not original.function.outputs:
             raise NoFunctionError(NO_OUTPUTS, f"{original.name} has no outputs")
         self._original = original
-        self._batch_sizes = loads_of(options)
         self._frozen = frozen_graphs.freeze_flat(
             original.name, original.function, keep_filters=True
         )
-        # The equivalents use copies of the variables, because later changes of the
+        # The functions use copies of the variables, because later changes of the
         # original, such as training, must not affect them.
-        self._weights = Weights()
         found = Function.find(
             original.name,
             self._named(original.compute),
             self._weights.copied(self._frozen),
             self._batch_sizes,
             options.height_and_width,
-            device,
+            self._device,
             self._weights,
         )
         if samples is not None:
             found.reference.use_samples(samples)
-        (self.function,) = drop_extra_batch_sizes({0: found}).values()
+        self._functions = drop_extra_batch_sizes({0: found})
 
-    def compared(self, graph_def: Any, timed: bool) -> tuple[_Rebuilt, Comparison]:
+    def run(self, report: Report) -> Report:
+        """Searches for the fastest function; returns the completed report.
+
+        If no function is faster than the original, the report has no comparisons.
+
+        Raises:
+          NotConvertedError: the original cannot be converted.
+        """
+        report = notes.unsupported_nodes(report, self._with_blocks())
+        try:
+            return self._converted(report)
+        finally:  # the comparisons called the function, which may assign variables
+            assigned_variables.restore(self._functions[0].frozen)
+
+    @property
+    def variables(self) -> Sequence[tf.Variable]:
+        return self._weights.variables
+
+    def _compare(
+        self, graph_defs: Mapping[int, Any], timed: Collection[int] = ()
+    ) -> dict[int, Comparison]:
         """Makes a function from a graph, and compares the function with the original.
 
         Raises:
           UserError: TensorFlow cannot make the function, or the function returns other
             outputs than the original.
         """
-        compute = self._rebuilt(graph_def)
-        comparison = self.function.compare(
-            self._named(compute), graph_def, self._batch_sizes, timed=timed
+        self.compute = self._rebuilt(graph_defs[0])
+        comparison = self._functions[0].compare(
+            self._named(self.compute),
+            graph_defs[0],
+            self._batch_sizes,
+            timed=bool(timed),
         )
-        return compute, comparison
+        return {0: comparison}
 
     def _named(
         self, compute: Callable[..., Any]
@@ -334,8 +242,8 @@ class _Equivalents:
             )
         )
 
-    def _rebuilt(self, graph_def: Any) -> _Rebuilt:
-        frozen = self.function.frozen
+    def _rebuilt(self, graph_def: Any) -> FlatCall:
+        frozen = self._functions[0].frozen
         try:
             rebuilt = frozen_graphs.rebuild(
                 frozen, *self._weights.take(frozen, graph_def)
@@ -349,30 +257,5 @@ class _Equivalents:
                 f"TensorFlow cannot rebuild the function {self._original.name!r}: "
                 f"{first_line(error)}"
             ) from error
-        # The owner keeps tables and other resources alive.
-        owner = self._original.owner if self._frozen.captures else None
-        return _Rebuilt(rebuilt, self._weights, owner)
-
-
-class _Rebuilt:
-    """Computes the flat outputs of a function from its flat inputs.
-
-    Args:
-      function: the ConcreteFunction that computes. Its outputs have names in
-        alphabetical order (`frozen_graphs.freeze_flat`), so they keep their order.
-      weights: the variables that it reads.
-      owner: an object that this one keeps alive.
-    """
-
-    def __init__(self, function: Any, weights: Weights, owner: Any) -> None:
-        self._call = FlatCall(function)
-        self._weights = weights
-        self._owner = owner
-
-    def __call__(self, tensors: list[tf.Tensor]) -> Sequence[tf.Tensor]:
-        return self._call(tensors)
-
-    @property
-    def variables(self) -> Sequence[tf.Variable]:
-        """The variables that the function may read."""
-        return self._weights.variables
+        # The outputs have names in alphabetical order, so they keep their order.
+        return FlatCall(rebuilt)
