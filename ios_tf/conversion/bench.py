@@ -232,7 +232,7 @@ def _scheduled(function: Function, searcher: NetworkSearcher) -> graph_pb2.Graph
         return function.frozen.graph_def
     schedules, _ = searcher.schedule_all(function.problems.values())
     plan = Plan.find(function, schedules, searcher, keeps_all=True)
-    return plan.rewrite(searcher.cost_model.device.kind)
+    return plan.rewrite()
 
 
 def measure(

@@ -160,9 +160,7 @@ def _most_exact(
     searcher: NetworkSearcher,
 ) -> tuple[Function, Choice]:
     """Does the work of `within_budget`, without the comparison of times."""
-    device = searcher.cost_model.device.kind
-    name = function.reference.name
-    choice = Choice(name, "float32", precision.max_error)
+    choice = Choice(function.reference.name, "float32", precision.max_error)
 
     def unchanged(why: str) -> tuple[Function, Choice]:
         return function, dataclasses.replace(choice, why=why)
@@ -170,9 +168,9 @@ def _most_exact(
     # Errors are measured with the schedules of one batch size.
     first = next(iter(function.collected))
     single = dataclasses.replace(function, collected={first: function.collected[first]})
-    whole = single.with_precision(precision, device)
+    whole = single.with_precision(precision)
     try:
-        meter = _Meter(function, batch_sizes, device)
+        meter = _Meter(function, batch_sizes)
         errors = meter.errors(whole)
     except tf.errors.OpError as error:
         return unchanged(f"its error could not be measured ({first_line(error)})")
@@ -181,16 +179,14 @@ def _most_exact(
     choice = dataclasses.replace(choice, whole=errors)
     if errors.error <= precision.max_error:
         choice = dataclasses.replace(choice, precision="bfloat16", chosen=errors)
-        return function.with_precision(precision, device), choice
+        return function.with_precision(precision), choice
     useful = _most_useful_first(single, whole, meter, searcher)
     inexact = sorted(useful, key=lambda one: one.error, reverse=True)
     for candidates in (useful, inexact):
-        count, chosen = _fewest(candidates, single, precision, meter, device)
+        count, chosen = _fewest(candidates, single, precision, meter)
         if chosen is None:
             continue
-        narrow = function.with_precision(
-            _without(precision, candidates[:count]), device
-        )
+        narrow = function.with_precision(_without(precision, candidates[:count]))
         # The operators that are left may be too few for a region.
         if any(one.dtype == "bfloat16" for one in narrow.problems.values()):
             return narrow, dataclasses.replace(
@@ -216,7 +212,6 @@ def _fewest(
     function: Function,
     precision: Precision,
     meter: _Meter,
-    device: str,
 ) -> tuple[int, Errors | None]:
     """Finds how many of the first groups must compute in float32.
 
@@ -229,10 +224,9 @@ def _fewest(
     best: Errors | None = None
     while high - low > 1:
         middle = (low + high) // 2
-        narrow = function.with_precision(
-            _without(precision, candidates[:middle]), device
+        found = meter.errors(
+            function.with_precision(_without(precision, candidates[:middle]))
         )
-        found = meter.errors(narrow)
         if found is not None and found.error <= _SHARE * precision.max_error:
             high, best = middle, found
         else:
@@ -255,10 +249,8 @@ def _in_float32(choice: Choice, why: str) -> Choice:
 class _Meter:
     """Measures the errors of a function in other precisions."""
 
-    def __init__(
-        self, function: Function, batch_sizes: Sequence[int], device: str
-    ) -> None:
-        self._device = device
+    def __init__(self, function: Function, batch_sizes: Sequence[int]) -> None:
+        self._device = function.device
         frozen = function.frozen
         self._calls: list[tuple[list[tf.Tensor], list[np.ndarray]]] = []
         calls = function.reference.calls(function.compared_sizes(batch_sizes))
@@ -278,7 +270,7 @@ class _Meter:
         self, function: Function, most_images: int | None = None
     ) -> Errors | None:
         """The errors of the function in its precision; None if nothing is known."""
-        graph_def = function.rewrite_sequential(self._device)
+        graph_def = function.rewrite_sequential()
         lowered = graph_optimizer.lowered(
             dataclasses.replace(self._frozen, graph_def=graph_def), device=self._device
         )
@@ -337,7 +329,6 @@ def _most_useful_first(
       meter: measures errors.
       searcher: measures latencies.
     """
-    device = searcher.cost_model.device.kind
     groups = _groups(whole, searcher)
     names = {name for group in groups for name in group}
     slow, fast = (_latencies(one, searcher) for one in (function, whole))
@@ -347,7 +338,7 @@ def _most_useful_first(
         precision = dataclasses.replace(
             whole.frozen.precision, float32_operators=frozenset(others)
         )
-        alone = function.with_precision(precision, device)
+        alone = function.with_precision(precision)
         errors = meter.errors(alone, _IMAGES_OF_GROUPS)
         ms = sum(slow.get(name, 0.0) - fast.get(name, 0.0) for name in group)
         found.append(Returned(group, errors.error if errors else 0.0, ms))
@@ -406,16 +397,13 @@ def _network_latencies(
     functions: Sequence[Function], searcher: NetworkSearcher
 ) -> list[float]:
     """The latencies in ms of all regions of functions, with sequential schedules."""
-    device = searcher.cost_model.device.kind
     networks = []
     for function in functions:
         size = next(iter(function.collected))
         frozen = function.frozen.without_weights
-        graph_def = dataclasses.replace(function, frozen=frozen).rewrite_sequential(
-            device
-        )
-        scheduled = dataclasses.replace(frozen, graph_def=graph_def)
-        networks.append(network_check.programs(scheduled, size, device))
+        light = dataclasses.replace(function, frozen=frozen)
+        scheduled = dataclasses.replace(frozen, graph_def=light.rewrite_sequential())
+        networks.append(network_check.programs(scheduled, size, function.device))
     latencies = compare_within_memory(
         searcher.cost_model.compare_programs, networks, searcher.cost_model.release
     )

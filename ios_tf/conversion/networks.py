@@ -59,7 +59,7 @@ def with_networks(
     decisions: list[Decision] = []
     for plan in plans:
         blocks: list[_Block] = []
-        frozen = plan.without_weights(searcher.cost_model.device.kind)
+        frozen = plan.without_weights()
         for size in plan.checked.sizes:
             network, of_network = _network(plan, frozen, size, searcher)
             networks.append(network)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,12 +50,14 @@ class Function:
       reference: the original, for comparisons.
       other_networks: batch sizes at which the function has other blocks. Nothing is
         scheduled for these sizes.
+      device: "cpu" or "gpu".
     """
 
     frozen: FrozenSignature
     collected: Mapping[int, Collected]
     reference: Reference
     other_networks: Sequence[int] = ()
+    device: str = "cpu"
 
     @classmethod
     def find(
@@ -109,10 +110,9 @@ class Function:
         reference = Reference(
             name, original, frozen, device, _told_size(collected), bounds
         )
-        function = cls(frozen, collected, reference)
         kept = largest_consistent_batch_sizes(collected)
         others = [size for size in collected if size not in kept]
-        function = dataclasses.replace(function, collected=kept, other_networks=others)
+        function = cls(frozen, kept, reference, others, device)
         _check_memory(name, function)
         return function
 
@@ -132,26 +132,26 @@ class Function:
         """The blocks of all batch sizes, by signature."""
         return {s: p for c in self.collected.values() for s, p in c.problems.items()}
 
-    def with_precision(self, precision: Precision, device: str) -> Function:
+    def with_precision(self, precision: Precision) -> Function:
         """Returns the function with blocks in another precision."""
         frozen = self.frozen.with_precision(precision)
         return dataclasses.replace(
             self,
             frozen=frozen,
             collected={
-                size: graph_optimizer.collect(frozen, size, device)
+                size: graph_optimizer.collect(frozen, size, self.device)
                 for size in self.collected
             },
             reference=self.reference.with_frozen(frozen),
         )
 
-    def rewrite_sequential(self, device: str) -> Any:
+    def rewrite_sequential(self) -> Any:
         """The graph with sequential schedules, for a trial before the search."""
         if not self.problems:
             return self.frozen.graph_def
         sequential = {s: sequential_schedule(p) for s, p in self.problems.items()}
         return graph_optimizer.rewrite(
-            self.frozen, sequential, list(self.collected), device
+            self.frozen, sequential, list(self.collected), self.device
         )
 
     def compare(
@@ -369,8 +369,7 @@ class Plan:
 
         With `keeps_all`, all regions are kept.
         """
-        device = searcher.cost_model.device.kind
-        collected = function.collected
+        device, collected = function.device, function.collected
         plan = cls(
             function,
             network_check.check(function.frozen, collected, schedules, searcher),
@@ -379,16 +378,15 @@ class Plan:
             return plan
         sizes = function.timed_sizes(list(collected))
         first = next(iter(collected.values()))
-        rewrite = functools.partial(plan.rewrite, device)
         inputs = function.reference.inputs(sizes)
         if inputs:
             regions = region_check.measure(
-                function.frozen, rewrite, first, inputs, device
+                function.frozen, plan.rewrite, first, inputs, device
             )
             left = {n for one in regions if not one.is_faster() for n in one.regions}
         else:
             regions = region_check.measure_made_up(
-                function.frozen, rewrite, first, sizes, device
+                function.frozen, plan.rewrite, first, sizes, device
             )
             left = {block["region"] for block in first.blocks}
             left -= {n for one in regions if one.is_faster() for n in one.regions}
@@ -422,25 +420,23 @@ class Plan:
         faster = comparison is not None and self.is_faster(comparison)
         return Verdict.FASTER if faster else Verdict.NOT_FASTER
 
-    def rewrite(
-        self, device: str, materialise_merges: bool = True
-    ) -> graph_pb2.GraphDef:
+    def rewrite(self, materialise_merges: bool = True) -> graph_pb2.GraphDef:
         """The function's graph with its schedules."""
-        return self._rewritten(self.function.frozen, device, materialise_merges)
+        return self._rewritten(self.function.frozen, materialise_merges)
 
-    def without_weights(self, device: str) -> FrozenSignature:
+    def without_weights(self) -> FrozenSignature:
         """The function with its schedules, but without the values of its weights."""
         light = self.function.frozen.without_weights
-        return dataclasses.replace(light, graph_def=self._rewritten(light, device))
+        return dataclasses.replace(light, graph_def=self._rewritten(light))
 
     def _rewritten(
-        self, frozen: FrozenSignature, device: str, materialise_merges: bool = True
+        self, frozen: FrozenSignature, materialise_merges: bool = True
     ) -> graph_pb2.GraphDef:
         return graph_optimizer.rewrite(
             frozen,
             self.checked.schedules,
             list(self.function.collected),
-            device,
+            self.function.device,
             self.left,
             materialise_merges,
         )

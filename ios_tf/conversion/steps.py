@@ -73,7 +73,7 @@ class Conversion(abc.ABC):
             # of after it.
             self._compare(
                 {
-                    number: function.rewrite_sequential(self._device)
+                    number: function.rewrite_sequential()
                     for number, function in self._functions.items()
                 }
             )
@@ -162,7 +162,7 @@ class Conversion(abc.ABC):
         merged = set(kept)
         lost: dict[int, Comparison | None] = dict.fromkeys(plans.keys() - kept.keys())
         graph_defs = {n: f.frozen.graph_def for n, f in self._functions.items()}
-        graph_defs |= {n: plan.rewrite(self._device) for n, plan in kept.items()}
+        graph_defs |= {n: plan.rewrite() for n, plan in kept.items()}
         # The functions are compared again after each change. The loop ends, because a
         # function changes at most twice: first it loses its merged convolutions, and
         # then all of its regions.
@@ -188,9 +188,7 @@ class Conversion(abc.ABC):
                     # the separate convolutions.
                     merged.remove(number)
                     before = graph_defs[number]
-                    graph_defs[number] = plan.rewrite(
-                        self._device, materialise_merges=False
-                    )
+                    graph_defs[number] = plan.rewrite(materialise_merges=False)
                     changed |= graph_defs[number] != before
             if not changed:
                 return comparisons, lost

@@ -241,7 +241,7 @@ def test_both_sides_of_a_region_get_the_same_made_up_tensors(tmp_path, monkeypat
     plan = planned(frozen, merge_everything)
     monkeypatch.setattr(timing, "latencies", run)
     measured = region_check.measure_made_up(
-        frozen, lambda: plan.rewrite("cpu"), plan.function.collected[1], [1, 4], "cpu"
+        frozen, plan.rewrite, plan.function.collected[1], [1, 4], "cpu"
     )
     assert [one.regions for one in measured] == [(0,), (1,)]
     assert [sorted(one.region_ms) for one in measured] == [[1, 4]] * 2
@@ -356,14 +356,12 @@ def test_regions_are_timed_and_left_one_by_one(monkeypatch):
     collected = plan.function.collected[1]
     x = {"x": tf.constant(gh.random_array(2, 9, 9, 4))}
     made_up(monkeypatch, [3.0, 1.0], [2.0, 2.5], [2.0, 1.0])
-    measured = region_check.measure(
-        frozen, lambda: plan.rewrite("cpu"), collected, {2: x}, "cpu"
-    )
+    measured = region_check.measure(frozen, plan.rewrite, collected, {2: x}, "cpu")
     assert [one.regions for one in measured] == [(0,), (1,), (2,)]
     assert [one.is_faster() for one in measured] == [True, False, True]
     assert measured[1].name.startswith("region 2 of 3 (4 operators, from ")
     kept = dataclasses.replace(plan, left=frozenset([1]))
-    graph_def = kept.rewrite("cpu")
+    graph_def = kept.rewrite()
     lowered = graph_optimizer.lowered(dataclasses.replace(frozen, graph_def=graph_def))
     assert sum(node.op == "IosRegion" for node in lowered.node) == 2
     assert sum(node.op == "Conv2D" for node in lowered.node) == 2
@@ -446,7 +444,7 @@ def measured_equally(frozen, monkeypatch) -> list[tuple[tf.Tensor, ...]]:
     monkeypatch.setattr(timing, "latencies", run)
     region_check.measure(
         frozen,
-        lambda: plan.rewrite("cpu"),
+        plan.rewrite,
         plan.function.collected[1],
         {n: {"x": tf.constant(gh.random_array(n, 9, 9, 4))} for n in (1, 3)},
         "cpu",
@@ -480,7 +478,7 @@ def test_merges_can_be_left_to_the_engine():
     plan = planned(frozen, merge_everything)
     merges = {}
     for materialise in (True, False):
-        graph_def = plan.rewrite("cpu", materialise_merges=materialise)
+        graph_def = plan.rewrite(materialise_merges=materialise)
         in_graph = sum(
             node.op == "Conv2D" and names.MERGED in node.name for node in graph_def.node
         )

@@ -78,7 +78,7 @@ class Converted:
         )
         frozen = function.frozen
         lowered = graph_optimizer.lowered(
-            dataclasses.replace(frozen, graph_def=function.rewrite_sequential("cpu"))
+            dataclasses.replace(frozen, graph_def=function.rewrite_sequential())
         )
         names = [truth for _, _, truth in subgraphs.results_of_regions(frozen, lowered)]
         names += [name for name, _ in frozen.outputs.values()]

@@ -17,7 +17,7 @@ class Network:
     errors_of: dict[str, float]
     precision: Precision = dataclasses.field(default_factory=lambda: Precision())
 
-    def with_precision(self, precision, device):
+    def with_precision(self, precision):
         return dataclasses.replace(self, precision=precision)
 
     def errors(self, network):
@@ -39,7 +39,7 @@ def test_as_few_groups_as_possible_compute_in_float32(errors, most, count):
     network = Network({f"op_{i}": error for i, error in enumerate(errors)})
     candidates = [Returned([f"op_{i}"], error, 1.0) for i, error in enumerate(errors)]
     found, chosen = error_budget._fewest(
-        candidates, network, Precision("bfloat16", max_error=most), network, "cpu"
+        candidates, network, Precision("bfloat16", max_error=most), network
     )
     if count is None:
         assert (found, chosen) == (len(errors), None)
