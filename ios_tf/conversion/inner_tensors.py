@@ -119,7 +119,6 @@ def compare(
     exact = tolerance(frozen, device)
     known = {spec.name: inputs[name] for name, spec in frozen.inputs.items()}
     known |= {one: truth for (_, one, _), truth in zip(pairs, values[1], strict=True)}
-    step = _Steps(frozen, lowered, known, device)
     compared = []
     for (region, one, _), *tensors in zip(pairs, *values, strict=True):
         if not tensors[1].dtype.is_floating:
@@ -135,7 +134,11 @@ def compare(
         allowed = allowed_difference(exact, noise)
         by_itself = None
         if difference > allowed:
-            by_itself = step.compare(one, truth, scale, exact)
+            alone, near = _from_originals(frozen, lowered, one, known, device)
+            by_itself = (
+                relative_difference(alone, truth, scale),
+                allowed_difference(exact, noise_of(near, alone, scale)),
+            )
         moves = moved is None or moved > 0
         compared.append(
             InnerTensor(
@@ -145,47 +148,29 @@ def compare(
     return compared
 
 
-class _Steps:
-    """Computes tensors of a lowered graph from tensors of the original.
+def _from_originals(
+    frozen: FrozenSignature,
+    lowered: graph_pb2.GraphDef,
+    name: str,
+    known: Mapping[str, tf.Tensor],
+    device: str,
+) -> list[np.ndarray]:
+    """Computes a tensor of a lowered graph from the nearest tensors of the original.
 
-    Each tensor is computed from the nearest tensors that both graphs have, so that
-    differences do not add up over the layers of a network.
+    So differences do not add up over the layers of a network. `known` has values of
+    the original by the names of tensors.
+
+    Returns:
+      The tensor, and the tensor for values that are changed a little.
     """
-
-    def __init__(
-        self,
-        frozen: FrozenSignature,
-        lowered: graph_pb2.GraphDef,
-        values: Mapping[str, tf.Tensor],
-        device: str,
-    ) -> None:
-        """`values`: the original's values of tensors of the lowered graph."""
-        self._frozen = frozen
-        self._lowered = lowered
-        self._values = values
-        self._device = device
-
-    def compare(
-        self, name: str, truth: np.ndarray, scale: float | None, exact: float
-    ) -> tuple[float, float]:
-        """The difference of a tensor from its expected value, and the allowed one."""
-        given = {
-            key: self._values[key]
-            for key in subgraphs.sources(self._lowered, name, self._values)
-        }
-        specs = {
-            key: tf.TensorSpec(value.shape, value.dtype) for key, value in given.items()
-        }
-        function = subgraphs.between(self._frozen, self._lowered, specs, [name])
-        rounded = rounded_inputs(given) or given
-        with timing.running(plugin=False, device=self._device):
-            (found,) = function(*given.values())
-            (near,) = function(*rounded.values())
-        noise = noise_of(near.numpy(), found.numpy(), scale)
-        return (
-            relative_difference(found.numpy(), truth, scale),
-            allowed_difference(exact, noise),
-        )
+    given = {key: known[key] for key in subgraphs.sources(lowered, name, known)}
+    specs = {
+        key: tf.TensorSpec(value.shape, value.dtype) for key, value in given.items()
+    }
+    function = subgraphs.between(frozen, lowered, specs, [name])
+    rounded = rounded_inputs(given) or given
+    with timing.running(plugin=False, device=device):
+        return [function(*values.values())[0].numpy() for values in (given, rounded)]
 
 
 def worst(tensors: Sequence[InnerTensor]) -> InnerTensor | None:

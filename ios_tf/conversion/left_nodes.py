@@ -10,6 +10,7 @@ from ios_tf.model.function_library import CONVOLUTIONS
 from ios_tf.reasons import Decision
 from ios_tf.reasons.models import CONVOLUTION_TYPE
 from ios_tf.reasons.nodes import TYPE
+from ios_tf.tables import counted
 
 # A node of `Collected.report`: {"node", "op", "code", "text"}.
 _Left = Mapping[str, str]
@@ -36,8 +37,8 @@ def _decision(code: str, left: Sequence[_Left]) -> Decision:
     left = sorted(left, key=lambda one: "Conv" not in one["op"])
     types = collections.Counter(one["op"] for one in left)
     verb = "is" if len(left) == 1 else "are"
-    counted = f"{_counted(types)} ({_some(list(types), ' types')})"
-    sentence = f"{counted} {verb} left to TensorFlow: {_texts(left)}"
+    nodes = f"{_counted(types)} ({_some(list(types), ' types')})"
+    sentence = f"{nodes} {verb} left to TensorFlow: {_texts(left)}"
     names = tuple(one["node"] for one in left)
     return Decision(reasons.by_code(code), sentence, names, dict(types))
 
@@ -48,14 +49,11 @@ def _counted(types: Mapping[str, int]) -> str:
     others = sum(types.values()) - convolutions
     parts = []
     if convolutions:
-        parts.append(_number(convolutions, "convolution"))
+        parts.append(counted(convolutions, "convolution", "convolutions"))
     if others:
-        parts.append(_number(others, "other node" if convolutions else "node"))
+        other = "other " if convolutions else ""
+        parts.append(counted(others, f"{other}node", f"{other}nodes"))
     return " and ".join(parts)
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _texts(left: Sequence[_Left]) -> str:
@@ -66,8 +64,10 @@ def _texts(left: Sequence[_Left]) -> str:
     most = sorted(names, key=lambda text: -len(names[text]))
     shown = [f"{text} ({_some(names[text])})" for text in most[:_MOST_TEXTS]]
     rest = sum(len(names[text]) for text in most[_MOST_TEXTS:])
-    more = [f"{_number(rest, 'more node')} for similar reasons"] if rest else []
-    return "; ".join(shown + more)
+    if rest:
+        more = counted(rest, "more node", "more nodes")
+        shown.append(f"{more} for similar reasons")
+    return "; ".join(shown)
 
 
 def _some(names: Sequence[str], noun: str = "") -> str:

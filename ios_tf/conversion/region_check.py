@@ -8,7 +8,6 @@ network cannot be called, all regions (also a single one) are timed with random 
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -78,8 +77,7 @@ def measure(
       inputs: the inputs of the signature, by batch size or load.
       device: "cpu" or "gpu".
     """
-    number = collected.regions
-    if len(set(number.values())) < 2 or not inputs:
+    if len(set(collected.regions.values())) < 2 or not inputs:
         return []
     lowered = graph_optimizer.lowered(
         dataclasses.replace(frozen, graph_def=rewrite()), device=device
@@ -97,15 +95,7 @@ def measure(
             for load, one in inputs.items()
         }
     return [
-        _timed(
-            part,
-            number,
-            lowered,
-            {
-                load: _latencies(part, frozen, lowered, tensors, device, load)
-                for load, tensors in values.items()
-            },
-        )
+        _timed(part, frozen, lowered, collected.regions, values, device)
         for part in parts
     ]
 
@@ -128,7 +118,6 @@ def measure_made_up(
     lowered = graph_optimizer.lowered(
         dataclasses.replace(frozen, graph_def=rewrite()), device=device
     )
-    number = collected.regions
     measured = []
     for part in _parts(frozen, lowered):
         tensors = subgraphs.tensors(frozen, frozen.graph_def, part.inputs).outputs
@@ -140,18 +129,10 @@ def measure_made_up(
         # other: it is not known how the shapes of a region's inputs depend on each
         # other.
         with contextlib.suppress(CannotCompareError, tf.errors.OpError, ValueError):
-            times = {
-                load: _latencies(
-                    part,
-                    frozen,
-                    lowered,
-                    made_up_inputs(specs, int(load)),
-                    device,
-                    load,
-                )
-                for load in batch_sizes
-            }
-            measured.append(_timed(part, number, lowered, times))
+            values = {load: made_up_inputs(specs, int(load)) for load in batch_sizes}
+            measured.append(
+                _timed(part, frozen, lowered, collected.regions, values, device)
+            )
     return measured
 
 
@@ -179,10 +160,9 @@ def _parts(frozen: FrozenSignature, lowered: graph_pb2.GraphDef) -> list[_Part]:
     originals = {node.name: node for node in frozen.graph_def.node}
     nodes = {node.name: node for node in lowered.node}
     order = [node.name for node in lowered.node if node.op == REGION]
-    inputs: dict[str, set[str]] = {}
-    above: dict[str, set[str]] = {}
+    inputs: dict[str, set[str]] = {region: set() for region in order}
+    linked: dict[str, set[str]] = {region: set() for region in order}
     for region in order:
-        inputs[region], above[region] = set(), set()
         # Follows nodes that only the lowered graph has, such as a Transpose, up to
         # nodes that both graphs have.
         left = list(nodes[region].input)
@@ -194,54 +174,58 @@ def _parts(frozen: FrozenSignature, lowered: graph_pb2.GraphDef) -> list[_Part]:
             if tensor[0] == "^" or SHAPE_OF_WEIGHT in node.attr:
                 continue
             if node.op == REGION:
-                above[region].add(node.name)
+                linked[region].add(node.name)
+                linked[node.name].add(region)
             elif subgraphs.is_common(node, originals):
                 inputs[region].add(subgraphs.full_name(tensor))
             else:
                 left += node.input
-    root = {region: region for region in order}
-
-    def find(region: str) -> str:
-        while root[region] != region:
-            region = root[region]
-        return region
-
-    for region, others in above.items():
-        for other in others:
-            root[find(other)] = find(region)
-    outputs = collections.defaultdict(list)
-    for region, one, truth in subgraphs.results_of_regions(frozen, lowered):
-        outputs[find(region)].append((one, truth))
-    members = collections.defaultdict(list)
-    for region in order:
-        members[find(region)].append(region)
+    results = subgraphs.results_of_regions(frozen, lowered)
     parts = []
-    for first, regions in members.items():
-        if not outputs[first]:
+    for first in order:
+        together = function_library.reachable([first], linked)
+        regions = [region for region in order if region in together]
+        outputs = dict.fromkeys(
+            (one, truth) for region, one, truth in results if region in together
+        )
+        if first != regions[0] or not outputs:
             continue
         read = set().union(*(inputs[region] for region in regions))
-        truths = [truth for _, truth in outputs[first]]
-        read |= subgraphs.other_inputs(frozen, read, truths)
-        parts.append(
-            _Part(
-                tuple(regions),
-                tuple(sorted(read)),
-                tuple(dict.fromkeys(outputs[first])),
-            )
-        )
+        read |= subgraphs.other_inputs(frozen, read, [truth for _, truth in outputs])
+        parts.append(_Part(tuple(regions), tuple(sorted(read)), tuple(outputs)))
     return parts
 
 
 def _timed(
     part: _Part,
-    number: Mapping[str, int],
+    frozen: FrozenSignature,
     lowered: graph_pb2.GraphDef,
-    times: Mapping[int, timing.Latencies],
+    number: Mapping[str, int],
+    values: Mapping[int, Mapping[str, tf.Tensor]],
+    device: str,
 ) -> RegionLatency:
-    """Returns the latencies of a part.
+    """Measures the latencies of a part: in TensorFlow, and with its regions.
 
-    `times` maps batch sizes to [TensorFlow's, the engine's] latency in ms.
+    Args:
+      part: the part.
+      frozen, lowered: the original, and its graph with regions.
+      number: the number of each operator's region.
+      values: the values of the part's inputs by name, by batch size or load.
+      device: "cpu" or "gpu".
     """
+    ones, truths = zip(*part.outputs, strict=True)
+    times = {}
+    for load, tensors in values.items():
+        arguments = [tensors[name] for name in part.inputs]
+        specs = {name: _spec(tensors[name]) for name in part.inputs}
+        calls = [
+            subgraphs.between(frozen, frozen.graph_def, specs, truths),
+            subgraphs.between(frozen, lowered, specs, ones),
+        ]
+        times[load] = timing.latencies(
+            [timing.turn(False, device, call, *arguments) for call in calls],
+            Load.of(load).callers,
+        )
     regions = {
         number[operator]
         for node in lowered.node
@@ -255,28 +239,6 @@ def _timed(
         {size: one for size, (one, _) in times.items()},
         {size: one for size, (_, one) in times.items()},
         {size: latencies.ratios[0] for size, latencies in times.items()},
-    )
-
-
-def _latencies(
-    part: _Part,
-    frozen: FrozenSignature,
-    lowered: graph_pb2.GraphDef,
-    values: Mapping[str, tf.Tensor],
-    device: str,
-    load: int,
-) -> timing.Latencies:
-    """Measures the latencies of a part in ms: in TensorFlow, and with its regions."""
-    ones, truths = zip(*part.outputs, strict=True)
-    arguments = [values[name] for name in part.inputs]
-    specs = {name: _spec(values[name]) for name in part.inputs}
-    calls = [
-        subgraphs.between(frozen, frozen.graph_def, specs, truths),
-        subgraphs.between(frozen, lowered, specs, ones),
-    ]
-    return timing.latencies(
-        [timing.turn(False, device, call, *arguments) for call in calls],
-        Load.of(load).callers,
     )
 
 
