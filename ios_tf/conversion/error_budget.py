@@ -253,7 +253,8 @@ class _Meter:
         self._device = function.device
         frozen = function.frozen
         self._calls: list[tuple[list[tf.Tensor], list[np.ndarray]]] = []
-        calls = function.reference.calls(function.compared_sizes(batch_sizes))
+        sizes = function.compared_sizes(batch_sizes)
+        calls = function.reference.calls.varied_inputs(sizes)
         # The outputs of some functions, such as the number of the best class, are not
         # floats. The tensors behind these outputs are measured then.
         for self._frozen in (frozen, inner_tensors.with_logits(frozen)):

@@ -23,36 +23,7 @@ from ios_tf.model.function_library import (
 )
 from ios_tf.model.outputs import size_of
 from ios_tf.native import malloc
-from ios_tf.reasons import Decision
-from ios_tf.reasons.measurements import (
-    BUSY,
-    CUT,
-    LITTLE_MEMORY,
-    NO_TIMELINE,
-    NOT_TIMED,
-    REGIONS_ONLY,
-    TIME_LIMIT,
-    UNDECIDED,
-)
-from ios_tf.reasons.models import (
-    CONVOLUTION_TYPE,
-    DIRECT_CONVOLUTIONS,
-    FIXED_BATCH_SIZE,
-    FULL_PRECISION_OPERATORS,
-    FULL_PRECISION_SIGNATURE,
-    INSIDE_FUNCTION,
-    LOST_FUNCTION,
-    NO_CONVOLUTION,
-    NO_FAST_REGION,
-    NOT_REQUESTED,
-    NOTHING_TIMED,
-    OTHER_NETWORK,
-    REGION_NOT_TIMED,
-    SEQUENTIAL,
-    SLOW_REGION,
-    SLOW_SIGNATURE,
-    SLOW_WITHOUT_PACKAGE,
-)
+from ios_tf.reasons import Decision, measurements, models
 from ios_tf.report.document import PATH
 from ios_tf.scheduler import Schedule
 from ios_tf.tables import counted, rounded
@@ -68,7 +39,7 @@ def comparisons(report: Report, found: Sequence[Comparison]) -> Report:
         if not comparison.converted_ms and report.regions:
             decisions.append(
                 Decision(
-                    REGIONS_ONLY,
+                    measurements.REGIONS_ONLY,
                     f"{name} was not timed as a whole. Its regions were timed with "
                     "random tensors, and the converted regions are faster than "
                     "TensorFlow",
@@ -77,7 +48,7 @@ def comparisons(report: Report, found: Sequence[Comparison]) -> Report:
         elif not comparison.converted_ms:
             decisions.append(
                 Decision(
-                    NOT_TIMED,
+                    measurements.NOT_TIMED,
                     f"{name} was not timed, so it is not known whether the signature "
                     "is faster",
                 )
@@ -86,7 +57,7 @@ def comparisons(report: Report, found: Sequence[Comparison]) -> Report:
         if sizes:
             decisions.append(
                 Decision(
-                    SLOW_WITHOUT_PACKAGE,
+                    models.SLOW_WITHOUT_PACKAGE,
                     f"{name} takes longer than the original at batch size {sizes} "
                     "where this package is not installed",
                 )
@@ -107,17 +78,21 @@ def slower(report: Report, made: Plan, comparison: Comparison | None) -> Report:
     if comparison and comparison.converted_ms:
         latencies = comparison.tensorflow_ms, comparison.converted_ms
         return report.with_decisions(
-            Decision(SLOW_SIGNATURE, _left_to_tensorflow(name, *latencies)),
-            *(one for one in comparison.decisions if one.reason is NO_TIMELINE),
+            Decision(models.SLOW_SIGNATURE, _left_to_tensorflow(name, *latencies)),
+            *(
+                one
+                for one in comparison.decisions
+                if one.reason is measurements.NO_TIMELINE
+            ),
         )
-    refusal = made.function.reference.refusal()
+    refusal = made.function.reference.calls.refusal()
     if refusal:
         text = f"{name} could not be called: {refusal}"
         report = report.with_decisions(Decision(refusal.reason, text))
     if not made.regions:
         return report.with_decisions(
             Decision(
-                NOTHING_TIMED,
+                models.NOTHING_TIMED,
                 f"{name} is left to TensorFlow, because neither the signature nor any "
                 "of its regions could be timed. Use --keep_slower to convert it anyway",
             )
@@ -126,7 +101,7 @@ def slower(report: Report, made: Plan, comparison: Comparison | None) -> Report:
     why = "none of its regions is" if several else "its region is not"
     return report.with_decisions(
         Decision(
-            NO_FAST_REGION,
+            models.NO_FAST_REGION,
             f"{name} is left to TensorFlow, because {why} clearly faster",
         ),
         *_slow_regions(made),
@@ -148,7 +123,7 @@ def lost_functions(report: Report, names: Sequence[str]) -> Report:
     functions = "function" if len(names) == 1 else "functions"
     text = f"the result does not have the {functions} {', '.join(names)} of the model, "
     text += "which no signature computes"
-    return report.with_decisions(Decision(LOST_FUNCTION, text))
+    return report.with_decisions(Decision(models.LOST_FUNCTION, text))
 
 
 def not_requested(report: Report, names: Sequence[str]) -> Report:
@@ -156,7 +131,7 @@ def not_requested(report: Report, names: Sequence[str]) -> Report:
     return report.with_decisions(
         *(
             Decision(
-                NOT_REQUESTED,
+                models.NOT_REQUESTED,
                 f"signature {name!r} is left as it is, because the options name other "
                 "signatures",
             )
@@ -175,7 +150,7 @@ def load(report: Report, found: MachineLoad, command: str) -> Report:
     """
     decisions = [
         Decision(
-            UNDECIDED,
+            measurements.UNDECIDED,
             f"it is not known whether signature {name!r} is faster, because the "
             f"machine was busy ({found}). The version that is faster by the estimates "
             f"is kept. When the machine is idle, run {command!r} with your other "
@@ -185,7 +160,7 @@ def load(report: Report, found: MachineLoad, command: str) -> Report:
     ]
     if found.busy:
         text = f"the machine was busy ({found}), so latencies are estimates"
-        decisions.append(Decision(BUSY, text))
+        decisions.append(Decision(measurements.BUSY, text))
     report = dataclasses.replace(report, load=found, peak_bytes=malloc.peak_bytes())
     return report.with_decisions(*decisions)
 
@@ -203,7 +178,7 @@ def search(report: Report, stats: SearchStats) -> Report:
     """Adds the number of measurements, and says which searches ended early."""
     decisions = [
         Decision(
-            CUT,
+            measurements.CUT,
             f"block {name} is too large to search as a whole, so it was cut into at "
             f"least {cuts + 1} parts. Lower --max_groups or --max_group_size to make "
             "the search smaller",
@@ -216,9 +191,9 @@ def search(report: Report, stats: SearchStats) -> Report:
         text += "or not at all, because too little memory was free. Blocks without any "
         text += "measurement run sequentially"
         names = tuple(sorted(stats.too_large))
-        decisions.append(Decision(LITTLE_MEMORY, text, names))
+        decisions.append(Decision(measurements.LITTLE_MEMORY, text, names))
     if stats.stopped:
-        decisions.append(Decision(TIME_LIMIT, _stopped(stats.stopped)))
+        decisions.append(Decision(measurements.TIME_LIMIT, _stopped(stats.stopped)))
     return dataclasses.replace(
         report,
         different_blocks=stats.blocks,
@@ -249,7 +224,7 @@ def rejected_algorithms(report: Report, error: DifferenceError) -> Report:
     text = f"signature {error.signature!r} would differ from the original by "
     text += f"{error.difference} with Winograd's minimal filtering, so its "
     text += "convolutions are computed directly"
-    return report.with_decisions(Decision(DIRECT_CONVOLUTIONS, text))
+    return report.with_decisions(Decision(models.DIRECT_CONVOLUTIONS, text))
 
 
 def precisions(
@@ -278,7 +253,7 @@ def precisions(
         if choice.precision == "float32":
             decisions.append(
                 Decision(
-                    FULL_PRECISION_SIGNATURE,
+                    models.FULL_PRECISION_SIGNATURE,
                     f"{name} computes in float32, because {choice.why}",
                 )
             )
@@ -287,7 +262,7 @@ def precisions(
             text = f"{counted(len(names), 'operator', 'operators')} of {name} compute "
             text += "in float32. With all operators in bfloat16, an output would "
             text += f"change by more than {choice.max_error:g} of its largest value"
-            decisions.append(Decision(FULL_PRECISION_OPERATORS, text, names))
+            decisions.append(Decision(models.FULL_PRECISION_OPERATORS, text, names))
     report = dataclasses.replace(report, precisions=list(choices))
     return report.with_decisions(*decisions)
 
@@ -308,7 +283,7 @@ def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> Repor
         )
     fell_back = [
         Decision(
-            SEQUENTIAL,
+            models.SEQUENTIAL,
             f"the schedules found for batch size {batch_size} are not faster than the "
             "sequential schedules in the whole network, so the sequential ones are "
             "used",
@@ -343,11 +318,11 @@ def unsupported_nodes(report: Report, converted: Sequence[Function]) -> Report:
     decisions = []
     if not outside and not inside:
         text = "the model has no convolution that the engine supports"
-        decisions.append(Decision(NO_CONVOLUTION, text))
+        decisions.append(Decision(models.NO_CONVOLUTION, text))
     decisions += _sizes_not_scheduled(report, converted)
     decisions += [
         Decision(
-            INSIDE_FUNCTION,
+            models.INSIDE_FUNCTION,
             f"{counted(count, 'convolution is', 'convolutions are')} left to "
             f"TensorFlow inside {where}",
             unnamed=count,
@@ -358,7 +333,7 @@ def unsupported_nodes(report: Report, converted: Sequence[Function]) -> Report:
     if in_functions:
         text = f"convolutions of type {', '.join(sorted(in_functions))} in functions "
         text += "are left to TensorFlow"
-        decisions.append(Decision(CONVOLUTION_TYPE, text))
+        decisions.append(Decision(models.CONVOLUTION_TYPE, text))
     return report.with_decisions(*decisions, *decisions_about(left, others))
 
 
@@ -369,7 +344,7 @@ def _sizes_not_scheduled(
     fixed = [(f, f.fixed_batch_size()) for f in converted]
     decisions = [
         Decision(
-            FIXED_BATCH_SIZE,
+            models.FIXED_BATCH_SIZE,
             f"signature {f.reference.name!r} {f.describe_fixed_batch_size()}, so it is "
             f"scheduled for {counted(size, 'image', 'images')} per call",
         )
@@ -378,7 +353,7 @@ def _sizes_not_scheduled(
     ]
     return decisions + [
         Decision(
-            OTHER_NETWORK,
+            models.OTHER_NETWORK,
             f"signature {f.reference.name!r} has other operators at batch size "
             f"{size} than at {', '.join(map(str, f.collected))}, so no schedule is "
             f"made for batch size {size}",
@@ -398,7 +373,7 @@ def _slow_regions(made: Plan) -> list[Decision]:
 
     decisions = [
         Decision(
-            SLOW_REGION,
+            models.SLOW_REGION,
             _left_to_tensorflow(one.name, one.tensorflow_ms, one.region_ms),
             operators(one.regions),
         )
@@ -410,7 +385,7 @@ def _slow_regions(made: Plan) -> list[Decision]:
         text = f"{counted(len(untimed), 'region is', 'regions are')} left to "
         text += "TensorFlow, because timing failed. Use --keep_slower to convert "
         text += "untimed regions"
-        decisions.append(Decision(REGION_NOT_TIMED, text, operators(untimed)))
+        decisions.append(Decision(models.REGION_NOT_TIMED, text, operators(untimed)))
     return decisions
 
 

@@ -42,6 +42,7 @@ from ios_tf.errors import first_line
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.inputs import open_sizes
 from ios_tf.reasons.comparisons import NOT_REPEATABLE, SAMPLES_REJECTED, STATEFUL
+from ios_tf.scheduler.problem import batch_sizes_of
 
 # Batch sizes that are tried if a function does not accept the requested sizes.
 _OTHER_BATCHES = (2, 4, 8, 16, 32)
@@ -134,17 +135,22 @@ class OriginalCalls:
         """Returns the arguments of calls at the batch sizes that the original accepts.
 
         If the original does not accept any of these batch sizes, another one is used.
+        The keys of the result are loads if `batch_sizes` contains loads.
         """
-        for batch_size in batch_sizes:
+        sizes = batch_sizes_of(batch_sizes)
+        for size in sizes:
             with contextlib.suppress(CannotCompareError):
-                self.case_at(batch_size)
-        found = [size for size in batch_sizes if size in self.inputs]
-        if not found:
-            found = list(self.cases(batch_sizes, batch_sizes)[0])
-        return {size: self.inputs[size] for size in found}
+                self.case_at(size)
+        accepted = [load for load in batch_sizes if int(load) in self.inputs]
+        accepted = accepted or list(self.cases(sizes, sizes)[0])
+        return {load: self.inputs[int(load)] for load in accepted}
 
     def varied_inputs(self, batch_sizes: Sequence[int]) -> list[Inputs]:
-        """Returns the arguments of several calls (see `Reference.calls`)."""
+        """Returns the arguments of calls that show how exact a function is.
+
+        Without samples, these are two calls for each batch size that the original
+        accepts. With samples, they are calls for the samples.
+        """
         cases = self.cases(batch_sizes, batch_sizes)[0]
         if self._samples is None or not cases:
             return [one for c in cases.values() for one in (c.inputs, c.others)]

@@ -378,7 +378,7 @@ class Plan:
             return plan
         sizes = function.timed_sizes(list(collected))
         first = next(iter(collected.values()))
-        inputs = function.reference.inputs(sizes)
+        inputs = function.reference.calls.inputs_at(sizes)
         if inputs:
             regions = region_check.measure(
                 function.frozen, plan.rewrite, first, inputs, device

@@ -16,7 +16,7 @@ import tensorflow as tf
 from ios_tf.conversion import inner_tensors, timing
 from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.inner_tensors import InnerTensor
-from ios_tf.conversion.made_up_inputs import CannotCompareError, Inputs, Size
+from ios_tf.conversion.made_up_inputs import Inputs, Size
 from ios_tf.conversion.original_calls import (
     STEADY,
     Case,
@@ -38,19 +38,13 @@ from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.not_converted import NotConvertedError
 from ios_tf.native import tracing
 from ios_tf.native.tracing import Trace
-from ios_tf.reasons import Decision
-from ios_tf.reasons.comparisons import (
-    AFTER_REGIONS,
-    ALL_NAN,
-    CONSTANT_OUTPUT,
-    ROUNDING,
-)
-from ios_tf.reasons.measurements import NO_TIMELINE
-from ios_tf.reasons.models import OPTIMIZERS_CHANGE_OUTPUTS, SHARE_OF_NAN
+from ios_tf.reasons import Decision, comparisons, measurements, models
 from ios_tf.scheduler import Load
 from ios_tf.scheduler.problem import batch_sizes_of
 from ios_tf.tables import counted
 
+# The functions that `Reference._latencies` measures.
+_TIMED = ("tensorflow", "converted", "portable")
 # Rounding never explains a difference of an output above this value.
 _CLEAR = 0.5
 # The largest number of operators of a recorded call that a report contains.
@@ -58,7 +52,12 @@ _TRACED_OPERATORS = 20_000
 
 
 class Reference:
-    """The original function of a signature, with made-up or real inputs."""
+    """The original function of a signature, with made-up or real inputs.
+
+    Attributes:
+      name: the function's name in errors and notes.
+      calls: the calls of the function.
+    """
 
     def __init__(
         self,
@@ -85,7 +84,7 @@ class Reference:
         self._function = function
         self._frozen = frozen
         self._device = device
-        self._calls = OriginalCalls(function, frozen, device, image_size, bound_sizes)
+        self.calls = OriginalCalls(function, frozen, device, image_size, bound_sizes)
 
     def use_samples(self, samples: Samples) -> None:
         """Makes all later comparisons and measurements use real inputs.
@@ -93,7 +92,7 @@ class Reference:
         Raises:
           UserError: the samples do not fit this signature's inputs.
         """
-        self._calls.use_samples(samples.of_signature(self.name, self._frozen.inputs))
+        self.calls.use_samples(samples.of_signature(self.name, self._frozen.inputs))
 
     def with_frozen(self, frozen: FrozenSignature) -> Reference:
         """Returns a reference for the same function in another precision.
@@ -103,28 +102,6 @@ class Reference:
         reference = copy.copy(self)
         reference._frozen = frozen
         return reference
-
-    def calls(self, batch_sizes: Sequence[int]) -> list[Inputs]:
-        """Returns the arguments of calls that show how exact a function is.
-
-        Without samples, these are two calls for each batch size that the original
-        accepts. With samples, they are calls for the samples.
-        """
-        return self._calls.varied_inputs(batch_sizes)
-
-    def inputs(self, batch_sizes: Sequence[int]) -> dict[int, Inputs]:
-        """Returns the arguments of calls at the batch sizes that the original accepts.
-
-        If the original does not accept any of these batch sizes, another one is used.
-        The keys of the result are loads if `batch_sizes` contains loads.
-        """
-        known = self._calls.inputs_at(batch_sizes_of(batch_sizes))
-        asked = [load for load in batch_sizes if int(load) in known]
-        return {load: known[int(load)] for load in asked or known}
-
-    def refusal(self) -> CannotCompareError | None:
-        """Returns why the original could not be called, or None if a call succeeded."""
-        return self._calls.refusal()
 
     def compare(
         self,
@@ -154,7 +131,7 @@ class Reference:
         differences: list[float] = []
         decisions: list[Decision] = []
         equal = True
-        references, reason = self._calls.cases(batch_sizes, batch_sizes_of(timed))
+        references, reason = self.calls.cases(batch_sizes, batch_sizes_of(timed))
         if not references:
             assert reason is not None
             text = f"signature {self.name!r} is not compared with the original"
@@ -165,7 +142,7 @@ class Reference:
                 f"signature {self.name!r} is neither compared nor timed at batch size "
                 f"{size}: {refusal}",
             )
-            for size, refusal in self._calls.refused.items()
+            for size, refusal in self.calls.refused.items()
             if references and size in batch_sizes_of(timed)
         ]
         inner: Sequence[InnerTensor] = ()
@@ -179,7 +156,7 @@ class Reference:
             if 1.0 in undefined(expected):
                 decisions.append(
                     Decision(
-                        ALL_NAN,
+                        comparisons.ALL_NAN,
                         f"signature {self.name!r}: all values of an output are NaN at "
                         f"batch size {batch_size}, so the comparison proves little",
                     )
@@ -198,12 +175,12 @@ class Reference:
                 worst = inner_tensors.worst(compared)
                 if differs or (worst and worst.differs):
                     decisions += self._explain(
-                        worst, batch_size, difference or 0.0, unequal
+                        worst, batch_size, case, difference or 0.0, unequal
                     )
-                    self._check_numbers(batch_size, outputs)
+                    self._check_numbers(batch_size, case, outputs)
         if references:
             self._compare_at_bounds(found)
-        measured = [load for load in timed if int(load) in self._calls.inputs]
+        measured = [load for load in timed if int(load) in self.calls.inputs]
         if timed and not measured:
             measured = list(references)[:1]
         latencies = {size: self._latencies(found, size, portable) for size in measured}
@@ -222,7 +199,10 @@ class Reference:
             constant,
             bool(constant) and has_no_evidence(references),
             inner,
-            ranges=_ranges(latencies),
+            ranges={
+                name: {size: one.ranges[i] for size, one in latencies.items()}
+                for i, name in enumerate(_TIMED[: 2 + portable])
+            },
             traces=traces,
             by_value=self._max_error > 0,
         )
@@ -246,7 +226,7 @@ class Reference:
         Raises:
           DifferenceError: an output has another shape, or clearly other values.
         """
-        for case in self._calls.at_bounds():
+        for case in self.calls.at_bounds():
             outputs = self._outputs(found, case.batch_size, case.inputs)
             difference, _ = compare_outputs(outputs, case.expected)
             if (difference or 0.0) > _CLEAR or shapes(outputs) != shapes(case.expected):
@@ -286,7 +266,7 @@ class Reference:
         )
         return [
             Decision(
-                CONSTANT_OUTPUT,
+                comparisons.CONSTANT_OUTPUT,
                 f"signature {self.name!r}: output {name!r} does not depend on the "
                 f"input, so equal values prove nothing. {instead}",
             )
@@ -297,6 +277,7 @@ class Reference:
         self,
         worst: InnerTensor | None,
         batch_size: int,
+        case: Case,
         difference: float,
         unequal: Mapping[str, str],
     ) -> list[Decision]:
@@ -310,19 +291,18 @@ class Reference:
           NotConvertedError: TensorFlow's optimizers change the original's outputs.
         """
         where, difference_there = "an output", difference
-        noise = self._calls.case_at(batch_size).noise
-        allowed = self._max_error or allowed_difference(self._tolerance(), noise)
+        allowed = self._max_error or allowed_difference(self._tolerance(), case.noise)
         differs = difference > allowed
         if worst and not (differs and self._max_error):
             where, difference_there = worst.name, worst.difference
             differs = worst.differs
         if differs:
-            self._check_optimizers(batch_size)
+            self._check_optimizers(batch_size, case)
             raise DifferenceError(self.name, batch_size, where, difference_there)
-        reason, where = AFTER_REGIONS, " in operators after the regions"
+        reason, where = comparisons.AFTER_REGIONS, " in operators after the regions"
         why = f"; inner tensors differ by up to {worst.difference:.1e}" if worst else ""
         if difference_there > self._tolerance():
-            reason, where = ROUNDING, ""
+            reason, where = comparisons.ROUNDING, ""
             why = "; rounding the inputs has a similar effect"
         texts = [f"{text} at batch size {batch_size}{why}" for text in unequal.values()]
         if difference > self._tolerance():
@@ -332,27 +312,29 @@ class Reference:
             )
         return [Decision(reason, f"signature {self.name!r}: {text}") for text in texts]
 
-    def _check_numbers(self, batch_size: int, outputs: Mapping[str, Any]) -> None:
+    def _check_numbers(
+        self, batch_size: int, case: Case, outputs: Mapping[str, Any]
+    ) -> None:
         """Checks that the outputs have the same share of NaN as the original's.
 
         Raises:
           NotConvertedError: the share differs, because TensorFlow optimizes the
             converted graph differently.
         """
-        shares = undefined(outputs), undefined(self._calls.case_at(batch_size).expected)
-        if shares[0] == shares[1] or math.isinf(self._calls.case_at(batch_size).noise):
+        shares = undefined(outputs), undefined(case.expected)
+        if shares[0] == shares[1] or math.isinf(case.noise):
             return
-        self._check_optimizers(batch_size)
+        self._check_optimizers(batch_size, case)
         found, expected = next(p for p in zip(*shares, strict=True) if p[0] != p[1])
         raise NotConvertedError(
-            SHARE_OF_NAN,
+            models.SHARE_OF_NAN,
             f"signature {self.name!r}, batch size {batch_size}: {found:.0%} of an "
             f"output would be NaN in the converted model, and {expected:.0%} in the "
             "original, because TensorFlow optimizes the operators after the regions in "
             "another way",
         )
 
-    def _check_optimizers(self, batch_size: int) -> None:
+    def _check_optimizers(self, batch_size: int, case: Case) -> None:
         """Checks that TensorFlow's optimizers do not change the original's outputs.
 
         Two examples: the optimizers replace the maximum of 2 x and x by a leaky ReLU.
@@ -363,14 +345,13 @@ class Reference:
           NotConvertedError: TensorFlow changes the outputs.
         """
         with timing.running(plugin=False, device=self._device, optimizers=False):
-            plain = self._function(**self._calls.inputs[batch_size])
-        case = self._calls.case_at(batch_size)
+            plain = self._function(**case.inputs)
         changed, unequal = compare_outputs(plain, case.expected, case.spreads)
         allowed = allowed_difference(self._tolerance(), case.noise)
         if differ(changed, unequal, allowed):
             by = "" if changed is None else f" by {changed:.1e} (relative)"
             raise NotConvertedError(
-                OPTIMIZERS_CHANGE_OUTPUTS,
+                models.OPTIMIZERS_CHANGE_OUTPUTS,
                 f"signature {self.name!r}: at batch size {batch_size}, the outputs of "
                 f"the original change{by} if TensorFlow's graph optimizers are off "
                 "(disable_meta_optimizer). TensorFlow would not optimize a converted "
@@ -389,11 +370,11 @@ class Reference:
         for size in batch_sizes:
             try:
                 with tracing.record(_TRACED_OPERATORS) as recording:
-                    self._outputs(found, size, self._calls.inputs[size])
+                    self._outputs(found, size, self.calls.inputs[size])
             except tracing.AlreadyRecordingError:
                 text = f"signature {self.name!r} has no timeline in the report, "
                 text += "because your program records a trace"
-                return traces, [Decision(NO_TIMELINE, text)]
+                return traces, [Decision(measurements.NO_TIMELINE, text)]
             if recording.trace and recording.trace.calls:
                 traces[size] = recording.trace
         return traces, []
@@ -401,7 +382,7 @@ class Reference:
     def _latencies(
         self, found: Callable[..., Any], load: int, portable: bool
     ) -> timing.Latencies:
-        inputs = self._calls.inputs[int(load)]
+        inputs = self.calls.inputs[int(load)]
         turns = [(False, self._function), (True, found), (False, found)]
         return timing.latencies(
             [
@@ -410,15 +391,3 @@ class Reference:
             ],
             Load.of(load).callers,
         )
-
-
-def _ranges(
-    latencies: Mapping[int, timing.Latencies],
-) -> dict[str, dict[int, tuple[float, float]]]:
-    """The ranges of the latencies that `Reference._latencies` measured, by name."""
-    found: dict[str, dict[int, tuple[float, float]]] = {}
-    for size, of_size in latencies.items():
-        names = ("tensorflow", "converted", "portable")
-        for name, one in zip(names, of_size.ranges, strict=False):
-            found.setdefault(name, {})[size] = one
-    return found

@@ -101,7 +101,7 @@ def test_inputs_for_which_outputs_are_defined():
     reference = Reference("f", function, frozen, "cpu")
     comparison = reference.compare(function, frozen.graph_def, [2])
     assert comparison.difference == 0 and not comparison.decisions
-    (images,) = reference.inputs([2])[2].values()
+    (images,) = reference.calls.inputs_at([2])[2].values()
     assert (images.numpy() >= 1).any()
 
 
