@@ -116,20 +116,16 @@ def _ignore(line: str) -> None:
     """Ignores a line. The default value of the option `log`."""
 
 
-def _strategy(name: str, value: Any) -> str:
-    return validation.one_of(name, value, STRATEGIES)
+_strategy = functools.partial(validation.one_of, choices=STRATEGIES)
+_on_miss = functools.partial(validation.one_of, choices=ON_MISS)
+_precision = functools.partial(validation.one_of, choices=PRECISIONS)
 
 
 def _strategies(name: str, value: Any) -> list[str]:
     return [_strategy(name, strategy) for strategy in validation.strings(name, value)]
 
 
-def _on_miss(name: str, value: Any) -> str:
-    return validation.one_of(name, value, ON_MISS)
-
-
-def _precision(name: str, value: Any) -> str:
-    return validation.one_of(name, value, PRECISIONS)
+_count_option = functools.partial(_option, parse=number, metavar="N")
 
 
 def _optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
@@ -153,22 +149,18 @@ class _Checked:
 class SearchOptions(_Checked):
     """The options of every function that may search for schedules."""
 
-    max_groups: int = _option(
+    max_groups: int = _count_option(
         8,
         "largest number of groups per stage that the search considers (the paper's s); "
         "0 means no limit",
         "Search",
         check=validation.search_limit,
-        parse=number,
-        metavar="N",
     )
-    max_group_size: int = _option(
+    max_group_size: int = _count_option(
         3,
         "largest number of operators per group (the paper's r); 0 means no limit",
         "Search",
         check=validation.search_limit,
-        parse=number,
-        metavar="N",
     )
     cache_dir: str | os.PathLike[str] | None = _option(
         None,
@@ -239,30 +231,24 @@ class EnableOptions(SearchOptions):
 class MeasuringOptions(SearchOptions):
     """The options of functions that always measure."""
 
-    warmup_runs: int = _option(
+    warmup_runs: int = _count_option(
         2,
         "unmeasured runs before the measurements of a latency",
         "Measurements",
         check=validation.warmup_runs,
-        parse=number,
-        metavar="N",
     )
-    runs: int = _option(
+    runs: int = _count_option(
         3,
         "runs per measurement",
         "Measurements",
         check=validation.measured_runs,
-        parse=number,
-        metavar="N",
     )
-    sample_count: int = _option(
+    sample_count: int = _count_option(
         3,
         "measurements per latency; the latency is their median. If the measurements "
         "differ much, more are made",
         "Measurements",
         check=validation.measured_runs,
-        parse=number,
-        metavar="N",
     )
     winograd: bool = _option(
         True,
@@ -530,13 +516,11 @@ class ConvertOptions(ModelOptions):
 class BenchOptions(_Callers, _Checked):
     """The options of `ios_tf bench`."""
 
-    batch_size: int = _option(
+    batch_size: int = _count_option(
         1,
         "batch size to use if the model's is dynamic",
         "Sizes and device",
         check=validation.whole,
-        parse=number,
-        metavar="N",
     )
     device: str = _same(ModelOptions, "device")
     tags: Sequence[str] | None = _same(ConvertOptions, "tags")
@@ -568,13 +552,11 @@ class BenchOptions(_Callers, _Checked):
         metavar="A,B",
         default_text=",".join(SLOWEST_FIRST),
     )
-    rounds: int = _option(
+    rounds: int = _count_option(
         10,
         "rounds of measurements",
         "Measurements",
         check=validation.whole,
-        parse=number,
-        metavar="N",
     )
     callers: int | Sequence[int] | None = _option(
         None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import operator
 import os
 import re
@@ -24,7 +25,6 @@ _MOST_CALLERS = 1024  # each is a thread
 # The product of these two limits bounds the number of calls in one measurement.
 _MOST_CALLS_PER_SECOND = 100_000
 _LONGEST_SECONDS = 600
-_LARGEST_ERROR = 1.0
 
 
 def whole(name: str, value: Any, least: int = 1, most: int = _MOST) -> int:
@@ -50,30 +50,18 @@ def whole(name: str, value: Any, least: int = 1, most: int = _MOST) -> int:
     return number
 
 
-def batch_sizes(name: str, value: Any) -> list[int]:
-    """Returns one batch size, or a list of batch sizes, in ascending order.
-
-    Raises:
-      UserError: the argument is not of this form, or lists a size more than once.
-    """
-    return _distinct(name, value, "batch size", _MOST)
+caller_count = functools.partial(whole, most=_MOST_CALLERS)
+search_limit = functools.partial(whole, least=0)  # 0 means no limit
+warmup_runs = functools.partial(whole, least=0, most=_MOST_RUNS)
+measured_runs = functools.partial(whole, most=_MOST_RUNS)
 
 
-def callers(name: str, value: Any) -> list[int]:
-    """Returns one number of callers, or a list of such numbers, in ascending order.
+def _distinct(name: str, value: Any, element: str, most: int) -> list[int]:
+    """Returns one number, or a list of numbers, in ascending order.
 
     Raises:
       UserError: the argument is not of this form, or lists a number more than once.
     """
-    return _distinct(name, value, "number of callers", _MOST_CALLERS)
-
-
-def caller_count(name: str, value: Any) -> int:
-    """Returns a number of callers as an int. Raises as `whole`."""
-    return whole(name, value, most=_MOST_CALLERS)
-
-
-def _distinct(name: str, value: Any, element: str, most: int) -> list[int]:
     given = list(value) if _is_list(value) else [value]
     numbers = sorted(whole(name, number, most=most) for number in given)
     if not numbers:
@@ -82,6 +70,10 @@ def _distinct(name: str, value: Any, element: str, most: int) -> list[int]:
         if numbers.count(number) > 1:
             raise UserError(f"{name} lists {number} more than once")
     return numbers
+
+
+batch_sizes = functools.partial(_distinct, element="batch size", most=_MOST)
+callers = functools.partial(_distinct, element="number of callers", most=_MOST_CALLERS)
 
 
 def image_size(name: str, value: Any) -> tuple[int, int]:
@@ -106,21 +98,6 @@ def _is_list(value: Any) -> bool:
         return False
     # A numpy array without dimensions is a number.
     return isinstance(value, Sequence) or getattr(value, "ndim", 0) > 0
-
-
-def search_limit(name: str, value: Any) -> int:
-    """Returns a limit of a search as an int; 0 means no limit. Raises as `whole`."""
-    return whole(name, value, 0)
-
-
-def warmup_runs(name: str, value: Any) -> int:
-    """Returns a number of unmeasured runs as an int. Raises as `whole`."""
-    return whole(name, value, 0, _MOST_RUNS)
-
-
-def measured_runs(name: str, value: Any) -> int:
-    """Returns a number of runs or of measurements as an int. Raises as `whole`."""
-    return whole(name, value, 1, _MOST_RUNS)
 
 
 def one_of(name: str, value: Any, choices: Sequence[str]) -> str:
@@ -149,21 +126,6 @@ def seconds(name: str, value: Any) -> float:
     return number
 
 
-def error_bound(name: str, value: Any) -> float:
-    """Returns an argument as a positive relative error. Raises as `_positive`."""
-    return _positive(name, value, _LARGEST_ERROR)
-
-
-def rate(name: str, value: Any) -> float:
-    """Returns an argument as a number of calls per second. Raises as `_positive`."""
-    return _positive(name, value, _MOST_CALLS_PER_SECOND)
-
-
-def duration(name: str, value: Any) -> float:
-    """Returns an argument as a positive number of seconds. Raises as `_positive`."""
-    return _positive(name, value, _LONGEST_SECONDS)
-
-
 def _positive(name: str, value: Any, most: float) -> float:
     """Returns an argument as a float.
 
@@ -176,6 +138,11 @@ def _positive(name: str, value: Any, most: float) -> float:
             f"{name} must be above 0 and at most {most}, not {_shown(value)}"
         )
     return number
+
+
+error_bound = functools.partial(_positive, most=1.0)  # a relative error
+rate = functools.partial(_positive, most=_MOST_CALLS_PER_SECOND)  # calls per second
+duration = functools.partial(_positive, most=_LONGEST_SECONDS)  # in seconds
 
 
 def _float(value: Any) -> float:
@@ -218,26 +185,25 @@ def listed(name: str, text: str) -> list[str]:
     return words
 
 
-def device_name(name: str, value: Any) -> str:
-    """Checks the name of a TensorFlow device: auto, cpu, gpu, gpu:1 and so on.
+def _matching(name: str, value: Any, form: str, examples: str) -> str:
+    """Checks that a text has the form of a regular expression.
 
     Raises:
-      UserError: the argument is not such a name.
+      UserError: it does not.
     """
-    if not re.fullmatch(r"auto|cpu|gpu(:\d{1,4})?", str(value), re.ASCII):
-        raise UserError(f"{name} must be auto, cpu, gpu, gpu:1 …, not {_shown(value)}")
+    if not re.fullmatch(form, str(value), re.ASCII):
+        raise UserError(f"{name} must be {examples}, not {_shown(value)}")
     return str(value)
 
 
-def engine_device(name: str, value: Any) -> str:
-    """Checks the name of an engine device: cpu, gpu, gpu:1, gpu:1,tf32=off and so on.
-
-    Raises:
-      UserError: the argument is not such a name.
-    """
-    if not re.fullmatch(r"cpu|gpu(:\d{1,4})?(,tf32=off)?", str(value), re.ASCII):
-        raise UserError(f"{name} must be {ENGINE_DEVICES}, not {_shown(value)}")
-    return str(value)
+# The name of a device of TensorFlow.
+device_name = functools.partial(
+    _matching, form=r"auto|cpu|gpu(:\d{1,4})?", examples="auto, cpu, gpu, gpu:1 …"
+)
+# The name of a device of the engine.
+engine_device = functools.partial(
+    _matching, form=r"cpu|gpu(:\d{1,4})?(,tf32=off)?", examples=ENGINE_DEVICES
+)
 
 
 def patterns(name: str, value: Any) -> tuple[str, ...]:
