@@ -15,8 +15,9 @@ class Turns:
     """Lets at most `most` threads work at the same time.
 
     The thread that has waited longest begins next, unlike with `threading.Semaphore`. A
-    signal, or an exception that another thread raises in this one, may interrupt a
-    thread at any place. Its turn then ends at the latest when its `_Turn` is freed.
+    turn is a lock that its thread can acquire as soon as the turn begins. A signal, or
+    an exception that another thread raises in this one, may interrupt a thread at any
+    place. Its turn then ends at the latest when the lock is freed.
     """
 
     def __init__(self, most: int) -> None:
@@ -24,8 +25,8 @@ class Turns:
         # Reentrant, because a signal handler may call `run` while its thread holds the
         # lock.
         self._lock = threading.RLock()
-        self._active: weakref.WeakSet[_Turn] = weakref.WeakSet()
-        self._waiting: collections.deque[_Turn] = collections.deque()
+        self._active: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
+        self._waiting: collections.deque[threading.Lock] = collections.deque()
 
     @property
     def waiting(self) -> int:
@@ -34,12 +35,13 @@ class Turns:
 
     def run(self, work: Callable[[], _T]) -> _T:
         """Waits for this thread's turn, and returns the result of `work`."""
-        turn = _Turn()
+        turn = threading.Lock()
+        turn.acquire()
         try:
             with self._lock:
                 self._waiting.append(turn)
                 self._begin()
-            turn.begins.acquire()
+            turn.acquire()
             return work()
         finally:
             with self._lock:
@@ -54,16 +56,4 @@ class Turns:
         while self._waiting and len(self._active) < self._most:
             turn = self._waiting.popleft()
             self._active.add(turn)
-            turn.begins.release()
-
-
-class _Turn:
-    """The turn of a thread.
-
-    Attributes:
-      begins: a lock that the thread can acquire as soon as its turn begins.
-    """
-
-    def __init__(self) -> None:
-        self.begins = threading.Lock()
-        self.begins.acquire()
+            turn.release()
