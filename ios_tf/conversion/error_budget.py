@@ -258,7 +258,7 @@ class _Meter:
         # The outputs of some functions, such as the number of the best class, are not
         # floats. The tensors behind these outputs are measured then.
         for self._frozen in (frozen, inner_tensors.with_logits(frozen)):
-            self._names = [tensor for tensor, _ in self._frozen.outputs.values()]
+            self._names = self._frozen.fetches()
             compute = subgraphs.tensors(frozen, frozen.graph_def, self._names)
             for inputs in calls:
                 arguments = [inputs[name] for name in frozen.inputs]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import importlib.util
 import logging
@@ -165,8 +166,7 @@ def _logged_errors() -> Iterator[list[str]]:
 
 def _without_schedules(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     """Removes schedules, so that the plugin does not use them in tf2onnx."""
-    plain = graph_pb2.GraphDef()
-    plain.CopyFrom(graph_def)
+    plain = copy.deepcopy(graph_def)
     for node in function_library.nodes(plain):
         for attribute in ANNOTATIONS:
             node.attr.pop(attribute, None)

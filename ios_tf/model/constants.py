@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 from collections.abc import Collection, Iterable, MutableSequence, Sequence
 
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
@@ -57,8 +58,7 @@ def with_single_factors(
     """
     if not any(node.op in ("Mul", *_DIVISIONS) for node in _floats(graph_def)):
         return graph_def
-    result = graph_pb2.GraphDef()
-    result.CopyFrom(graph_def)
+    result = copy.deepcopy(graph_def)
     _Factors(result.node, fetched, "").join()
     for function in result.library.function:
         wanted = [*function.ret.values(), *function.control_ret.values()]

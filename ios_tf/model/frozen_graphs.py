@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import hashlib
@@ -106,12 +107,12 @@ class FrozenSignature:
                 or content.dtype != tf.float32.as_datatype_enum
                 or len(content.tensor_content) < _LARGE_BYTES
             ):
-                light.node.add().CopyFrom(node)
+                light.node.append(node)
                 continue
-            copy = light.node.add(name=node.name, op=node.op, device=node.device)
-            copy.input.extend(node.input)
-            copy.attr["dtype"].type = content.dtype
-            tensor = copy.attr["value"].tensor
+            one = light.node.add(name=node.name, op=node.op, device=node.device)
+            one.input.extend(node.input)
+            one.attr["dtype"].type = content.dtype
+            tensor = one.attr["value"].tensor
             tensor.dtype = content.dtype
             tensor.tensor_shape.CopyFrom(content.tensor_shape)
             # TensorFlow repeats a single value for all elements. The value is computed
@@ -140,8 +141,9 @@ class FrozenSignature:
 
     def open(self) -> Graph:
         """Opens the graph on the native side for queries."""
-        outputs = [tensor for tensor, _ in self.outputs.values()]
-        return Graph(self.graph_def, self.placeholders(), outputs, self.image_size)
+        return Graph(
+            self.graph_def, self.placeholders(), self.fetches(), self.image_size
+        )
 
     @functools.cached_property
     def opened(self) -> Graph:
@@ -157,6 +159,10 @@ class FrozenSignature:
                 for name, tensor in self.captures.items()
             ),
         ]
+
+    def fetches(self) -> list[str]:
+        """The names of all output tensors."""
+        return [tensor for tensor, _ in self.outputs.values()]
 
 
 def freeze(name: str, function: Any, keep_filters: bool = False) -> FrozenSignature:
@@ -251,10 +257,8 @@ def _component_names(structure: Mapping[str, Any]) -> list[str]:
 def _inline(whole: FrozenSignature) -> FrozenSignature:
     """The signature with its functions inlined, except those of control flow."""
     inputs = whole.placeholders()
-    outputs = [tensor for tensor, _ in whole.outputs.values()]
-    graph_def = graph_pb2.GraphDef()
-    graph_def.CopyFrom(whole.graph_def)
-    graph_def = defaults.settled(graph_def, inputs, outputs)
+    outputs = whole.fetches()
+    graph_def = defaults.settled(copy.deepcopy(whole.graph_def), inputs, outputs)
     function_library.keep_control_flow(graph_def)
     function_library.inline_where_convolutions_are(graph_def)
     for function in graph_def.library.function:
@@ -279,9 +283,9 @@ def _inline(whole: FrozenSignature) -> FrozenSignature:
 
 def _check_inlining(whole: FrozenSignature) -> None:
     """Raises NotOptimizedError if TensorFlow cannot inline a signature's own graph."""
-    outputs = [tensor for tensor, _ in whole.outputs.values()]
+    inputs, outputs = whole.placeholders(), whole.fetches()
     try:
-        grappler.optimize(whole.graph_def, whole.placeholders(), outputs, ["function"])
+        grappler.optimize(whole.graph_def, inputs, outputs, ["function"])
     except tf.errors.OpError as error:
         raise NotOptimizedError(
             f"TensorFlow cannot inline the graph's functions: {first_line(error)}"
@@ -297,12 +301,8 @@ _READS = frozenset(
 )
 # Operations for which TensorFlow can replace an input from a variable by a constant.
 _TAKE_CONSTANTS = frozenset(
-    (
-        "ReadVariableOp",
-        "ResourceGather",
-        "ResourceGatherNd",
-        *function_library.FUNCTION_CALLS,
-    )
+    ("ReadVariableOp", "ResourceGather", "ResourceGatherNd")
+    + function_library.FUNCTION_CALLS
 )
 
 
@@ -319,7 +319,7 @@ def _with_constants(
     changed = [one for one, op, calls in uses if not calls and op not in _READS]
     changes = next((one for one in reversed(changed) if not kinds[one]), None)
     assigned = {one for one in changed if kinds[one]}
-    outputs = [tensor for tensor, _ in inlined.outputs.values()]
+    outputs = inlined.fetches()
     needed = function_library.computed_from(inlined.graph_def, outputs)
     for placeholder in changed:
         if placeholder in assigned & needed:
@@ -363,8 +363,7 @@ def rebuild(
     `variables`: additional captures of `graph_def`, which `frozen` does not have, by
     placeholder.
     """
-    renamed = graph_pb2.GraphDef()
-    renamed.CopyFrom(graph_def)
+    renamed = copy.deepcopy(graph_def)
     function_library.lower_control_flow(renamed)
     function_library.rename_functions(renamed)
     names = {node.name for node in renamed.node}
@@ -372,7 +371,7 @@ def rebuild(
     imported = wrap_function.function_from_graph_def(
         renamed,
         [spec.name for spec in frozen.inputs.values()],
-        [tensor for tensor, _ in frozen.outputs.values()],
+        frozen.fetches(),
         captures={name: t for name, t in captures.items() if name in names},
     )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import collections
+import copy
 import hashlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from tensorflow.core.framework import graph_pb2, types_pb2
@@ -29,16 +30,14 @@ COMPILED = "_XlaMustCompile"
 _LOWER = "_lower_using_switch_merge"
 _LOWERED_BEFORE = "_ios_lowered_before"
 _COMPILED_BEFORE = "_ios_compiled_before"
-# Attributes about gradients, which a frozen graph does not need. They are removed,
-# because TensorFlow's loader cannot find the functions that they name.
-_OF_GRADIENTS = (
+# Attributes that a frozen graph does not need: the functions that compute gradients,
+# and the nodes whose devices other nodes have.
+_REFERENCES = (
     "_gradient_op_type",
     "forward_function_name",
     "backward_function_name",
+    "_class",
 )
-# The attribute that places a node on the device of another node. It is removed, because
-# each node has its own device by now.
-_COLOCATION = "_class"
 
 
 def nodes(graph_def: graph_pb2.GraphDef) -> Iterator[Any]:
@@ -56,13 +55,10 @@ WITHOUT_EFFECTS = frozenset(
 
 def has_effects(graph_def: graph_pb2.GraphDef) -> bool:
     """Whether the graph may have side effects besides computing its outputs."""
-    for node in nodes(graph_def):
-        op = op_def_registry.get(node.op)
-        if node.op in FUNCTION_CALLS or node.op in WITHOUT_EFFECTS or op is None:
-            continue
-        if op.is_stateful:
-            return True
-    return False
+    types = {node.op for node in nodes(graph_def)}.difference(
+        FUNCTION_CALLS, WITHOUT_EFFECTS
+    )
+    return any(op.is_stateful for op in map(op_def_registry.get, types) if op)
 
 
 # Operations without side effects whose calls may wait for other calls.
@@ -160,7 +156,7 @@ def drop_references(graph_def: graph_pb2.GraphDef) -> None:
     """
     del graph_def.library.gradient[:]
     for owner in (*nodes(graph_def), *graph_def.library.function):
-        for attribute in (*_OF_GRADIENTS, _COLOCATION):
+        for attribute in _REFERENCES:
             owner.attr.pop(attribute, None)
 
 
@@ -185,12 +181,12 @@ def _rename_all(graph_def: graph_pb2.GraphDef, names: Mapping[str, str]) -> None
     for function in graph_def.library.function:
         name = function.signature.name
         function.signature.name = names.get(name, name)
-        for value in function.attr.values():
-            _rename(value, names)
     for node in nodes(graph_def):
         node.op = names.get(node.op, node.op)
-        for value in node.attr.values():
-            _rename(value, names)
+    for owner in (*nodes(graph_def), *graph_def.library.function):
+        for value in owner.attr.values():
+            for function in functions_of(value):
+                function.name = names.get(function.name, function.name)
 
 
 def with_plain_names(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
@@ -201,8 +197,7 @@ def with_plain_names(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     """
     if not graph_def.library.function:
         return graph_def
-    found = graph_pb2.GraphDef()
-    found.CopyFrom(graph_def)
+    found = copy.deepcopy(graph_def)
     library = {f.signature.name: f for f in found.library.function}
     names: dict[str, str] = {}
     waiting = list(found.node)
@@ -215,11 +210,7 @@ def with_plain_names(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
                 names[name] = f"function_{len(names)}"
                 waiting += library[name].node_def
     _rename_all(found, names)
-    functions = sorted(
-        found.library.function, key=lambda function: function.signature.name
-    )
-    del found.library.function[:]
-    found.library.function.extend(functions)
+    found.library.function.sort(key=lambda function: function.signature.name)
     return found
 
 
@@ -365,21 +356,10 @@ def _called_by(node: Any, library: dict[str, Any]) -> set[str]:
 
 def functions_of(value: Any) -> Iterator[Any]:
     """The functions in an attribute's value, including those in their attributes."""
-    kind = value.WhichOneof("value")
-    direct: Sequence[Any] = ()
-    if kind == "func":
-        direct = [value.func]
-    elif kind == "list":
-        direct = value.list.func
-    for function in direct:
+    for function in [value.func] if value.HasField("func") else value.list.func:
         yield function
         for inner in function.attr.values():
             yield from functions_of(inner)
-
-
-def _rename(value: Any, names: Mapping[str, str]) -> None:
-    for function in functions_of(value):
-        function.name = names.get(function.name, function.name)
 
 
 def uses(

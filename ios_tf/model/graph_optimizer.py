@@ -72,8 +72,7 @@ def fold_constants(frozen: FrozenSignature) -> FrozenSignature:
     Keras writes a batch norm as arithmetic with variables. Folding turns it into one
     multiplication and one addition, which the native importer recognises.
     """
-    outputs = [tensor for tensor, _ in frozen.outputs.values()]
-    graph_def = with_single_factors(frozen.graph_def, outputs)
+    graph_def = with_single_factors(frozen.graph_def, frozen.fetches())
     prepared = dataclasses.replace(frozen, graph_def=graph_def)
     try:
         graph_def = _fold(prepared)
@@ -230,8 +229,5 @@ def _opened(frozen: FrozenSignature) -> Graph:
 
 def _fold(frozen: FrozenSignature) -> graph_pb2.GraphDef:
     return grappler.optimize(
-        frozen.graph_def,
-        frozen.placeholders(),
-        [tensor for tensor, _ in frozen.outputs.values()],
-        ["constfold"],
+        frozen.graph_def, frozen.placeholders(), frozen.fetches(), ["constfold"]
     )

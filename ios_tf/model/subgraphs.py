@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -61,29 +62,25 @@ def between(
       inputs: specs of the arguments by tensor name, in the order of the arguments.
       outputs: names of the tensors to return.
     """
-    nodes = {node.name: node for node in graph_def.node}
     argument = {name: f"ios_tf_input_{i}" for i, name in enumerate(inputs)}
     cut = function_library.without_nodes(graph_def)
     for name, spec in inputs.items():
         placeholder = cut.node.add(name=argument[name], op="Placeholder")
         placeholder.attr["dtype"].type = spec.dtype.as_datatype_enum
         placeholder.attr["shape"].shape.CopyFrom(spec.shape.as_proto())
-    needed, left = set(), [function_library.node_of(name) for name in outputs]
-    while left:
-        name = left.pop()
-        if name in needed:
-            continue
-        needed.add(name)
-        node = cut.node.add()
-        node.CopyFrom(nodes[name])
-        del node.input[:]
-        for tensor in nodes[name].input:
-            if tensor[0] == "^":
-                continue
-            known = argument.get(full_name(tensor))
-            node.input.append(known or tensor)
-            if not known:
-                left.append(function_library.node_of(tensor))
+    reads = {
+        name: [argument.get(tensor, tensor) for tensor in read]
+        for name, read in _reads(graph_def).items()
+    }
+    needed = function_library.reachable(
+        map(function_library.node_of, outputs),
+        {name: map(function_library.node_of, read) for name, read in reads.items()}
+        | dict.fromkeys(argument.values(), ()),
+    )
+    for original in graph_def.node:
+        if original.name in needed:
+            cut.node.append(original)
+            cut.node[-1].input[:] = reads[original.name]
     arguments = [f"{argument[name]}:0" for name in inputs]
     captures = {name: t for name, t in frozen.captures.items() if name in needed}
     return _import(cut, arguments, outputs, captures)
@@ -161,8 +158,7 @@ def _import(
     outputs: Sequence[str],
     captures: Mapping[str, tf.Tensor],
 ) -> GraphFunction:
-    renamed = graph_pb2.GraphDef()
-    renamed.CopyFrom(graph_def)
+    renamed = copy.deepcopy(graph_def)
     function_library.rename_functions(renamed)
     return GraphFunction(
         wrap_function.function_from_graph_def(

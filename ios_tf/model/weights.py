@@ -8,6 +8,7 @@ memory, and a SavedModel with variables may be larger than 2 GB.
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -66,9 +67,10 @@ class Weights:
         graph_def = function_library.without_nodes(frozen.graph_def)
         for node in frozen.graph_def.node:
             if node.name not in same:
-                copy = graph_def.node.add()
-                copy.CopyFrom(node)
-                copy.input[:] = [same.get(node_of(t), t) for t in node.input]
+                graph_def.node.append(node)
+                graph_def.node[-1].input[:] = [
+                    same.get(node_of(t), t) for t in node.input
+                ]
         return dataclasses.replace(frozen, graph_def=graph_def, captures=captures)
 
     @staticmethod
@@ -90,13 +92,9 @@ class Weights:
         """
         nodes = {node.name: node for node in frozen.graph_def.node}
         uses = collections.Counter(
-            function_library.node_of(tensor)
-            for node in frozen.graph_def.node
-            for tensor in node.input
+            node_of(tensor) for node in frozen.graph_def.node for tensor in node.input
         )
-        uses.update(
-            function_library.node_of(tensor) for tensor, _ in frozen.outputs.values()
-        )
+        uses.update(map(node_of, frozen.fetches()))
         editor = _Editor(self, frozen)
         for node in frozen.graph_def.node:
             found = _scaled_convolution(node, nodes) if node.op == "Mul" else None
@@ -109,8 +107,7 @@ class Weights:
                 node.device,
             )
             editor.replace(convolution.name, None)
-            scaled = node_def_pb2.NodeDef()
-            scaled.CopyFrom(convolution)
+            scaled = copy.deepcopy(convolution)
             scaled.name = node.name
             scaled.input[1] = read
             scaled.input.extend(one for one in node.input if one[0] == "^")
@@ -223,7 +220,7 @@ class _Editor:
         # Pruning removes reads of unused variables, which would otherwise be saved,
         # too.
         tensors = [one.name for one in self._frozen.inputs.values()]
-        tensors += [tensor for tensor, _ in self._frozen.outputs.values()]
+        tensors += self._frozen.fetches()
         graph_def = function_library.pruned(graph_def, tensors)
         names = {node.name for node in graph_def.node}
         return graph_def, {n: t for n, t in captures.items() if n in names}
@@ -278,19 +275,17 @@ def _scaled_convolution(
       The convolution, the node that reads its filter, and the factors of the filter's
       values; None if `product` is not such a multiplication.
     """
-    operands = [
-        nodes[function_library.node_of(t)] for t in product.input if t[0] != "^"
-    ]
+    operands = [nodes[node_of(t)] for t in product.input if t[0] != "^"]
     for convolution, constant in (operands, operands[::-1]):
         if (
             convolution.op not in ("Conv2D", "DepthwiseConv2dNative")
             or constant.op != "Const"
         ):
             continue
-        filters = nodes[function_library.node_of(convolution.input[1])]
+        filters = nodes[node_of(convolution.input[1])]
         waits = [*constant.input, *filters.input[1:]]
         while filters.op == "Identity":
-            filters = nodes[function_library.node_of(filters.input[0])]
+            filters = nodes[node_of(filters.input[0])]
             waits += filters.input[1:]
         if waits:  # a new filter would not have these control inputs
             continue
