@@ -173,7 +173,13 @@ def _measure(
                     _note_failure(key, str(error), failures)
             shown.update((number + 1) / rounds, f"{number + 1} of {rounds} rounds")
     return [
-        Row.of(key, callers, batch_size, found)
+        Row(
+            key,
+            callers,
+            sum(len(one.latencies_ms) for one in found),
+            sum(one.unanswered for one in found),
+            [one.figures(batch_size) for one in found],
+        )
         for (callers, key), found in measurements.items()
         if key not in failures
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -43,12 +43,11 @@ class Measurement:
     def figures(self, batch_size: int) -> dict[str, float]:
         """Returns the throughput, and the latency and processor time of a call."""
         calls = len(self.latencies_ms)
-        percentiles = np.percentile(self.latencies_ms, PERCENTILES)
         return {
             "images_per_second": calls * batch_size / self.seconds,
             **{
-                f"p{percent}_ms": float(value)
-                for percent, value in zip(PERCENTILES, percentiles, strict=True)
+                f"p{percent}_ms": float(np.percentile(self.latencies_ms, percent))
+                for percent in PERCENTILES
             },
             "cpu_ms": self.cpu_seconds * 1e3 / calls,
         }
@@ -129,12 +128,10 @@ def _run(
 
     All loops begin at the same time.
     """
-    begin: dict[str, float] = {}
-
-    def note_begin() -> None:
-        begin.update(_now(clock))
-
-    barrier = threading.Barrier(len(callers), note_begin)
+    begin: list[float] = []
+    barrier = threading.Barrier(
+        len(callers), lambda: begin.extend((clock(), time.process_time()))
+    )
 
     def run(call: Call) -> list[float]:
         latencies: list[float] = []
@@ -145,31 +142,22 @@ def _run(
             barrier.abort()  # otherwise, the other threads would wait forever
             raise
         barrier.wait()
-        loop(call, latencies, begin["clock"])
+        loop(call, latencies, begin[0])
         return latencies
 
     with ThreadPoolExecutor(len(callers)) as pool:
         futures = [pool.submit(run, call) for call in callers]
-    end = _now(clock)
-    _raise_first([future.exception() for future in futures])
+    end = clock(), time.process_time()
+    errors = [error for future in futures if (error := future.exception())]
+    # A thread that waited at the barrier only reports that another thread has failed,
+    # so its error comes last.
+    errors.sort(key=lambda error: isinstance(error, threading.BrokenBarrierError))
+    if errors:
+        raise errors[0]
     latencies = [latency for future in futures for latency in future.result()]
     return Measurement(
         latencies,
-        end["clock"] - begin["clock"],
-        end["cpu"] - begin["cpu"],
+        end[0] - begin[0],
+        end[1] - begin[1],
         (arrivals or len(latencies)) - len(latencies),
     )
-
-
-def _now(clock: Callable[[], float]) -> Mapping[str, float]:
-    return {"clock": clock(), "cpu": time.process_time()}
-
-
-def _raise_first(errors: Sequence[BaseException | None]) -> None:
-    """Raises the first error of a call, if a call failed."""
-    raised = [error for error in errors if error]
-    # A thread that waited at the barrier only reports that another thread has failed,
-    # so its error comes last.
-    raised.sort(key=lambda error: isinstance(error, threading.BrokenBarrierError))
-    if raised:
-        raise raised[0]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ios_tf.callers.frameworks import FRAMEWORKS
-from ios_tf.callers.loops import PERCENTILES, Measurement
+from ios_tf.callers.loops import PERCENTILES
 from ios_tf.conversion.bench import Measured
 from ios_tf.reasons import Decision
 from ios_tf.reasons.measurements import FRAMEWORK_FAILED, FRAMEWORK_MISSING
@@ -40,33 +40,13 @@ class Row:
     unanswered: int
     rounds: Sequence[Mapping[str, float]]
 
-    @classmethod
-    def of(
-        cls,
-        framework: str,
-        callers: int,
-        batch_size: int,
-        measurements: Sequence[Measurement],
-    ) -> Row:
-        return cls(
-            framework,
-            callers,
-            sum(len(one.latencies_ms) for one in measurements),
-            sum(one.unanswered for one in measurements),
-            [one.figures(batch_size) for one in measurements],
-        )
-
     def medians(self) -> dict[str, dict[str, float]]:
         """Median and percentiles _LOW and _HIGH of each figure over the rounds."""
         medians = {}
         for figure in self.rounds[0]:
             values = [each[figure] for each in self.rounds]
-            low, median, high = np.percentile(values, (_LOW, 50, _HIGH))
-            medians[figure] = {
-                "median": float(median),
-                "low": float(low),
-                "high": float(high),
-            }
+            found = np.percentile(values, (50, _LOW, _HIGH)).tolist()
+            medians[figure] = dict(zip(("median", "low", "high"), found, strict=True))
         return medians
 
 
