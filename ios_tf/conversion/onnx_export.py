@@ -125,7 +125,11 @@ def export_onnx(
             f"{output} is not written"
         )
     write_bytes(output, content)
-    return Exported(name, _merged_convolutions(frozen.graph_def), difference)
+    merged = sum(
+        node.op == "Conv2D" and _MERGED.search(node.name) is not None
+        for node in frozen.graph_def.node
+    )
+    return Exported(name, merged, difference)
 
 
 def _tf2onnx() -> ModuleType:
@@ -171,13 +175,6 @@ def _without_schedules(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
         for attribute in ANNOTATIONS:
             node.attr.pop(attribute, None)
     return plain
-
-
-def _merged_convolutions(graph_def: graph_pb2.GraphDef) -> int:
-    return sum(
-        node.op == "Conv2D" and _MERGED.search(node.name) is not None
-        for node in graph_def.node
-    )
 
 
 def _to_onnx(

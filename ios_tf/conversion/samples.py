@@ -117,22 +117,16 @@ class Samples:
                 f"{self.source}: a sample of shape {list(array.shape[1:])} does not "
                 f"match input {name!r} of shape {spec.shape}"
             )
-        wanted = spec.dtype.as_numpy_dtype
-        if spec.dtype == tf.string:
-            is_text = array.dtype.kind in "SUO"
-            taken = array.astype(object) if is_text else None
-        elif array.dtype.kind in "biuf" and np.can_cast(
+        wanted = spec.dtype.as_numpy_dtype  # object for strings
+        kinds = "SUO" if spec.dtype == tf.string else "biuf"
+        if array.dtype.kind not in kinds or not np.can_cast(
             array.dtype, wanted, "same_kind"
         ):
-            taken = array.astype(wanted)
-        else:
-            taken = None
-        if taken is None:
             raise UserError(
                 f"{self.source}: input {name!r} has type {spec.dtype.name}, but its "
                 f"samples have type {array.dtype}"
             )
-        return taken
+        return array.astype(wanted)
 
     def _decoded_images(self, specs: Specs) -> _Arrays:
         shape = next(iter(specs.values())).shape if len(specs) == 1 else None
@@ -265,14 +259,14 @@ def use_samples(
 def _group(given: Any) -> _Arrays:
     named = given if isinstance(given, Mapping) else {_UNNAMED: given}
     arrays = {str(name): np.asarray(value) for name, value in named.items()}
-    if not arrays or any(a.ndim == 0 or a.dtype == object for a in arrays.values()):
-        texts = [a for a in arrays.values() if a.dtype == object and a.ndim]
-        if not arrays or len(texts) != len(arrays):
-            raise UserError(
-                "samples must be arrays whose first dimension counts samples, "
-                f"mappings from names of inputs to such arrays, or {KINDS}. They "
-                f"cannot be of type {type(given).__name__}"
-            )
+    # Arrays of strings may have the type object, but then all arrays must have it.
+    kinds = {array.dtype == object for array in arrays.values()}
+    if len(kinds) != 1 or not all(array.ndim for array in arrays.values()):
+        raise UserError(
+            "samples must be arrays whose first dimension counts samples, mappings "
+            f"from names of inputs to such arrays, or {KINDS}. They cannot be of type "
+            f"{type(given).__name__}"
+        )
     return arrays
 
 
