@@ -34,7 +34,6 @@ class DirectFunction:
             It returns the result or raises its own error.
         """
         self._original = original
-        self._form = original.call
         self._compute = compute
         self._otherwise = otherwise
         self.__name__ = original.name
@@ -43,13 +42,13 @@ class DirectFunction:
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            tensors = self._form.tensors(args, kwargs)
+            tensors = self._original.call.tensors(args, kwargs)
         # Arguments of a wrong type or structure may raise any error.
         except Exception:
             if not self._otherwise:
                 raise
         else:
-            return self._form.result(self._compute(tensors))
+            return self._original.call.result(self._compute(tensors))
         # This call is outside of the except clause, so that Python does not chain its
         # error to the earlier error.
         return self._otherwise(*args, **kwargs)

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 import tensorflow as tf
+from tensorflow.python.trackable.base import Trackable
 
 from ios_tf import validation
 from ios_tf.conversion import notes, phases
 from ios_tf.conversion.comparison import Comparison
 from ios_tf.conversion.direct_function import DirectFunction
 from ios_tf.conversion.measuring import empty_report, searcher_for
-from ios_tf.conversion.originals import Original
+from ios_tf.conversion.originals import KERAS_ENDPOINT, Original
 from ios_tf.conversion.planning import Function, drop_extra_batch_sizes, of_signature
 from ios_tf.conversion.report import Report
 from ios_tf.conversion.samples import Samples, samples_of
-from ios_tf.conversion.saved_function import save_function
 from ios_tf.conversion.steps import Conversion
 from ios_tf.cost.samples import RECORDER
 from ios_tf.errors import UserError, first_line
-from ios_tf.model import assigned_variables, frozen_graphs, graph_optimizer
+from ios_tf.model import (
+    assigned_variables,
+    frozen_graphs,
+    function_library,
+    graph_optimizer,
+    saved_models,
+)
 from ios_tf.model.flat_calls import FlatCall
 from ios_tf.model.not_converted import NoFunctionError, NotConvertedError
+from ios_tf.model.outputs import size_of, written_directory
 from ios_tf.model.temp_dirs import remove_abandoned_steps
 from ios_tf.options import OptimizeOptions, with_options
 from ios_tf.reasons import Decision
 from ios_tf.reasons.models import NO_OUTPUTS, ORIGINAL_RUNS
+from ios_tf.report.document import PATH
+from ios_tf.report.document import write as write_report
 from ios_tf.tuning.searcher import NetworkSearcher
 
 
@@ -76,14 +86,41 @@ class OptimizedFunction(DirectFunction):
           TensorShape([8, 5])
         """
         path = validation.path("directory", directory)
-        save_function(
-            self._original,
-            self._compute,
-            self._variables,
-            self.report,
-            path,
-            overwrite,
-        )
+        original, compute, call = self._original, self._compute, self._original.call
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            return call.result(compute(call.tensors(args, kwargs)))
+
+        with written_directory(path, overwrite) as temporary:
+            args, kwargs = call.specs
+            names = [tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY]
+            if original.endpoint == KERAS_ENDPOINT:
+                names.append(KERAS_ENDPOINT)
+                endpoint = tf.function(function, input_signature=args, autograph=False)
+            else:
+                function.__signature__ = call.signature  # type: ignore[attr-defined]
+                endpoint = tf.function(function, autograph=False)
+            concrete = endpoint.get_concrete_function(*args, **kwargs)
+            signatures = dict.fromkeys(names, _as_signature(concrete))
+            resources = _resources(original, concrete)
+            try:
+                saved_models.save(
+                    saved_models.Signatures(signatures, resources),
+                    signatures,
+                    temporary,
+                    variables=self._variables,
+                    functions={original.endpoint: endpoint},
+                )
+            # TensorFlow raises many kinds of errors for functions that it cannot save.
+            except Exception as error:
+                raise UserError(
+                    f"TensorFlow cannot save the function {original.name!r}: "
+                    f"{first_line(error)}"
+                ) from error
+            report = dataclasses.replace(
+                self.report, output=path, output_bytes=size_of(temporary, PATH)
+            )
+            write_report(report.to_json(), temporary)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -99,6 +136,50 @@ class OptimizedFunction(DirectFunction):
         kind = "optimized" if self.report.blocks else "not optimized"
         signature = f"{self.__name__}{self.__signature__}"
         return f"<{kind} function {signature}>\n{self.report.table()}"
+
+
+def _as_signature(concrete: Any) -> Any:
+    """A function with flat outputs, because a signature cannot have nested outputs.
+
+    The outputs are named output_0, output_1 and so on, as TensorFlow names the outputs
+    of a function that returns a sequence.
+    """
+    outputs = concrete.structured_outputs
+    values = outputs.values() if isinstance(outputs, Mapping) else outputs
+    if _is_tensor(values) or all(map(_is_tensor, values)):
+        return concrete
+
+    def flat(*args: Any, **kwargs: Any) -> dict[str, tf.Tensor]:
+        results = tf.nest.flatten(concrete(*args, **kwargs), expand_composites=True)
+        tensors = filter(tf.is_tensor, results)
+        return {f"output_{i}": tensor for i, tensor in enumerate(tensors)}
+
+    args, kwargs = concrete.structured_input_signature
+    return tf.function(flat, autograph=False).get_concrete_function(*args, **kwargs)
+
+
+def _is_tensor(value: Any) -> bool:
+    return tf.is_tensor(value) or isinstance(value, tf.TypeSpec)
+
+
+def _resources(original: Original, concrete: Any) -> list[Any]:
+    """The variables, tables and assets of the original that a function captures.
+
+    Raises:
+      UserError: the function reads a table that the original does not own.
+    """
+    found: list[Any] = []
+    if isinstance(original.owner, Trackable):
+        found, _ = saved_models.resources_of(original.owner, [concrete])
+    nodes = function_library.nodes(concrete.graph.as_graph_def())
+    if not found and any("Table" in node.op for node in nodes):
+        raise UserError(
+            f"the function {original.name!r} cannot be saved, because it reads a table "
+            "that belongs to another object. Convert the SavedModel with "
+            "ios_tf.convert, or pass the loaded model instead of its signature to "
+            "ios_tf.optimize"
+        )
+    return [*found, *original.function.variables]
 
 
 @with_options(OptimizeOptions)

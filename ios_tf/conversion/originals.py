@@ -173,6 +173,7 @@ class Original:
       call: how it is called.
       owner: the object that keeps alive the captures of `function`.
       function: the ConcreteFunction.
+      compute: returns the flat outputs of `function` for flat inputs.
       endpoint: the name that the function gets at the root of a SavedModel.
     """
 
@@ -189,7 +190,10 @@ class Original:
         self.call = call
         self.owner = owner
         self.function = function
-        self._call = FlatCall(function)
+        # The shapes of the outputs are not checked, because some TensorFlow kernels
+        # return shapes that their own shape functions refuse, for images without
+        # pixels.
+        self.compute = FlatCall(function)
         if any(one.dtype in (tf.resource, tf.variant) for one in call.types):
             raise UserError(
                 f"{name} takes variables or data sets as arguments. Pass a function "
@@ -297,13 +301,6 @@ class Original:
         prepare.__signature__ = signature  # type: ignore[attr-defined]
         call = Call(function, {}, prepare)
         return cls(model_name, model, function, call, KERAS_ENDPOINT)
-
-    def compute(self, tensors: list[tf.Tensor]) -> Sequence[tf.Tensor]:
-        """Returns the outputs of the function's graph."""
-        # The shapes of the outputs are not checked, because some TensorFlow kernels
-        # return shapes that their own shape functions refuse, for images without
-        # pixels.
-        return self._call(tensors)
 
 
 def _name(function: Any) -> str:
