@@ -32,7 +32,6 @@ from ios_tf.conversion.output_differences import (
     differ,
     judged_by_value,
     noise_of_outputs,
-    repeatable,
     spreads,
     tolerance,
     undefined,
@@ -227,7 +226,7 @@ class OriginalCalls:
                 self._function(**case.inputs), case.expected, case.spreads
             )
         self.inputs[batch_size] = case.inputs
-        if differ(again, unequal, repeatable(self._tolerance, case.noise)):
+        if differ(again, unequal, max(self._tolerance, case.noise)):
             raise CannotCompareError(
                 NOT_REPEATABLE,
                 "two calls of the original with the same inputs return different "

@@ -87,11 +87,6 @@ def allowed_difference(exact: float, noise: float) -> float:
     return _ANYTHING if noise > _CHAOS else max(exact, noise * _AMPLE)
 
 
-def repeatable(exact: float, noise: float) -> float:
-    """Returns how much the outputs of two calls of the same function may differ."""
-    return max(exact, noise)
-
-
 def spreads(expected: Mapping[str, Any], others: Mapping[str, Any]) -> Spreads:
     """Returns how much each float output changes between two inputs (see `spread`)."""
     return {

@@ -29,12 +29,7 @@ from ios_tf.model.not_converted import NotOptimizedError
 from ios_tf.model.weights import Weights
 from ios_tf.native import engine
 from ios_tf.native.graph import Precision
-from ios_tf.scheduler import (
-    Load,
-    Problem,
-    Schedule,
-    sequential_schedule,
-)
+from ios_tf.scheduler import Load, Problem, Schedule, sequential_schedule
 from ios_tf.scheduler.problem import batch_sizes_of
 from ios_tf.tuning.searcher import NetworkSearcher
 
@@ -164,16 +159,9 @@ class Function:
     ) -> Comparison:
         """Compares a function, which was made from `graph_def`, with the original.
 
-        Args:
-          found: the function that should compute the same.
-          graph_def: the graph with schedules from which `found` was made.
-          batch_sizes: the scheduled batch sizes or loads. Outputs are compared at all
-            batch sizes (if not `timed`, only at the first one) and at one other size.
-          timed: whether to measure latencies.
-          portable: whether to measure latencies in TensorFlow alone, too.
-
-        Raises:
-          UserError: `found` fails or returns other outputs.
+        Outputs are compared at the scheduled `batch_sizes` (if not `timed`, only at the
+        first one) and at one other size. `timed` says whether to measure latencies. See
+        `Reference.compare` for the other arguments and for errors.
         """
         compared = self.compared_sizes(batch_sizes, timed)
         batch_sizes = self.timed_sizes(batch_sizes)
@@ -247,33 +235,26 @@ def drop_extra_batch_sizes(functions: Mapping[int, Function]) -> dict[int, Funct
       UserError: several batch sizes are requested, but no function has an open batch
           dimension.
     """
-    several = [
-        f
-        for f in functions.values()
+    several = {
+        number: f
+        for number, f in functions.items()
         if len(batch_sizes_of(f.collected)) > 1 and f.problems
-    ]
-    fixed = [function for function in several if function.fixed_batch_size()]
+    }
+    fixed = {number: f for number, f in several.items() if f.fixed_batch_size()}
     if fixed and len(fixed) == len(several):
-        sizes = ", ".join(map(str, batch_sizes_of(fixed[0].collected)))
+        function = next(iter(fixed.values()))
+        sizes = ", ".join(map(str, batch_sizes_of(function.collected)))
         raise UserError(
-            f"signature {fixed[0].reference.name!r} "
-            f"{fixed[0].describe_fixed_batch_size()}, so it cannot be scheduled for "
+            f"signature {function.reference.name!r} "
+            f"{function.describe_fixed_batch_size()}, so it cannot be scheduled for "
             f"the batch sizes {sizes}. Give one batch size"
         )
-    return {
-        number: dataclasses.replace(
-            function, collected=_of_first_batch_size(function.collected)
-        )
-        if function in fixed
-        else function
-        for number, function in functions.items()
-    }
-
-
-def _of_first_batch_size(collected: Mapping[int, Collected]) -> dict[int, Collected]:
-    """Keeps the loads with the first batch size."""
-    first = int(next(iter(collected)))
-    return {load: one for load, one in collected.items() if int(load) == first}
+    kept = dict(functions)
+    for number, function in fixed.items():
+        first, *_ = batch_sizes_of(function.collected)
+        collected = {k: one for k, one in function.collected.items() if int(k) == first}
+        kept[number] = dataclasses.replace(function, collected=collected)
+    return kept
 
 
 def largest_consistent_batch_sizes(

@@ -77,7 +77,7 @@ def measure(
       inputs: the inputs of the signature, by batch size or load.
       device: "cpu" or "gpu".
     """
-    if len(set(collected.regions.values())) < 2 or not inputs:
+    if len(set(collected.regions.values())) < 2:
         return []
     lowered = graph_optimizer.lowered(
         dataclasses.replace(frozen, graph_def=rewrite()), device=device

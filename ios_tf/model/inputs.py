@@ -196,16 +196,13 @@ def outputs_of(
         return function(**inputs)
     except (tf.errors.OpError, ValueError, TypeError) as error:
         reason = " ".join(plain(str(error)).split("\n\nStack trace")[0].split())
+        described = ", ".join(
+            f"{name} {x.dtype.name}{x.shape.as_list()}" for name, x in inputs.items()
+        )
         raise _NotTakenError(
-            f"the model cannot be called with {_described(inputs)} ({reason[:300]}). "
+            f"the model cannot be called with {described} ({reason[:300]}). "
             "Give other inputs with --input=NAME=FILE.npy or --input=NAME=SHAPE"
         ) from error
-
-
-def _described(inputs: Mapping[str, tf.Tensor]) -> str:
-    return ", ".join(
-        f"{name} {x.dtype.name}{x.shape.as_list()}" for name, x in inputs.items()
-    )
 
 
 def _given(name: str, spec: tf.TensorSpec, array: np.ndarray) -> tf.Tensor:

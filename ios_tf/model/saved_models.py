@@ -228,15 +228,19 @@ def save(
         setattr(root, name, endpoint.rebuild(signatures))
     for name, function in functions.items():
         setattr(root, name, function)
+    namespaces = {  # of custom ops, which have names such as "Namespace>Op"
+        node.op.partition(">")[0]
+        for function in signatures.values()
+        for node in function_library.nodes(function.graph.as_graph_def())
+        if ">" in node.op
+    }
     # Switches AutoGraph off: it is not needed, and writes temporary files that stay if
     # the process is killed.
     tf.autograph.experimental.do_not_convert(tf.saved_model.save)(
         root,
         directory,
         signatures=dict(signatures),
-        options=tf.saved_model.SaveOptions(
-            namespace_whitelist=sorted(_namespaces(signatures.values()))
-        ),
+        options=tf.saved_model.SaveOptions(namespace_whitelist=sorted(namespaces)),
     )
     names = {
         key: dict(
@@ -318,15 +322,3 @@ def _without_weights(initializer: Any) -> Any:
         if any(variable.handle is captures.get(name) for name in left)
     ]
     return smaller
-
-
-def _namespaces(signatures: Iterable[Any]) -> set[str]:
-    """The namespaces of custom ops, which have names such as "Namespace>Op"."""
-    found = set()
-    for function in signatures:
-        graph_def = function.graph.as_graph_def()
-        for node in function_library.nodes(graph_def):
-            namespace, separator, _ = node.op.partition(">")
-            if separator:
-                found.add(namespace)
-    return found

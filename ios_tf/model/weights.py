@@ -54,7 +54,13 @@ class Weights:
         # Equal variables share one copy, and a function captures a variable only once.
         # So the placeholders of equal variables become one placeholder.
         same: dict[str, str] = {}
-        for name, dtype in self._variables_to_copy(frozen).items():
+        filters = {
+            node.input[0]: tf.dtypes.as_dtype(node.attr["dtype"].type)
+            for node in frozen.graph_def.node
+            if SHAPE_OF_WEIGHT in node.attr
+        }
+        tables = large_tables(frozen.graph_def, frozen.captures)
+        for name, dtype in (filters | tables).items():
             handle = self._variable(read_variable(frozen.captures[name], dtype)).handle
             first = placeholders.setdefault(id(handle), name)
             if first == name:
@@ -72,16 +78,6 @@ class Weights:
                     same.get(node_of(t), t) for t in node.input
                 ]
         return dataclasses.replace(frozen, graph_def=graph_def, captures=captures)
-
-    @staticmethod
-    def _variables_to_copy(frozen: FrozenSignature) -> dict[str, tf.DType]:
-        """The types of the variables that are filters or tables, by placeholder."""
-        found = {
-            node.input[0]: tf.dtypes.as_dtype(node.attr["dtype"].type)
-            for node in frozen.graph_def.node
-            if SHAPE_OF_WEIGHT in node.attr
-        }
-        return found | large_tables(frozen.graph_def, frozen.captures)
 
     def with_scaled_filters(self, frozen: FrozenSignature) -> FrozenSignature:
         """Folds multiplications of a convolution's output into its filter.
@@ -190,7 +186,10 @@ class _Editor:
         variable = self._weights._variable(value)
         key = id(variable.handle)
         if key not in self._handles:
-            handle = self._unique(f"{name}/handle")
+            handle = f"{name}/handle"
+            while handle in self._names:
+                handle += "_"
+            self._names.add(handle)
             self._handles[key] = handle
             self._captures[handle] = variable.handle
             placeholder = node_def_pb2.NodeDef(name=handle, op="Placeholder")
@@ -224,12 +223,6 @@ class _Editor:
         graph_def = function_library.pruned(graph_def, tensors)
         names = {node.name for node in graph_def.node}
         return graph_def, {n: t for n, t in captures.items() if n in names}
-
-    def _unique(self, name: str) -> str:
-        while name in self._names:
-            name += "_"
-        self._names.add(name)
-        return name
 
 
 def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
