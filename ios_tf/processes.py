@@ -64,13 +64,10 @@ class RequestProcess:
         return result
 
     def ask_arrays(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Sends a request, and returns the arrays that the process answers with.
+        """Like `ask`, but returns arrays.
 
         The process writes the arrays to a .npz file, whose path is the request's entry
         `arrays`.
-
-        Raises:
-          ChildError: as `ask`.
         """
         import numpy as np
 

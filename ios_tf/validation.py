@@ -30,13 +30,8 @@ _LONGEST_SECONDS = 600
 def whole(name: str, value: Any, least: int = 1, most: int = _MOST) -> int:
     """Returns an argument as an int; whole numbers of numpy are accepted, too.
 
-    Args:
-      name: the argument's name in the error.
-      value: the argument.
-      least, most: its range, inclusive.
-
     Raises:
-      UserError: the argument is not a whole number, or is not in the range.
+      UserError: the argument is not a whole number from `least` to `most`.
     """
     try:
         if isinstance(value, bool):

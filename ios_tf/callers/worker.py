@@ -37,10 +37,6 @@ class Worker(RequestProcess):
     def __init__(self, framework: str, model: Model) -> None:
         """Starts the process and waits until the model is loaded.
 
-        Args:
-          framework: a key of `FRAMEWORKS`.
-          model: the model in the form that the framework loads.
-
         Raises:
           ChildError: the framework cannot run the model.
         """

@@ -25,13 +25,9 @@ class DirectFunction:
         compute: Callable[[list[tf.Tensor]], Sequence[Any]],
         otherwise: Callable[..., Any] | None = None,
     ) -> None:
-        """Makes the function.
+        """`compute` returns the flat outputs of a call for the flat inputs.
 
-        Args:
-          original: describes the arguments and results.
-          compute: computes the flat outputs of a call from the flat inputs.
-          otherwise: is called with arguments that cannot be converted to flat inputs.
-            It returns the result or raises its own error.
+        `otherwise` is called with arguments that cannot be converted to flat inputs.
         """
         self._original = original
         self._compute = compute

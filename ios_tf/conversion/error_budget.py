@@ -133,14 +133,8 @@ def within_budget(
 ) -> tuple[Function, Choice]:
     """Returns the function with as many operators in bfloat16 as the error allows.
 
-    It computes in float32 if bfloat16 is not faster.
-
-    Args:
-      function: a function with blocks in float32.
-      precision: bfloat16 for all operators, with the largest allowed error.
-      batch_sizes: the scheduled batch sizes or loads.
-      searcher: measures the latencies of operators.
-      keeps_all: whether bfloat16 is used even if it is not faster.
+    `precision` has the largest allowed error. With `keeps_all`, bfloat16 is used even
+    if it is not faster.
     """
     narrow, choice = _most_exact(function, precision, batch_sizes, searcher)
     if narrow is function or keeps_all:
@@ -324,11 +318,7 @@ def _most_useful_first(
 ) -> list[Returned]:
     """Groups of operators, sorted by the accuracy that float32 gains per millisecond.
 
-    Args:
-      function: the function in float32.
-      whole: the function in bfloat16.
-      meter: measures errors.
-      searcher: measures latencies.
+    `function` computes in float32, and `whole` in bfloat16.
     """
     groups = _groups(whole, searcher)
     names = {name for group in groups for name in group}

@@ -90,9 +90,8 @@ def compare(
     Args:
       frozen: the original.
       graph_def: the original's graph with schedules.
-      inputs: arguments of the signature.
-      others: other arguments of the same shapes, which show how much a tensor depends
-          on the input.
+      inputs, others: arguments of the same shapes with different values, which show how
+        much a tensor depends on the input.
       device: "cpu" or "gpu".
     """
     # The logits become outputs of the signature, because a region that contains the

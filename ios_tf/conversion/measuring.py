@@ -121,11 +121,7 @@ def empty_report(
 ) -> Report:
     """The report of a conversion that begins.
 
-    Args:
-      options: the options of the conversion.
-      searcher: the searcher of the conversion.
-      output: the directory to write, if any.
-      model: the model, as the caller named it, if it has a name.
+    `output` is the directory to write, and `model` is the model as the caller named it.
     """
     device = searcher.cost_model.device
     report = Report(

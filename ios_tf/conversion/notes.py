@@ -143,10 +143,7 @@ def not_requested(report: Report, names: Sequence[str]) -> Report:
 def load(report: Report, found: MachineLoad, command: str) -> Report:
     """Says what the load of the machine made uncertain.
 
-    Args:
-      report: the report.
-      found: the load of the machine during the measurements.
-      command: the command that decides the undecided signatures later.
+    `command`: the command that decides the undecided signatures later.
     """
     decisions = [
         Decision(
@@ -232,11 +229,8 @@ def precisions(
 ) -> Report:
     """Adds the precisions of functions, and says what computes in float32.
 
-    Args:
-      report: the report, which names the nodes that the functions in float32 leave to
-        TensorFlow.
-      choices: the precisions.
-      functions: the functions in these precisions.
+    The report names the nodes that the functions leave to TensorFlow in float32. The
+    given `functions` have the chosen precisions.
     """
     known = {node for one in report.decisions if one.types for node in one.nodes}
     left = [

@@ -202,11 +202,7 @@ class Original:
 
     @classmethod
     def of(cls, given: Any, caller: str) -> Original:
-        """Finds the function in a user's argument.
-
-        Args:
-          given: the argument.
-          caller: the name of the function whose argument it is.
+        """Finds the function in an argument that a user gives to the function `caller`.
 
         Raises:
           UserError: the argument has no function, or several.

@@ -72,8 +72,7 @@ class Function:
           original: the original, from which `frozen` was made.
           batch_sizes: the batch sizes or loads to schedule for; empty if the function
             is not to be converted.
-          image_size: replaces the heights and widths that the inputs leave open.
-          device: "cpu" or "gpu".
+          image_size, device: as in `FrozenSignature` and `Function`.
           weights: stores variables of the converted function that the original does not
               have.
 
@@ -327,8 +326,6 @@ class Plan:
     """The schedules of a function, and the regions that are left to TensorFlow.
 
     Attributes:
-      function: the function.
-      checked: the schedules of its blocks.
       regions: the latencies of its regions, if regions were timed one by one.
       left: the numbers of the regions that are left to TensorFlow.
     """

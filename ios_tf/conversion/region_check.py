@@ -206,12 +206,8 @@ def _timed(
 ) -> RegionLatency:
     """Measures the latencies of a part: in TensorFlow, and with its regions.
 
-    Args:
-      part: the part.
-      frozen, lowered: the original, and its graph with regions.
-      number: the number of each operator's region.
-      values: the values of the part's inputs by name, by batch size or load.
-      device: "cpu" or "gpu".
+    `number` has the number of each operator's region, and `values` has the values of
+    the part's inputs, by batch size or load.
     """
     ones, truths = zip(*part.outputs, strict=True)
     times = {}

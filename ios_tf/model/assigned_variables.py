@@ -29,10 +29,6 @@ def check_others(
 ) -> None:
     """Checks that no signature uses a variable that only another signature assigns.
 
-    Args:
-      functions: the signatures of a model, by name.
-      frozen: the same signatures as frozen graphs.
-
     Raises:
       ChangesVariableError: a signature uses such a variable.
     """

@@ -55,14 +55,9 @@ class Converter(convert_to_constants._ConverterData):
         variables: Mapping[str, Variable],
         left: Iterable[str],
     ) -> None:
-        """Reads the values of variables.
+        """Reads the values of the captured `variables`, except those in `left`.
 
-        Args:
-          graph_def: the graph.
-          captures: the captures of the function that the graph uses, by placeholder.
-          function: the function.
-          variables: the captured variables, by placeholder.
-          left: the placeholders of variables that stay variables.
+        Captures, variables and `left` are named by placeholders.
         """
         super().__init__(graph_def, variable_names_denylist=frozenset(left))
         for index, (placeholder, tensor) in enumerate(captures.items()):
@@ -180,11 +175,7 @@ def large_tables(
     operations that are left to TensorFlow. As a constant, it would be copied with every
     copy of the graph.
 
-    Args:
-      graph_def, captures: as for `large_filters`.
-
-    Returns:
-      The types by placeholder.
+    The arguments are as for `large_filters`; the types are by placeholder.
     """
     large = list(_large_variables(captures))
     if not large:

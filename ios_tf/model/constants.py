@@ -50,11 +50,8 @@ def with_single_factors(
     This avoids an error of TensorFlow 2.21 (ConstantFolding::MulConvPushDown).
     TensorFlow's constant folding joins these operations one by one, and for a product
     that became a constant it still uses the old shape. After a convolution with a
-    dynamic batch size, this aborts the process.
-
-    Args:
-      graph_def: the graph. The bodies of its functions are changed, too.
-      fetched: names of the tensors that are fetched.
+    dynamic batch size, this aborts the process. The bodies of functions are changed,
+    too.
     """
     if not any(node.op in ("Mul", *_DIVISIONS) for node in _floats(graph_def)):
         return graph_def

@@ -367,11 +367,8 @@ def uses(
 ) -> Iterator[tuple[str, str, bool]]:
     """Yields the users of resources: (resource, operation, whether it calls functions).
 
-    Operators inside the called functions are users, too.
-
-    Args:
-      graph_def: a graph with only the nodes that its outputs need.
-      resources: maps names of placeholders to the resources' names in the result.
+    Operators inside the called functions are users, too. `resources` maps names of
+    placeholders to the resources' names in the result.
     """
     library = {f.signature.name: f for f in graph_def.library.function}
 

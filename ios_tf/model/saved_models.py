@@ -62,9 +62,7 @@ class Signatures:
 def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
     """Loads the signatures of a SavedModel, at least one.
 
-    Args:
-      directory: the directory of the SavedModel.
-      tags: tags of the MetaGraph to load, if there are several.
+    `tags` choose the MetaGraph to load, if there are several.
 
     Raises:
       UserError: the SavedModel cannot be loaded, or has no signatures.

@@ -89,13 +89,7 @@ def between(
 def sources(
     graph_def: graph_pb2.GraphDef, output: str, known: Container[str]
 ) -> list[str]:
-    """Finds the nearest known tensors from which a tensor is computed.
-
-    Args:
-      graph_def: the graph.
-      output: the name of the tensor. It may be known.
-      known: names of tensors.
-    """
+    """The nearest known tensors from which a tensor (perhaps known) is computed."""
     reads = _reads(graph_def)
     before = {
         name: [function_library.node_of(one) for one in read if one not in known]
@@ -112,12 +106,7 @@ def other_inputs(
     """Finds the tensors that a part of a graph reads in addition to `inputs`.
 
     An example is the shape of another tensor, if a lowered graph does not have that
-    tensor.
-
-    Args:
-      frozen: the signature.
-      inputs: names of tensors that the part begins with.
-      outputs: names of tensors that the part computes.
+    tensor. The part begins with the tensors `inputs` and computes the `outputs`.
     """
     reads = _reads(frozen.graph_def)
     readers = collections.defaultdict(list)

@@ -117,11 +117,7 @@ class Weights:
         """A graph that reads variables instead of its large constants.
 
         Filters of merged convolutions, which the graph computes from variables, also
-        become variables.
-
-        Args:
-          frozen: the signature that the graph was made from, with its captures.
-          graph_def: the graph.
+        become variables. The graph was made from the signature `frozen`.
 
         Returns:
           The graph, and the variables and resources by placeholder.
