@@ -238,10 +238,7 @@ class MeasuringOptions(SearchOptions):
         check=validation.warmup_runs,
     )
     runs: int = _count_option(
-        3,
-        "runs per measurement",
-        "Measurements",
-        check=validation.measured_runs,
+        3, "runs per measurement", "Measurements", check=validation.measured_runs
     )
     sample_count: int = _count_option(
         3,
@@ -553,10 +550,7 @@ class BenchOptions(_Callers, _Checked):
         default_text=",".join(SLOWEST_FIRST),
     )
     rounds: int = _count_option(
-        10,
-        "rounds of measurements",
-        "Measurements",
-        check=validation.whole,
+        10, "rounds of measurements", "Measurements", check=validation.whole
     )
     callers: int | Sequence[int] | None = _option(
         None,

@@ -136,8 +136,7 @@ def _start(
             continue
         try:
             workers[key] = Worker(
-                key,
-                dataclasses.replace(model, path=path, batching=framework.batching),
+                key, dataclasses.replace(model, path=path, batching=framework.batching)
             )
         except ChildError as error:
             _note_failure(key, str(error), failures)

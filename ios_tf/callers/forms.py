@@ -47,9 +47,7 @@ class Forms:
     def litert(self) -> str:
         path = os.path.join(self._directory, "model.tflite")
         converter = tf.lite.TFLiteConverter.from_saved_model(
-            self.original,
-            signature_keys=[self._model.signature],
-            tags=self._model.tags,
+            self.original, signature_keys=[self._model.signature], tags=self._model.tags
         )
         write_bytes(path, converter.convert())
         return path

@@ -84,10 +84,7 @@ class Result(Measured):
                 )
             )
         percentiles = (f"p{percent} ms" for percent in PERCENTILES)
-        return table(
-            ("", "callers", "images/s", "±", *percentiles, "CPU ms"),
-            lines,
-        )
+        return table(("", "callers", "images/s", "±", *percentiles, "CPU ms"), lines)
 
     @property
     def decisions(self) -> list[Decision]:

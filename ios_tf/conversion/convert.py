@@ -16,12 +16,7 @@ from ios_tf.conversion.measuring import empty_report, searcher_for
 from ios_tf.conversion.planning import Function, drop_extra_batch_sizes, of_signature
 from ios_tf.conversion.report import Report
 from ios_tf.conversion.report_document import name_of
-from ios_tf.conversion.samples import (
-    Samples,
-    samples_of,
-    use_samples,
-    warmup_samples,
-)
+from ios_tf.conversion.samples import Samples, samples_of, use_samples, warmup_samples
 from ios_tf.conversion.steps import Conversion
 from ios_tf.cost.samples import RECORDER
 from ios_tf.errors import UserError, first_line
@@ -34,11 +29,7 @@ from ios_tf.model import (
 from ios_tf.model.captured_variables import large_bytes
 from ios_tf.model.loading import saved_model
 from ios_tf.model.not_converted import NotConvertedError
-from ios_tf.model.outputs import (
-    check_apart,
-    copy_directory,
-    written_directory,
-)
+from ios_tf.model.outputs import check_apart, copy_directory, written_directory
 from ios_tf.model.temp_dirs import step_directory
 from ios_tf.native import malloc
 from ios_tf.options import ConvertOptions, with_options

@@ -184,10 +184,7 @@ def _most_exact(
         # The operators that are left may be too few for a region.
         if any(one.dtype == "bfloat16" for one in narrow.problems.values()):
             return narrow, dataclasses.replace(
-                choice,
-                precision="bfloat16",
-                chosen=chosen,
-                returned=candidates[:count],
+                choice, precision="bfloat16", chosen=chosen, returned=candidates[:count]
             )
     return unchanged(
         f"bfloat16 changes an output by up to {errors.error:.2g} of its largest value, "

@@ -165,9 +165,7 @@ def load(report: Report, found: MachineLoad, command: str) -> Report:
 def sizes(report: Report, source: str, directory: str) -> Report:
     """Adds the sizes of the original and the written model, without reports."""
     return dataclasses.replace(
-        report,
-        model_bytes=size_of(source, PATH),
-        output_bytes=size_of(directory, PATH),
+        report, model_bytes=size_of(source, PATH), output_bytes=size_of(directory, PATH)
     )
 
 

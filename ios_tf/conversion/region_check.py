@@ -16,11 +16,7 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from ios_tf.conversion import timing
-from ios_tf.conversion.made_up_inputs import (
-    CannotCompareError,
-    Inputs,
-    made_up_inputs,
-)
+from ios_tf.conversion.made_up_inputs import CannotCompareError, Inputs, made_up_inputs
 from ios_tf.cost.verdict import Ratio, Verdict, by_estimate, judge
 from ios_tf.model import function_library, graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature

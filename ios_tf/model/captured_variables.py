@@ -19,11 +19,7 @@ from tensorflow.python.ops import resource_variable_ops
 
 from ios_tf.model import function_library
 from ios_tf.model.constants import computed_of_constants
-from ios_tf.native.names import (
-    SHAPE_OF_VARIABLE,
-    SHAPE_OF_WEIGHT,
-    TYPE_OF_VARIABLE,
-)
+from ios_tf.native.names import SHAPE_OF_VARIABLE, SHAPE_OF_WEIGHT, TYPE_OF_VARIABLE
 
 # Operations that read some elements of a variable, or its shape.
 _LOOKUPS = frozenset(

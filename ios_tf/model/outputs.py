@@ -145,11 +145,7 @@ def copy_directory(source: str, target: str) -> None:
             # ram:// lists "assets.extra" as a file ".extra" of "assets".
             if path.startswith("ram://") and not tf.io.gfile.exists(path):
                 continue
-            tf.io.gfile.copy(
-                path,
-                os.path.join(below, file),
-                overwrite=True,
-            )
+            tf.io.gfile.copy(path, os.path.join(below, file), overwrite=True)
 
 
 def size_of(directory: str, without: str) -> int:
