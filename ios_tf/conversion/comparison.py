@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from ios_tf.conversion.inner_tensors import InnerTensor
+from ios_tf.conversion.timing import Latencies
 from ios_tf.cost.verdict import Ratio, Verdict, by_estimate, judge, slower_sizes
 from ios_tf.errors import UserError
 from ios_tf.native.tracing import Trace
@@ -28,8 +29,40 @@ class DifferenceError(UserError):
         )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Timed:
+    """A function that was measured in turn with the original in TensorFlow.
+
+    Attributes:
+      latencies: by batch size or load, the latencies of the original, of the converted
+        function on the engine and, perhaps, of the converted function in TensorFlow
+        alone.
+    """
+
+    latencies: Mapping[int, Latencies] = dataclasses.field(default_factory=dict)
+
+    def ratios(self, number: int = 0) -> dict[int, Ratio]:
+        """The original's latency divided by another one (see `Latencies.ratios`)."""
+        return {
+            size: one.ratios[number]
+            for size, one in self.latencies.items()
+            if number < len(one.ratios)
+        }
+
+    def verdict(self) -> Verdict:
+        """Whether the measurements show that the function is faster than TensorFlow."""
+        return judge(self.ratios())
+
+    def is_faster(self) -> bool:
+        """Whether the function is faster according to the estimated ratios.
+
+        Unlike `verdict`, this is never undecided.
+        """
+        return by_estimate(self.ratios())
+
+
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class Comparison(Timed):
     """The comparison of a function of the converted model with the original one.
 
     Attributes:
@@ -46,39 +79,18 @@ class Comparison:
       has_no_evidence: true if no output depends on the input, so that the comparison
           shows nothing.
       inner: the tensors inside the network that were also compared.
-      tensorflow_ms, converted_ms, portable_ms: median latencies of a call in ms, by
-        batch size: the original in TensorFlow, the converted model on the engine, and
-        the converted model in TensorFlow alone.
       decisions: what was not compared or not equal, with the reasons.
-      converted_ratios, portable_ratios: the original's latency divided by that of the
-        converted model (on the engine, in TensorFlow alone), by batch size, with
-        intervals.
-      ranges: "tensorflow", "converted" and "portable" -> the 10th and 90th percentiles
-        of the latencies, by batch size.
       traces: a recorded call of the converted function, by batch size.
     """
 
     signature: str
     difference: float | None = None
     batch_sizes: Sequence[int] = ()
-    tensorflow_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
-    converted_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
-    portable_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
     decisions: Sequence[Decision] = ()
     equal: bool = True
-    converted_ratios: Mapping[int, Ratio] = dataclasses.field(default_factory=dict)
-    portable_ratios: Mapping[int, Ratio] = dataclasses.field(default_factory=dict)
-
-    def verdict(self) -> Verdict:
-        """Whether the measurements show that the converted model is faster."""
-        return judge(self.converted_ratios)
-
     constant: Sequence[str] = ()
     has_no_evidence: bool = False
     inner: Sequence[InnerTensor] = ()
-    ranges: Mapping[str, Mapping[int, tuple[float, float]]] = dataclasses.field(
-        default_factory=dict
-    )
     traces: Mapping[int, Trace] = dataclasses.field(default_factory=dict)
     by_value: bool = False
 
@@ -93,16 +105,9 @@ class Comparison:
         }
         return ", ".join(name for name, is_there in named.items() if is_there)
 
-    def is_faster(self) -> bool:
-        """Whether the converted model is faster according to the estimated ratios.
-
-        Unlike `verdict`, this is never undecided.
-        """
-        return by_estimate(self.converted_ratios)
-
     def slower_in_tensorflow(self) -> list[int]:
         """The batch sizes at which the result is slower in TensorFlow alone.
 
         The converted model then takes longer than the original if IOS-TF is missing.
         """
-        return slower_sizes(self.portable_ratios)
+        return slower_sizes(self.ratios(1))

@@ -9,7 +9,7 @@ import collections
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-from ios_tf.conversion.comparison import Comparison, DifferenceError
+from ios_tf.conversion.comparison import Comparison, DifferenceError, Timed
 from ios_tf.conversion.error_budget import Choice
 from ios_tf.conversion.left_nodes import decisions_about
 from ios_tf.conversion.planning import Function, Plan
@@ -36,7 +36,7 @@ def comparisons(report: Report, found: Sequence[Comparison]) -> Report:
     for comparison in found:
         name = f"signature {comparison.signature!r}"
         decisions += comparison.decisions
-        if not comparison.converted_ms and report.regions:
+        if not comparison.latencies and report.regions:
             decisions.append(
                 Decision(
                     measurements.REGIONS_ONLY,
@@ -45,7 +45,7 @@ def comparisons(report: Report, found: Sequence[Comparison]) -> Report:
                     "TensorFlow",
                 )
             )
-        elif not comparison.converted_ms:
+        elif not comparison.latencies:
             decisions.append(
                 Decision(
                     measurements.NOT_TIMED,
@@ -75,10 +75,9 @@ def slower(report: Report, made: Plan, comparison: Comparison | None) -> Report:
     name = f"signature {made.function.reference.name!r}"
     if comparison:
         report = dataclasses.replace(report, rejected=[*report.rejected, comparison])
-    if comparison and comparison.converted_ms:
-        latencies = comparison.tensorflow_ms, comparison.converted_ms
+    if comparison and comparison.latencies:
         return report.with_decisions(
-            Decision(models.SLOW_SIGNATURE, _left_to_tensorflow(name, *latencies)),
+            Decision(models.SLOW_SIGNATURE, _left_to_tensorflow(name, comparison)),
             *(
                 one
                 for one in comparison.decisions
@@ -366,7 +365,7 @@ def _slow_regions(made: Plan) -> list[Decision]:
     decisions = [
         Decision(
             models.SLOW_REGION,
-            _left_to_tensorflow(one.name, one.tensorflow_ms, one.region_ms),
+            _left_to_tensorflow(one.name, one),
             operators(one.regions),
         )
         for one in made.regions
@@ -381,14 +380,12 @@ def _slow_regions(made: Plan) -> list[Decision]:
     return decisions
 
 
-def _left_to_tensorflow(
-    name: str, tensorflow_ms: Mapping[int, float], ours_ms: Mapping[int, float]
-) -> str:
+def _left_to_tensorflow(name: str, timed: Timed) -> str:
     return (
         f"{name} is left to TensorFlow, because the engine is not clearly faster: "
         + "; ".join(
-            f"TensorFlow took {rounded(tensorflow_ms[size])} ms and the engine took "
-            f"{rounded(ms)} ms at batch size {size}"
-            for size, ms in ours_ms.items()
+            f"TensorFlow took {rounded(one[0])} ms and the engine took "
+            f"{rounded(one[1])} ms at batch size {size}"
+            for size, one in timed.latencies.items()
         )
     )

@@ -382,7 +382,7 @@ class Plan:
         If the function could not be called, only its regions were timed, and all
         regions that are kept are faster.
         """
-        if not comparison.converted_ms:
+        if not comparison.latencies:
             return bool(self.regions)
         return comparison.is_faster()
 
@@ -391,7 +391,7 @@ class Plan:
 
         Without a timed comparison, the latencies of the regions decide.
         """
-        if comparison and self.gains and comparison.converted_ms:
+        if comparison and self.gains and comparison.latencies:
             return comparison.verdict()
         if any(one.verdict() is Verdict.UNDECIDED for one in self.regions):
             return Verdict.UNDECIDED

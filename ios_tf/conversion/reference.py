@@ -43,8 +43,6 @@ from ios_tf.scheduler import Load
 from ios_tf.scheduler.problem import batch_sizes_of
 from ios_tf.tables import counted
 
-# The functions that `Reference._latencies` measures.
-_TIMED = ("tensorflow", "converted", "portable")
 # Rounding never explains a difference of an output above this value.
 _CLEAR = 0.5
 # The largest number of operators of a recorded call that a report contains.
@@ -189,22 +187,14 @@ class Reference:
             self.name,
             max(differences, default=None),
             list(references),
-            {size: latency[0] for size, latency in latencies.items()},
-            {size: latency[1] for size, latency in latencies.items()},
-            {size: latency[2] for size, latency in latencies.items() if portable},
             [*decisions, *self._constant_outputs(constant, inner), *skipped],
             equal,
-            {size: one.ratios[0] for size, one in latencies.items()},
-            {size: one.ratios[1] for size, one in latencies.items() if portable},
             constant,
             bool(constant) and has_no_evidence(references),
             inner,
-            ranges={
-                name: {size: one.ranges[i] for size, one in latencies.items()}
-                for i, name in enumerate(_TIMED[: 2 + portable])
-            },
-            traces=traces,
+            traces,
             by_value=self._max_error > 0,
+            latencies=latencies,
         )
 
     def _outputs(

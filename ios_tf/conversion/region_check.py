@@ -16,8 +16,8 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from ios_tf.conversion import timing
+from ios_tf.conversion.comparison import Timed
 from ios_tf.conversion.made_up_inputs import CannotCompareError, Inputs, made_up_inputs
-from ios_tf.cost.verdict import Ratio, Verdict, by_estimate, judge
 from ios_tf.model import function_library, graph_optimizer, subgraphs
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.graph_optimizer import Collected
@@ -26,7 +26,7 @@ from ios_tf.scheduler import Load
 
 
 @dataclasses.dataclass(frozen=True)
-class RegionLatency:
+class RegionLatency(Timed):
     """The latencies of one region, or of several, and of the same nodes in TensorFlow.
 
     Usually this is one region. Several regions that pass tensors to each other are
@@ -35,26 +35,10 @@ class RegionLatency:
     Attributes:
       regions: the numbers of the regions, as in `Collected.blocks`.
       name: the name of the regions in messages.
-      tensorflow_ms, region_ms: latencies in ms by batch size.
-      ratios: TensorFlow's latency divided by that of the regions, by batch size.
     """
 
     regions: tuple[int, ...]
     name: str
-    tensorflow_ms: Mapping[int, float]
-    region_ms: Mapping[int, float]
-    ratios: Mapping[int, Ratio]
-
-    def verdict(self) -> Verdict:
-        """Whether the measurements show that the regions are faster than TensorFlow."""
-        return judge(self.ratios)
-
-    def is_faster(self) -> bool:
-        """Whether the regions are faster according to the estimated ratios.
-
-        Unlike `verdict`, this is never undecided.
-        """
-        return by_estimate(self.ratios)
 
 
 def measure(
@@ -228,9 +212,7 @@ def _timed(
     return RegionLatency(
         tuple(sorted(regions)),
         graph_optimizer.describe_region(lowered, part.regions[0]),
-        {size: one for size, (one, _) in times.items()},
-        {size: one for size, (_, one) in times.items()},
-        {size: latencies.ratios[0] for size, latencies in times.items()},
+        latencies=times,
     )
 
 

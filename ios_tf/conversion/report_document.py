@@ -6,21 +6,23 @@ import dataclasses
 import math
 import os
 import platform
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from ios_tf.cost.samples import MachineLoad
-from ios_tf.cost.verdict import Ratio
 from ios_tf.native import engine
 from ios_tf.native.names import MERGED
 from ios_tf.report.document import VERSION
 
 if TYPE_CHECKING:  # these modules import TensorFlow, which a report does not need
-    from ios_tf.conversion.comparison import Comparison
+    from ios_tf.conversion.comparison import Comparison, Timed
     from ios_tf.conversion.error_budget import Choice
     from ios_tf.conversion.region_check import RegionLatency
     from ios_tf.conversion.report import Report
     from ios_tf.native.tracing import Trace
+
+# The names of the latencies in `Timed.latencies`.
+_NAMES = ("tensorflow", "converted", "portable")
 
 
 def document_of(report: Report) -> dict[str, Any]:
@@ -132,12 +134,6 @@ def _load(load: MachineLoad) -> dict[str, Any]:
 
 
 def _signature(one: Comparison, kept: bool) -> dict[str, Any]:
-    latencies = {
-        "tensorflow": one.tensorflow_ms,
-        "converted": one.converted_ms,
-        "portable": one.portable_ms,
-    }
-    ratios = {"converted": one.converted_ratios, "portable": one.portable_ratios}
     return {
         "name": one.signature,
         "kept": kept,
@@ -146,7 +142,7 @@ def _signature(one: Comparison, kept: bool) -> dict[str, Any]:
         "equal": one.equal,
         "evidence": one.evidence(),
         "compared_batch_sizes": list(one.batch_sizes),
-        "latencies": _latencies(latencies, ratios, one.ranges),
+        "latencies": _latencies(one),
     }
 
 
@@ -198,31 +194,24 @@ def _timeline(
 
 
 def _region(one: RegionLatency) -> dict[str, Any]:
-    latencies = {"tensorflow": one.tensorflow_ms, "converted": one.region_ms}
     return {
         "name": one.name,
         "numbers": list(one.regions),
         "faster": one.is_faster(),
-        "latencies": _latencies(latencies, {"converted": one.ratios}, {}),
+        "latencies": _latencies(one, has_ranges=False),
     }
 
 
-def _latencies(
-    milliseconds: Mapping[str, Mapping[int, float]],
-    ratios: Mapping[str, Mapping[int, Ratio]],
-    ranges: Mapping[str, Mapping[int, tuple[float, float]]],
-) -> dict[str, Any]:
+def _latencies(timed: Timed, has_ranges: bool = True) -> dict[str, Any]:
     """Latencies and speedups by batch size."""
-    by_size: dict[str, Any] = {}
-    for name, of_sizes in milliseconds.items():
-        for size, ms in of_sizes.items():
-            low, high = ranges.get(name, {}).get(size, (None, None))
-            found = {"ms": ms, "low_ms": low, "high_ms": high}
-            by_size.setdefault(str(size), {})[name] = found
-    for name, of_ratios in ratios.items():
-        for size, ratio in of_ratios.items():
+    by_size: dict[str, dict[str, Any]] = {}
+    for size, latencies in timed.latencies.items():
+        found = by_size[str(size)] = {}
+        ranges = latencies.ranges if has_ranges else [(None, None)] * len(latencies)
+        for name, ms, (low, high) in zip(_NAMES, latencies, ranges, strict=False):
+            found[name] = {"ms": ms, "low_ms": low, "high_ms": high}
+        for name, ratio in zip(_NAMES[1:], latencies.ratios, strict=False):
             # JSON has no infinity.
-            high = ratio.high if math.isfinite(ratio.high) else None
-            found = {**dataclasses.asdict(ratio), "high": high}
-            by_size[str(size)][f"{name}_speedup"] = found
+            most = ratio.high if math.isfinite(ratio.high) else None
+            found[f"{name}_speedup"] = {**dataclasses.asdict(ratio), "high": most}
     return by_size

@@ -171,10 +171,9 @@ class Conversion(abc.ABC):
             changed = False
             for number, comparison in comparisons.items():
                 plan = plans[number]
-                if comparison.converted_ratios:
-                    ratios = comparison.converted_ratios.values()
-                    best = max(ratio.estimate for ratio in ratios)
-                    self._progress.best(best, "TensorFlow")
+                ratios = [ratio.estimate for ratio in comparison.ratios().values()]
+                if ratios:
+                    self._progress.best(max(ratios), "TensorFlow")
                 if self._keeps_all:
                     continue
                 if not plan.is_faster(comparison):

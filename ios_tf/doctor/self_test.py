@@ -96,8 +96,8 @@ def self_test(traceback: bool) -> Iterator[Finding]:
 
 
 def _speed(verdict: str, comparison: Comparison) -> Finding:
-    if verdict == "converted" and comparison.converted_ms:
-        before, after = comparison.tensorflow_ms[1], comparison.converted_ms[1]
+    if verdict == "converted" and comparison.latencies:
+        before, after = comparison.latencies[1][:2]
         return Finding(_TOPIC, "speed", f"{before:.2f} -> {after:.2f} ms")
     if verdict == "copied":
         advice = "this network is too small for a verdict. Measure your own model"

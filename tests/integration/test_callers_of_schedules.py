@@ -131,7 +131,7 @@ def test_converts_for_several_callers(saved, tmp_path, cache):
     loads = [Load(1), Load(1, 4)]
     assert list(report.sizes) == loads
     (comparison,) = report.comparisons
-    assert list(comparison.converted_ms) == loads
+    assert list(comparison.latencies) == loads
     assert comparison.batch_sizes == [1, 3]
     document = report.to_json()
     assert list(document["batch_sizes"]) == ["1", "1 with 4 callers"]
@@ -161,7 +161,7 @@ def test_a_fixed_batch_size_is_scheduled_for_every_number_of_callers(tmp_path):
     tf.saved_model.save(module, model, signatures=branches)
     report = ios_tf.convert(model, str(tmp_path / "out"), callers=[2, 3], **FAST)
     (comparison,) = report.comparisons
-    assert list(comparison.converted_ms) == [Load(2, 2), Load(2, 3)]
+    assert list(comparison.latencies) == [Load(2, 2), Load(2, 3)]
     assert list(comparison.batch_sizes) == [2]
 
 

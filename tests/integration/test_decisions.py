@@ -223,7 +223,7 @@ def test_a_region_that_cannot_be_timed(tmp_path, monkeypatch):
 
     def first_only(*arguments):
         return [
-            dataclasses.replace(one, tensorflow_ms={1: 2.0}, region_ms={1: 1.0})
+            dataclasses.replace(one, latencies={1: shared.exactly(2.0, 1.0)})
             for one in measure(*arguments)[:1]
         ]
 

@@ -244,7 +244,7 @@ def test_both_sides_of_a_region_get_the_same_made_up_tensors(tmp_path, monkeypat
         frozen, plan.rewrite, plan.function.collected[1], [1, 4], "cpu"
     )
     assert [one.regions for one in measured] == [(0,), (1,)]
-    assert [sorted(one.region_ms) for one in measured] == [[1, 4]] * 2
+    assert [sorted(one.latencies) for one in measured] == [[1, 4]] * 2
     assert [one[0].shape[0] for one in results] == [1, 1, 4, 4] * 2
     for (truth,), (one,) in zip(results[::2], results[1::2], strict=True):
         assert np.abs(truth).max() > 0
@@ -547,6 +547,6 @@ def test_what_is_kept_won_and_what_did_not_is_the_original(build, batch_size, tm
         assert_copied(source, output)
         return
     one = next(one for one in report.comparisons if one.is_faster())
-    assert list(one.converted_ms) == [batch_size]
+    assert list(one.latencies) == [batch_size]
     assert regions_of(output, one.signature)
     assert one.difference < 1e-4

@@ -184,7 +184,7 @@ def test_a_model_of_serialized_examples_is_compared_with_samples(tmp_path):
     samples = tmp_path / "a.tfrecord"
     report = ios_tf.convert(source, tmp_path / "real", samples=samples, **options)
     (one,) = report.comparisons
-    assert one.difference < 1e-4 and one.converted_ms
+    assert one.difference < 1e-4 and one.latencies
 
 
 def test_planted_faults_are_caught():
