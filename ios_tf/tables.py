@@ -21,11 +21,6 @@ _WIDEST = 88
 _OF_FILES = 80
 
 
-def text_width() -> int:
-    """The width of running text: the terminal's, but at most what is easy to read."""
-    return min(_terminal_width() or _OF_FILES, _WIDEST)
-
-
 def _terminal_width() -> int | None:
     """The width of the terminal; None if standard output is not a terminal."""
     if not sys.stdout.isatty():
@@ -67,7 +62,8 @@ def age(seconds: float) -> str:
 
 def wrapped(text: str, first: str = "", indent: int = 0) -> str:
     """A paragraph that begins with `first`; its other lines are indented."""
-    return _filled(text, text_width(), first, " " * indent)
+    width = min(_terminal_width() or _OF_FILES, _WIDEST)
+    return _filled(text, width, first, " " * indent)
 
 
 def fitted(text: str) -> str:

@@ -17,6 +17,8 @@ from ios_tf.native.names import common_scope
 from ios_tf.validation import whole
 
 _logger = logging.getLogger("ios_tf")
+# Times in microseconds have a resolution of whole nanoseconds.
+_DIGITS = 3
 
 
 @contextlib.contextmanager
@@ -152,7 +154,7 @@ def events_of(recorded: tracing.Trace) -> Iterator[dict[str, Any]]:
             tracks[call.caller, 0],
             cat="call",
             ts=call.begin_us,
-            dur=_rounded(call.end_us - call.begin_us),
+            dur=round(call.end_us - call.begin_us, _DIGITS),
         )
     for piece in recorded.slices():
         call = recorded.calls[piece.call]
@@ -163,7 +165,7 @@ def events_of(recorded: tracing.Trace) -> Iterator[dict[str, Any]]:
             tracks[call.caller, piece.lane + 1],
             cat="operator",
             ts=piece.begin_us,
-            dur=_rounded(piece.end_us - piece.begin_us),
+            dur=round(piece.end_us - piece.begin_us, _DIGITS),
         )
 
 
@@ -182,8 +184,3 @@ def _arguments(piece: tracing.Slice) -> dict[str, Any]:
         "operations": piece.operations,
         "thread": piece.thread,
     }
-
-
-def _rounded(us: float) -> float:
-    """Rounds a difference of times to whole nanoseconds, the resolution of times."""
-    return round(us, 3)

@@ -270,12 +270,13 @@ class _Meter:
         error, images, agreements = 0.0, 0, []
         for arguments, expected in self._calls:
             found = self._run(compute, arguments)
-            images += _images(expected)
+            images += expected[0].shape[0] if expected[0].ndim else 1
             for one, truth in zip(found, expected, strict=True):
                 if _is_float(truth):
                     error = max(error, relative_difference(one, truth))
             if _is_classifier(expected):
-                agreements.append(_agreement(found[0], expected[0]))
+                best = found[0].argmax(axis=1) == expected[0].argmax(axis=1)
+                agreements.append(best)
             if most_images and images >= most_images:
                 break
         if not self._calls:
@@ -294,20 +295,12 @@ def _is_float(array: np.ndarray) -> bool:
     return array.dtype != object and tf.as_dtype(array.dtype).is_floating
 
 
-def _images(outputs: Sequence[np.ndarray]) -> int:
-    return outputs[0].shape[0] if outputs[0].ndim else 1
-
-
 def _is_classifier(outputs: Sequence[np.ndarray]) -> bool:
     """Whether the only output has a number for each of several classes."""
     only = outputs[0]
     return (
         len(outputs) == 1 and only.ndim == 2 and only.shape[1] > 1 and _is_float(only)
     )
-
-
-def _agreement(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    return found.argmax(axis=1) == expected.argmax(axis=1)
 
 
 def _most_useful_first(

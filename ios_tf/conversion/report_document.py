@@ -9,7 +9,6 @@ import platform
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from ios_tf.cost.samples import MachineLoad
 from ios_tf.native import engine
 from ios_tf.native.names import MERGED
 from ios_tf.report.document import VERSION
@@ -41,7 +40,11 @@ def document_of(report: Report) -> dict[str, Any]:
             "device": report.device,
             "kind": report.device_kind,
             "lanes": report.lanes,
-            "load": _load(report.load),
+            "load": {
+                **dataclasses.asdict(report.load),
+                "disturbed_share": report.load.share,
+                "busy": report.load.busy,
+            },
             "roofline": report.roofline and dataclasses.asdict(report.roofline),
         },
         "options": dict(report.options),
@@ -122,14 +125,6 @@ def _versions() -> dict[str, str]:
         "python": platform.python_version(),
         "oneDNN": cpu["oneDNN"],
         "instruction set": cpu["instruction set"],
-    }
-
-
-def _load(load: MachineLoad) -> dict[str, Any]:
-    return {
-        **dataclasses.asdict(load),
-        "disturbed_share": load.share,
-        "busy": load.busy,
     }
 
 

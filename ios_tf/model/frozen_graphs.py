@@ -180,14 +180,7 @@ def freeze(name: str, function: Any, keep_filters: bool = False) -> FrozenSignat
         side effects and no outputs.
     """
     structure = dict(sorted(function.structured_outputs.items()))
-    return _freeze(
-        name,
-        function,
-        function._arg_keywords,
-        structure,
-        _component_names(structure),
-        keep_filters,
-    )
+    return _freeze(name, function, function._arg_keywords, structure, keep_filters)
 
 
 def freeze_flat(
@@ -203,8 +196,7 @@ def freeze_flat(
     # The names are chosen such that their alphabetical order is the order of the
     # outputs, because dictionaries are flattened in the order of their keys.
     structure = {f"output_{i:04}": tensor for i, tensor in enumerate(function.outputs)}
-    outputs = list(structure)
-    return _freeze(name, function, keywords, structure, outputs, keep_filters)
+    return _freeze(name, function, keywords, structure, keep_filters)
 
 
 def _freeze(
@@ -212,7 +204,6 @@ def _freeze(
     function: Any,
     keywords: Sequence[str],
     structure: Mapping[str, Any],
-    output_names: Sequence[str],
     keep_filters: bool,
 ) -> FrozenSignature:
     captures = {i.op.name: external for external, i in function.graph.captures}
@@ -225,7 +216,9 @@ def _freeze(
         },
         {
             key: (output.name, output.shape)
-            for key, output in zip(output_names, function.outputs, strict=True)
+            for key, output in zip(
+                _component_names(structure), function.outputs, strict=True
+            )
         },
         structure,
         captures,

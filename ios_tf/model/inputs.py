@@ -94,15 +94,12 @@ def example_inputs(
     inputs = {}
     for name, spec in specs.items():
         known = given.get(name)
+        if known is None:
+            known = _known_shape(name, spec, batch_size, image_size)
         if isinstance(known, np.ndarray):
             inputs[name] = _given(name, spec, known)
         else:
-            shape = (
-                _known_shape(name, spec, batch_size, image_size)
-                if known is None
-                else known
-            )
-            inputs[name] = _random(name, spec, shape, limit, random)
+            inputs[name] = _random(name, spec, known, limit, random)
     return inputs
 
 

@@ -218,20 +218,15 @@ def _has_prefix(model: Any, prefix: str) -> bool:
 def _check_saved_model(path: str) -> None:
     _check_exists(path)
     if not tf.io.gfile.isdir(path):
-        described = other_formats.described_file(path)
-        raise UserError(
-            f"{path} is {described}"
-            if described
-            else f"{path} is not a SavedModel directory, a .keras or .h5 file, "
-            "keras:NAME or models:NAME"
+        described = other_formats.described_file(path) or (
+            "not a SavedModel directory, a .keras or .h5 file, keras:NAME or "
+            "models:NAME"
         )
+        raise UserError(f"{path} is {described}")
     if not tf.saved_model.contains_saved_model(path):
         described = other_formats.described_directory(path)
-        raise UserError(
-            f"{path} is {described}"
-            if described
-            else f"{path} is not a SavedModel (it has no saved_model.pb)"
-        )
+        described = described or "not a SavedModel (it has no saved_model.pb)"
+        raise UserError(f"{path} is {described}")
     for name in (
         tf.saved_model.SAVED_MODEL_FILENAME_PB,
         tf.saved_model.SAVED_MODEL_FILENAME_PBTXT,
