@@ -24,7 +24,7 @@ from ios_tf.native.graph import FLOAT32
 from ios_tf.options import ModelOptions
 from ios_tf.reasons import Decision
 from ios_tf.reasons.models import FULL_PRECISION_SIGNATURE
-from ios_tf.scheduler import BASELINES, Load, Pruning
+from ios_tf.scheduler import Load, Pruning
 from ios_tf.tuning.algorithms import allowed
 from ios_tf.tuning.cache import ScheduleCache, directory_of, latency_database
 from ios_tf.tuning.parts import Patterns
@@ -106,11 +106,6 @@ def loads_of(options: ModelOptions) -> list[int]:
         for size in options.batch_sizes
         for callers in options.caller_counts
     ]
-
-
-def keeps_all(options: ModelOptions) -> bool:
-    """Whether slower regions are kept: on request, or for a baseline strategy."""
-    return options.keep_slower or options.strategy in BASELINES
 
 
 def empty_report(

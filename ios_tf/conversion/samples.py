@@ -24,6 +24,10 @@ from ios_tf.errors import UserError, first_line
 WARMUP = os.path.join("assets.extra", "tf_serving_warmup_requests")
 KINDS = "a .npz file, a directory of .npz files or images, or a .tfrecord file"
 _IMAGES = (".png", ".jpg", ".jpeg")
+# The fields of a PredictionLog (tensorflow_serving/apis/prediction_log.proto). The
+# second constant means requests for classification and regression.
+_PREDICT = 6
+_WITH_EXAMPLES = (2, 3)
 
 Specs = Mapping[str, tf.TensorSpec]
 # Maps names of inputs to arrays of samples, whose first dimension is the number of
@@ -161,7 +165,9 @@ class Samples:
     def _parsed_records(self, signature: str, specs: Specs) -> Iterator[_Arrays]:
         for record in self._records:
             try:
-                if is_prediction_log(record):
+                # A tf.Example has only field 1.
+                numbers = {number for number, _ in _fields(record)}
+                if numbers & {_PREDICT, *_WITH_EXAMPLES}:  # a PredictionLog
                     yield from _request(record, signature)
                 else:
                     yield self._parsed_example(record, specs)
@@ -298,10 +304,7 @@ def _npz(path: str) -> _Arrays:
 
 
 def _request(record: bytes, signature: str) -> Iterator[_Arrays]:
-    """Yields the inputs of a PredictionLog, if it is a request for this signature.
-
-    The numbers of the fields come from tensorflow_serving/apis/prediction_log.proto.
-    """
+    """Yields the inputs of a PredictionLog, if it is a request for this signature."""
     for number, log in _fields(record):
         for part, request in _fields(log):
             if part != 1:
@@ -330,16 +333,6 @@ def _request(record: bytes, signature: str) -> Iterator[_Arrays]:
                     if one == 1
                 ]
                 yield {_UNNAMED: np.array(examples, dtype=object)}
-
-
-_PREDICT = 6
-_WITH_EXAMPLES = (2, 3)  # requests for classification and regression
-
-
-def is_prediction_log(record: bytes) -> bool:
-    """Returns whether a record is a PredictionLog. (A tf.Example has only field 1.)"""
-    numbers = {number for number, _ in _fields(record)}
-    return bool(numbers & {_PREDICT, *_WITH_EXAMPLES})
 
 
 def _fields(message: bytes) -> list[tuple[int, bytes]]:

@@ -15,14 +15,14 @@ from ios_tf.conversion.error_budget import (
     requested_precision,
     within_budget,
 )
-from ios_tf.conversion.measuring import keeps_all, loads_of
+from ios_tf.conversion.measuring import loads_of
 from ios_tf.conversion.networks import with_networks
 from ios_tf.conversion.planning import Function, Plan, computed_directly
 from ios_tf.conversion.report import Report
 from ios_tf.model.weights import Weights
 from ios_tf.native.graph import FLOAT32
 from ios_tf.options import ModelOptions
-from ios_tf.scheduler import Schedule
+from ios_tf.scheduler import BASELINES, Schedule
 from ios_tf.tuning.searcher import NetworkSearcher
 
 
@@ -36,7 +36,7 @@ class Conversion(abc.ABC):
         self._searcher = searcher
         self._progress = searcher.progress
         self._device = searcher.cost_model.device.kind
-        self._keeps_all = keeps_all(options)
+        self._keeps_all = options.keep_slower or options.strategy in BASELINES
         self._batch_sizes = loads_of(options)
         self._precision = requested_precision(options, searcher.cost_model.device)
         self._weights = Weights()

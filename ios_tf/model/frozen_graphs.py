@@ -60,6 +60,7 @@ class FrozenSignature:
       assigned: maps placeholders to the values that variables had before any call, for
         variables that a call assigns and on which no output depends.
       precision: the precision of the graph's blocks.
+      is_light: whether this is the result of `without_weights`.
     """
 
     graph_def: graph_pb2.GraphDef
@@ -71,6 +72,7 @@ class FrozenSignature:
     image_size: tuple[int, int] = USUAL_IMAGE_SIZE
     assigned: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     precision: Precision = FLOAT32
+    is_light: bool = False
 
     def key(self) -> tuple[Any, ...]:
         """A key that is equal for signatures that compute the same with equal names."""
@@ -93,6 +95,8 @@ class FrozenSignature:
         weights are most of the graph's bytes, and every optimizer copies them several
         times.
         """
+        if self.is_light:
+            return self
         filters = set()
         for node in self.graph_def.node:
             if node.op in function_library.WITH_FILTERS:
@@ -118,20 +122,11 @@ class FrozenSignature:
             # TensorFlow repeats a single value for all elements. The value is computed
             # from the weights, so that equal weights get equal values.
             tensor.float_val.append(1 + zlib.crc32(content.tensor_content) / 2**32)
-        signature = dataclasses.replace(self, graph_def=light)
-        # `without_weights` of the new signature is the new signature itself.
-        signature.__dict__["without_weights"] = signature
-        return signature
-
-    @property
-    def is_light(self) -> bool:
-        """Whether this signature is the result of `without_weights`."""
-        return self.__dict__.get("without_weights") is self
+        return dataclasses.replace(self, graph_def=light, is_light=True)
 
     def with_precision(self, precision: Precision) -> FrozenSignature:
         """The signature with another precision. Both share the graph that is opened."""
         light = dataclasses.replace(self.without_weights, precision=precision)
-        light.__dict__["without_weights"] = light
         light.__dict__["opened"] = self.without_weights.opened
         if self.is_light:
             return light

@@ -97,11 +97,10 @@ class Weights:
             if not found or uses[found[0].name] > 1:
                 continue
             convolution, filters, factors = found
-            read = editor.read(
-                f"{convolution.name}/merged_input",
-                _value(frozen, filters) * factors,
-                node.device,
-            )
+            dtype = tf.dtypes.as_dtype(filters.attr["dtype"].type)
+            value = read_variable(frozen.captures[filters.input[0]], dtype)
+            name = f"{convolution.name}/merged_input"
+            read = editor.read(name, value * factors, node.device)
             editor.replace(convolution.name, None)
             scaled = copy.deepcopy(convolution)
             scaled.name = node.name
@@ -247,12 +246,6 @@ def _read_by_operators(graph_def: graph_pb2.GraphDef) -> set[str]:
                 as_filter[name] |= is_filter
                 needed[name] |= not is_filter
     return {name for name in computed if needed[name]}
-
-
-def _value(frozen: FrozenSignature, read: node_def_pb2.NodeDef) -> np.ndarray:
-    """The value of the variable that a node reads."""
-    dtype = tf.dtypes.as_dtype(read.attr["dtype"].type)
-    return read_variable(frozen.captures[read.input[0]], dtype)
 
 
 def _scaled_convolution(
