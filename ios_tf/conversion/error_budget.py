@@ -263,9 +263,7 @@ class _Meter:
     ) -> Errors | None:
         """The errors of the function in its precision; None if nothing is known."""
         graph_def = function.rewrite_sequential()
-        lowered = graph_optimizer.lowered(
-            dataclasses.replace(self._frozen, graph_def=graph_def), device=self._device
-        )
+        lowered = graph_optimizer.lowered(self._frozen, graph_def, self._device)
         compute = subgraphs.tensors(self._frozen, lowered, self._names)
         error, images, agreements = 0.0, 0, []
         for arguments, expected in self._calls:

@@ -98,9 +98,7 @@ def compare(
     # softmax would otherwise not return them.
     saturating = _last_saturating(frozen)
     frozen = with_logits(frozen)
-    lowered = graph_optimizer.lowered(
-        dataclasses.replace(frozen, graph_def=graph_def), device=device
-    )
+    lowered = graph_optimizer.lowered(frozen, graph_def, device)
     pairs = _pairs(frozen, lowered, saturating)
     if not pairs:
         return []

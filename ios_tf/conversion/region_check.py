@@ -59,9 +59,7 @@ def measure(
     """
     if len(set(collected.regions.values())) < 2:
         return []
-    lowered = graph_optimizer.lowered(
-        dataclasses.replace(frozen, graph_def=rewrite()), device=device
-    )
+    lowered = graph_optimizer.lowered(frozen, rewrite(), device)
     parts = _parts(frozen, lowered)
     if len(parts) < 2:
         return []
@@ -95,9 +93,7 @@ def measure_made_up(
       frozen, rewrite, collected, device: as for `measure`.
       batch_sizes: the batch sizes or loads to measure for.
     """
-    lowered = graph_optimizer.lowered(
-        dataclasses.replace(frozen, graph_def=rewrite()), device=device
-    )
+    lowered = graph_optimizer.lowered(frozen, rewrite(), device)
     measured = []
     for part in _parts(frozen, lowered):
         tensors = subgraphs.tensors(frozen, frozen.graph_def, part.inputs).outputs

@@ -171,10 +171,17 @@ def rewrite(
 
 
 def lowered(
-    frozen: FrozenSignature, batch_size: int = 1, device: str = "cpu"
+    frozen: FrozenSignature,
+    graph_def: graph_pb2.GraphDef | None = None,
+    device: str = "cpu",
 ) -> graph_pb2.GraphDef:
-    """The graph that runs with the plugin: each region is one node."""
-    return _opened(frozen).lowered(batch_size, device)
+    """The graph that runs with the plugin: each region is one node.
+
+    `graph_def`: the graph with schedules, if this is not the graph of `frozen`.
+    """
+    if graph_def is not None:
+        frozen = dataclasses.replace(frozen, graph_def=graph_def)
+    return _opened(frozen).lowered(1, device)
 
 
 def lowered_programs(
@@ -187,7 +194,7 @@ def lowered_programs(
     """
     return [
         program_of(node)
-        for node in lowered(frozen.without_weights, batch_size, device).node
+        for node in frozen.without_weights.opened.lowered(batch_size, device).node
         if node.op == REGION
     ]
 

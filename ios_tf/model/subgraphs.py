@@ -13,6 +13,7 @@ from tensorflow.python.eager import wrap_function
 
 from ios_tf.model import function_library
 from ios_tf.model.frozen_graphs import FrozenSignature
+from ios_tf.model.function_library import node_of
 from ios_tf.native.names import REGION
 
 
@@ -73,8 +74,8 @@ def between(
         for name, read in _reads(graph_def).items()
     }
     needed = function_library.reachable(
-        map(function_library.node_of, outputs),
-        {name: map(function_library.node_of, read) for name, read in reads.items()}
+        map(node_of, outputs),
+        {name: map(node_of, read) for name, read in reads.items()}
         | dict.fromkeys(argument.values(), ()),
     )
     for original in graph_def.node:
@@ -92,10 +93,10 @@ def sources(
     """The nearest known tensors from which a tensor (perhaps known) is computed."""
     reads = _reads(graph_def)
     before = {
-        name: [function_library.node_of(one) for one in read if one not in known]
+        name: [node_of(one) for one in read if one not in known]
         for name, read in reads.items()
     }
-    reached = function_library.reachable([function_library.node_of(output)], before)
+    reached = function_library.reachable([node_of(output)], before)
     found = (one for name in reads if name in reached for one in reads[name])
     return list(dict.fromkeys(one for one in found if one in known))
 
@@ -112,25 +113,18 @@ def other_inputs(
     readers = collections.defaultdict(list)
     for name, read in reads.items():
         for tensor in read:
-            readers[function_library.node_of(tensor)].append(name)
-    given = [function_library.node_of(spec.name) for spec in frozen.inputs.values()]
+            readers[node_of(tensor)].append(name)
+    given = [node_of(spec.name) for spec in frozen.inputs.values()]
     first = [name for name, read in reads.items() if not inputs.isdisjoint(read)]
     inside = function_library.reachable(first, readers)
     outside = function_library.reachable(given, readers) - inside
     others = {
-        name: [tensor for tensor in reads[name] if tensor not in inputs]
-        for name in inside
+        name: [one for one in read if name in inside and one not in inputs]
+        for name, read in reads.items()
     }
-    before = collections.defaultdict(list)
-    for name, read in others.items():
-        before[name] = [function_library.node_of(tensor) for tensor in read]
-    ends = [function_library.node_of(name) for name in outputs]
-    return {
-        tensor
-        for name in function_library.reachable(ends, before) & inside
-        for tensor in others[name]
-        if function_library.node_of(tensor) in outside
-    }
+    before = {name: map(node_of, read) for name, read in others.items()}
+    reached = function_library.reachable(map(node_of, outputs), before)
+    return {one for n in reached for one in others[n] if node_of(one) in outside}
 
 
 def _reads(graph_def: graph_pb2.GraphDef) -> dict[str, list[str]]:
@@ -174,11 +168,11 @@ def results_of_regions(
     order = [node.name for node in lowered.node if node.op == REGION]
 
     def region(tensor: str) -> str | None:
-        node = nodes[function_library.node_of(tensor)]
+        node = nodes[node_of(tensor)]
         while node.op != REGION:
             if is_common(node, originals) or not node.input:
                 return None
-            node = nodes[function_library.node_of(node.input[0])]
+            node = nodes[node_of(node.input[0])]
         return node.name
 
     pairs = [(name, name) for name, _ in frozen.outputs.values()]

@@ -362,7 +362,7 @@ def test_regions_are_timed_and_left_one_by_one(monkeypatch):
     assert measured[1].name.startswith("region 2 of 3 (4 operators, from ")
     kept = dataclasses.replace(plan, left=frozenset([1]))
     graph_def = kept.rewrite()
-    lowered = graph_optimizer.lowered(dataclasses.replace(frozen, graph_def=graph_def))
+    lowered = graph_optimizer.lowered(frozen, graph_def)
     assert sum(node.op == "IosRegion" for node in lowered.node) == 2
     assert sum(node.op == "Conv2D" for node in lowered.node) == 2
     names = [name for name, _ in frozen.outputs.values()]

@@ -77,9 +77,7 @@ class Converted:
             original.name, named, frozen, [1], (64, 64), "cpu", weights
         )
         frozen = function.frozen
-        lowered = graph_optimizer.lowered(
-            dataclasses.replace(frozen, graph_def=function.rewrite_sequential())
-        )
+        lowered = graph_optimizer.lowered(frozen, function.rewrite_sequential())
         names = [truth for _, _, truth in subgraphs.results_of_regions(frozen, lowered)]
         names += [name for name, _ in frozen.outputs.values()]
         names += [
