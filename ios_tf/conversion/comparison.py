@@ -74,8 +74,6 @@ class Comparison(Timed):
         as for a conversion to bfloat16.
       batch_sizes: the batch sizes at which outputs were compared.
       equal: whether all outputs that are not float were equal.
-      constant: names of outputs that do not depend on the input. Equal values of these
-        outputs do not show that the conversion is correct.
       has_no_evidence: true if no output depends on the input, so that the comparison
           shows nothing.
       inner: the tensors inside the network that were also compared.
@@ -88,7 +86,6 @@ class Comparison(Timed):
     batch_sizes: Sequence[int] = ()
     decisions: Sequence[Decision] = ()
     equal: bool = True
-    constant: Sequence[str] = ()
     has_no_evidence: bool = False
     inner: Sequence[InnerTensor] = ()
     traces: Mapping[int, Trace] = dataclasses.field(default_factory=dict)

@@ -56,7 +56,6 @@ class InnerTensor:
       is_region: whether it is the result of a region.
       difference: the difference between the graphs, relative to the spread.
       allowed: the largest difference that rounding explains.
-      noise: the change when the inputs are rounded, relative to the spread.
       moves: whether the tensor depends on the network's input.
       by_itself: the difference and the allowed difference if the tensor is computed
         from the original's tensors before it. This excludes rounding errors that
@@ -67,7 +66,6 @@ class InnerTensor:
     is_region: bool
     difference: float
     allowed: float
-    noise: float
     moves: bool
     by_itself: tuple[float, float] | None = None
 
@@ -123,12 +121,11 @@ def compare(
         ours, truth, near, other = (tensor.numpy() for tensor in tensors)
         moved = spread(truth, other)
         scale = None if judged_by_value(exact) else moved or None
-        noise = noise_of(near, truth, scale)
         name = f"the tensor {one}"
         if region:
             name = graph_optimizer.describe_region(lowered, region)
         difference = relative_difference(ours, truth, scale)
-        allowed = allowed_difference(exact, noise)
+        allowed = allowed_difference(exact, noise_of(near, truth, scale))
         by_itself = None
         if difference > allowed:
             alone, near = _from_originals(frozen, lowered, one, known, device)
@@ -138,9 +135,7 @@ def compare(
             )
         moves = moved is None or moved > 0
         compared.append(
-            InnerTensor(
-                name, bool(region), difference, allowed, noise, moves, by_itself
-            )
+            InnerTensor(name, bool(region), difference, allowed, moves, by_itself)
         )
     return compared
 

@@ -78,21 +78,6 @@ class Case(NamedTuple):
     noise: float
 
 
-class BoundCase(NamedTuple):
-    """A call near a bound, at which the function starts to compute something else.
-
-    Attributes:
-      batch_size, image_size: the size.
-      inputs: the arguments.
-      expected: the outputs.
-    """
-
-    batch_size: int
-    image_size: tuple[int, int]
-    inputs: Inputs
-    expected: Mapping[str, Any]
-
-
 class OriginalCalls:
     """Calls the original function of a signature once per batch size.
 
@@ -291,41 +276,42 @@ class OriginalCalls:
             noise = noise_of_outputs(near, expected, moved)
         return Case(inputs, others, expected, moved, constant, noise)
 
-    def at_bounds(self) -> Iterator[BoundCase]:
-        """Makes calls with sizes around the bounds.
+    def at_bounds(
+        self,
+    ) -> Iterator[tuple[tuple[int, int, int], Inputs, Mapping[str, Any]]]:
+        """Makes calls with sizes around the bounds, or none if samples are used.
 
-        Makes none if samples are used.
+        Yields the size, the inputs and the outputs of each call.
         """
         called = 0
-        for batch_size, height, width in self._bound_sizes if not self._samples else ():
+        specs = self._frozen.inputs
+        for bound in self._bound_sizes if not self._samples else ():
+            batch_size, height, width = bound
             guess = Guess((height, width))
+            elements = sum(_elements(one, *bound) for one in specs.values())
             if called == _MOST_BOUNDS:
                 break
-            specs = self._frozen.inputs.values()
-            if sum(_elements(one, batch_size, guess) for one in specs) > _MOST_ELEMENTS:
+            if elements > _MOST_ELEMENTS:
                 continue
             try:
-                inputs = made_up_inputs(self._frozen.inputs, batch_size, guess)
+                inputs = made_up_inputs(specs, batch_size, guess)
                 with timing.running(plugin=False, device=self._device):
                     expected = self._function(**inputs)
             # The function may raise any error for these sizes, which are then skipped.
             except Exception:
                 continue
             called += 1
-            yield BoundCase(batch_size, (height, width), inputs, expected)
+            yield bound, inputs, expected
 
 
-def _elements(spec: tf.TensorSpec, batch_size: int, guess: Guess) -> int:
+def _elements(spec: tf.TensorSpec, batch_size: int, *image_size: int) -> int:
     """Returns a lower bound of the number of elements of an input."""
     if spec.shape.rank is None:
         return 0
     known = spec.shape.as_list()
-    assert isinstance(guess.image_size, tuple)
-    opened = {d: guess.image_size[i] for d, i in open_sizes(known).items()}
-    sizes = (batch_size if not d else opened.get(d, 1) for d in range(len(known)))
+    sizes = {d: image_size[i] for d, i in open_sizes(known).items()} | {0: batch_size}
     return math.prod(
-        size if size is not None else open_size
-        for size, open_size in zip(known, sizes, strict=True)
+        sizes.get(d, 1) if size is None else size for d, size in enumerate(known)
     )
 
 

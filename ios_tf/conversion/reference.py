@@ -189,7 +189,6 @@ class Reference:
             list(references),
             [*decisions, *self._constant_outputs(constant, inner), *skipped],
             equal,
-            constant,
             bool(constant) and has_no_evidence(references),
             inner,
             traces,
@@ -216,15 +215,12 @@ class Reference:
         Raises:
           DifferenceError: an output has another shape, or clearly other values.
         """
-        for case in self.calls.at_bounds():
-            outputs = self._outputs(found, case.batch_size, case.inputs)
-            difference, _ = compare_outputs(outputs, case.expected)
-            if (difference or 0.0) > _CLEAR or shapes(outputs) != shapes(case.expected):
-                height, width = case.image_size
+        for (size, height, width), inputs, expected in self.calls.at_bounds():
+            outputs = self._outputs(found, size, inputs)
+            difference, _ = compare_outputs(outputs, expected)
+            if (difference or 0.0) > _CLEAR or shapes(outputs) != shapes(expected):
                 where = f"an output for images of {height} x {width}"
-                raise DifferenceError(
-                    self.name, case.batch_size, where, difference or math.inf
-                )
+                raise DifferenceError(self.name, size, where, difference or math.inf)
 
     @property
     def _max_error(self) -> float:

@@ -246,7 +246,7 @@ def test_another_share_of_nan(monkeypatch):
     def without_numbers(x):
         return {"y": tf.where(x > 0.3, np.nan, tf.sqrt(x))}
 
-    equal = InnerTensor("region 1 of 1", True, 0.0, 1e-5, 0.0, True)
+    equal = InnerTensor("region 1 of 1", True, 0.0, 1e-5, True)
     monkeypatch.setattr(reference, "_compare_inside", lambda graph, case: [equal])
     with pytest.raises(NotConvertedError) as error:
         reference.compare(without_numbers, frozen.graph_def, [1])
