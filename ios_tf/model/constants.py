@@ -53,7 +53,10 @@ def with_single_factors(
     dynamic batch size, this aborts the process. The bodies of functions are changed,
     too.
     """
-    if not any(node.op in ("Mul", *_DIVISIONS) for node in _floats(graph_def)):
+    if not any(
+        node.op in ("Mul", *_DIVISIONS) and node.attr["T"].type in _FLOATS
+        for node in function_library.nodes(graph_def)
+    ):
         return graph_def
     result = copy.deepcopy(graph_def)
     _Factors(result.node, fetched, "").join()
@@ -61,14 +64,6 @@ def with_single_factors(
         wanted = [*function.ret.values(), *function.control_ret.values()]
         _Factors(function.node_def, wanted, ":z:0").join()
     return result
-
-
-def _floats(graph_def: graph_pb2.GraphDef) -> Iterable[node_def_pb2.NodeDef]:
-    return (
-        node
-        for node in function_library.nodes(graph_def)
-        if "T" in node.attr and node.attr["T"].type in _FLOATS
-    )
 
 
 class _Factors:

@@ -98,14 +98,11 @@ class Endpoint:
             endpoint, input_signature=self.input_signature, autograph=False
         )
         for variant in self.variants:
-            arguments = inspect.BoundArguments(
-                self.parameters,
-                collections.OrderedDict(
-                    ()
-                    if self.input_signature
-                    else zip(self.parameters.parameters, variant.arguments, strict=True)
-                ),
+            given = () if self.input_signature else variant.arguments
+            named = collections.OrderedDict(
+                zip(self.parameters.parameters, given, strict=False)
             )
+            arguments = inspect.BoundArguments(self.parameters, named)
             function.get_concrete_function(*arguments.args, **arguments.kwargs)
         return function
 
