@@ -305,9 +305,7 @@ class LiteRtSession(SeparateSession):
 
 @dataclass(frozen=True)
 class Framework:
-    """A framework that is compared.
-
-    It has a row in the table for each number of callers.
+    """A framework, which has a row in the table for each number of callers.
 
     Attributes:
       name: the name in the table.

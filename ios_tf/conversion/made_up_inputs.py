@@ -110,11 +110,8 @@ def made_up_inputs(
 ) -> dict[str, tf.Tensor]:
     """Returns random arguments for a signature.
 
-    Args:
-      specs: the specs of the arguments, by name.
-      batch_size: replaces unknown leading dimensions.
-      guess: replaces other properties that the signature leaves open.
-      values: the kind of floating-point values.
+    `batch_size` replaces unknown leading dimensions, and `guess` replaces other
+    properties that the signature leaves open.
 
     Raises:
       CannotCompareError: no values can be generated for the type of an argument.

@@ -64,8 +64,7 @@ def check(
     """Keeps `schedules`, or other schedules if those are faster.
 
     Args:
-      frozen: the graph.
-      collected: the blocks of the graph, by batch size.
+      frozen, collected: the graph, and its blocks by batch size.
       schedules: the schedules of all blocks, by signature. Those of a baseline strategy
         are kept even if they are slower.
       searcher: the searcher that found them; its cost model measures.

@@ -171,8 +171,7 @@ class _Block:
     """A block of the report, whose latencies are measured later.
 
     Attributes:
-      described: the block's JSON object.
-      operators: the JSON objects of its operators.
+      described, operators: the JSON objects of the block and of its operators.
       problem: the block as a problem of its own, with the chosen algorithms.
       stages: the stages of `described`, with the numbers of operators in `problem`.
     """

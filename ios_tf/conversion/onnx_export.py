@@ -93,7 +93,7 @@ def export_onnx(
       batch_size: the batch size of the comparison if the model's is dynamic.
       signature: the signature to export; by default `serving_default` or the only one.
       tags: as for `ios_tf.convert`.
-      inputs: inputs of the comparison by name: arrays, or shapes of random ones.
+      inputs: inputs of the comparison by name: arrays, or shapes of random arrays.
       opset: version of ONNX's operators.
 
     Raises:

@@ -87,11 +87,8 @@ def measure_made_up(
 ) -> list[RegionLatency]:
     """Times the regions of a graph that cannot be called, with random tensors.
 
-    Regions that do not accept random tensors are left out.
-
-    Args:
-      frozen, rewrite, collected, device: as for `measure`.
-      batch_sizes: the batch sizes or loads to measure for.
+    Regions that do not accept random tensors are left out. The arguments are as for
+    `measure`, with batch sizes or loads instead of inputs.
     """
     lowered = graph_optimizer.lowered(frozen, rewrite(), device)
     measured = []

@@ -221,8 +221,8 @@ def samples_of(given: Any) -> Samples | None:
     Raises:
       UserError: `given` is none of these, or it cannot be read.
     """
-    if given is None or isinstance(given, Samples):
-        return given
+    if given is None:
+        return None
     if isinstance(given, (str, os.PathLike)):
         return _read(os.fspath(given))
     groups = given if isinstance(given, (list, tuple)) else [given]

@@ -31,11 +31,7 @@ def trace_model(
     Args:
       model: a SavedModel that `convert` wrote.
       runs: the number of recorded calls.
-      batch_size: replaces an unknown first dimension of the inputs.
-      signature: the signature to call; by default `serving_default` or the only one.
-      tags: as for `ios_tf.convert`.
-      inputs: maps names of the signature's inputs to arrays, or to shapes of random
-        arrays.
+      batch_size, signature, tags, inputs: as for `export_onnx`, but for the calls.
       max_operators: as for `ios_tf.trace`.
 
     Raises:

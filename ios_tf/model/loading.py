@@ -43,14 +43,12 @@ def saved_model(
     """Yields the directory of a SavedModel for `model`, valid inside the block.
 
     Args:
-      model: a SavedModel directory, the path of a `.keras` or `.h5` file, `keras:NAME`
-        for a network of `keras.applications`, `models:NAME` for one of
-        `ios_tf.models`, or a `keras.Model`.
+      model: as for `ios_tf.convert`.
       weights: for `keras:NAME`: "imagenet", or None for random weights.
       log: called with lines of information about the model.
 
     Raises:
-      UserError: `model` is none of these.
+      UserError: `model` does not name a model.
     """
     # Removes old step directories here, because all users of step directories except
     # `optimize` call this function first.
