@@ -124,22 +124,20 @@ class _Conversion(Conversion):
         options: ConvertOptions,
     ) -> None:
         super().__init__(searcher, options)
-        tags, wanted = options.tags, options.signatures
         self._samples = samples
         self._warmup = warmup_samples(source)
         self._image_size = options.height_and_width
         self._source = source
         self._directory = directory
         with self._progress.phase(phases.LOAD):
-            self._loaded = saved_models.load(source, tags)
-        self._interface = saved_models.interface(source, tags)
+            self._loaded = saved_models.load(source, options.tags)
         keys = list(self._loaded.signatures)
-        for key in wanted or ():
+        for key in options.signatures or ():
             if key not in keys:
                 raise UserError(saved_models.no_signature(key, self._loaded))
         # Maps each signature's name to the number of its function.
         self._function_of: dict[str, int] = {}
-        self._wanted = wanted or keys
+        self._wanted = options.signatures or keys
 
     def run(self, report: Report) -> Report:
         """Writes the converted model, or a copy of the original.
@@ -268,6 +266,4 @@ class _Conversion(Conversion):
             for number, function in self._functions.items()
         }
         signatures = {name: rebuilt[n] for name, n in self._function_of.items()}
-        saved_models.save(
-            self._loaded, signatures, directory, self._interface, weights.variables
-        )
+        saved_models.save(self._loaded, signatures, directory, weights.variables)

@@ -108,8 +108,8 @@ class OptimizedFunction(DirectFunction):
                     saved_models.Signatures(signatures, resources),
                     signatures,
                     temporary,
-                    variables=self._variables,
-                    functions={original.endpoint: endpoint},
+                    self._variables,
+                    {original.endpoint: endpoint},
                 )
             # TensorFlow raises many kinds of errors for functions that it cannot save.
             except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 import types
@@ -23,21 +24,6 @@ from ios_tf.native import malloc
 
 
 @dataclasses.dataclass(frozen=True)
-class Interface:
-    """Parts of a MetaGraph's interface that loading with TensorFlow would lose.
-
-    Attributes:
-      tags: the tags of the MetaGraph.
-      signature_defs: its SignatureDefs by name.
-    """
-
-    tags: Sequence[str] = (tf.saved_model.SERVING,)
-    signature_defs: Mapping[str, meta_graph_pb2.SignatureDef] = dataclasses.field(
-        default_factory=dict
-    )
-
-
-@dataclasses.dataclass(frozen=True)
 class Signatures:
     """The signatures of a SavedModel, and the resources that they need.
 
@@ -51,12 +37,19 @@ class Signatures:
       endpoints: the functions of the model's root that compute the same as a signature,
         by name.
       lost: the names of the root's other functions, which `save` cannot write.
+      tags: the tags of the MetaGraph.
+      signature_defs: its SignatureDefs by name. They have method names and defaults
+        that TensorFlow's functions do not have.
     """
 
     signatures: Mapping[str, Any]
     resources: Sequence[Any]
     endpoints: Mapping[str, Endpoint] = dataclasses.field(default_factory=dict)
     lost: Sequence[str] = ()
+    tags: Sequence[str] = (tf.saved_model.SERVING,)
+    signature_defs: Mapping[str, meta_graph_pb2.SignatureDef] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
@@ -67,9 +60,11 @@ def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
     Raises:
       UserError: the SavedModel cannot be loaded, or has no signatures.
     """
-    _meta_graph(directory, tags)  # its errors say more than TensorFlow's
     try:
+        interface = _interface(directory, tags)  # its errors say more than TensorFlow's
         loaded = tf.saved_model.load(directory, tags=list(tags) if tags else None)
+    except UserError:
+        raise
     # For other errors, such as truncated files and unregistered ops, TensorFlow's own
     # message is good.
     except Exception as error:
@@ -85,7 +80,7 @@ def load(directory: str, tags: Sequence[str] | None = None) -> Signatures:
     resources, unused = resources_of(loaded, signatures.values())
     del loaded
     malloc.release_unused(unused)
-    return Signatures(signatures, resources, found, lost)
+    return Signatures(signatures, resources, found, lost, *interface)
 
 
 def resources_of(owner: Any, functions: Iterable[Any]) -> tuple[list[Any], int]:
@@ -132,26 +127,15 @@ def _captured(functions: Iterable[Any]) -> set[int]:
     return {id(t) for function in functions for t in function.captured_inputs}
 
 
-def interface(directory: str, tags: Sequence[str] | None = None) -> Interface:
-    """The interface of the MetaGraph that `load` loads.
+def _interface(
+    directory: str, tags: Sequence[str] | None
+) -> tuple[Sequence[str], Mapping[str, meta_graph_pb2.SignatureDef]]:
+    """The tags and SignatureDefs of the MetaGraph with these tags, or of the only one.
 
     Raises:
       UserError: there is no such MetaGraph, or there are several.
     """
-    graph = _meta_graph(directory, tags)
-    if graph is None:
-        return Interface()
-    return Interface(list(graph.meta_info_def.tags), dict(graph.signature_def))
-
-
-def _meta_graph(
-    directory: str, tags: Sequence[str] | None
-) -> meta_graph_pb2.MetaGraphDef | None:
-    """The MetaGraph with these tags, or the only one; None if it cannot be read."""
-    try:
-        graphs = loader_impl.parse_saved_model(directory).meta_graphs
-    except (OSError, tf.errors.OpError):  # tf.saved_model.load will report the error
-        return None
+    graphs = loader_impl.parse_saved_model(directory).meta_graphs
     if not graphs:  # TensorFlow would ask for tags instead
         raise UserError(f"{directory} is not a SavedModel (it has no MetaGraph)")
     by_tags = {tuple(sorted(graph.meta_info_def.tags)): graph for graph in graphs}
@@ -162,12 +146,16 @@ def _meta_graph(
                 f"{directory} has no MetaGraph with the tags {','.join(tags)}. "
                 f"Use {flags}"
             )
-        return by_tags[tuple(sorted(tags))]
-    if len(by_tags) > 1:
+        graph = by_tags[tuple(sorted(tags))]
+    elif len(by_tags) > 1:
         raise UserError(
             f"{directory} has {len(by_tags)} MetaGraphs. Select one with {flags}"
         )
-    return graphs[0]
+    else:
+        graph = graphs[0]
+    # Copies do not keep the memory of the whole MetaGraph.
+    definitions = {key: copy.deepcopy(d) for key, d in graph.signature_def.items()}
+    return list(graph.meta_info_def.tags), definitions
 
 
 def no_signature(name: str, loaded: Any) -> str:
@@ -194,7 +182,6 @@ def save(
     loaded: Signatures,
     signatures: Mapping[str, Any],
     directory: str,
-    interface: Interface = Interface(),
     variables: Sequence[tf.Variable] = (),
     functions: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> None:
@@ -205,7 +192,6 @@ def save(
       signatures: maps the name of each signature of `loaded` to a function that takes
         the same arguments. Several signatures may have the same function.
       directory: the directory to write to.
-      interface: the tags, and the method names and defaults of signatures, to write.
       variables: variables that the functions may read and `loaded` does not have.
       functions: more functions for the root of the SavedModel, by name.
     """
@@ -250,11 +236,11 @@ def save(
         )
         for key, function in signatures.items()
     }
-    _write_interface(directory, interface, names)
+    _write_interface(directory, loaded, names)
 
 
 def _write_interface(
-    directory: str, interface: Interface, names: Mapping[str, Mapping[str, str]]
+    directory: str, loaded: Signatures, names: Mapping[str, Mapping[str, str]]
 ) -> None:
     """Writes the parts of a SavedModel's interface that TensorFlow cannot save.
 
@@ -262,7 +248,7 @@ def _write_interface(
     """
     saved_model = loader_impl.parse_saved_model(directory)
     (meta_graph,) = saved_model.meta_graphs
-    meta_graph.meta_info_def.tags[:] = interface.tags
+    meta_graph.meta_info_def.tags[:] = loaded.tags
     objects = meta_graph.object_graph_def.nodes
     (signature_map,) = (
         objects[child.node_id]
@@ -278,7 +264,7 @@ def _write_interface(
             if name != saved:
                 signature.inputs[name].CopyFrom(signature.inputs[saved])
                 del signature.inputs[saved]
-        original = interface.signature_defs.get(key)
+        original = loaded.signature_defs.get(key)
         if original:
             # The method name must be kept, because TensorFlow Serving accepts calls by
             # this method only.
