@@ -398,20 +398,17 @@ class Plan:
         faster = comparison is not None and self.is_faster(comparison)
         return Verdict.FASTER if faster else Verdict.NOT_FASTER
 
-    def rewrite(self, materialise_merges: bool = True) -> graph_pb2.GraphDef:
-        """The function's graph with its schedules."""
-        return self._rewritten(self.function.frozen, materialise_merges)
-
     def without_weights(self) -> FrozenSignature:
         """The function with its schedules, but without the values of its weights."""
         light = self.function.frozen.without_weights
-        return dataclasses.replace(light, graph_def=self._rewritten(light))
+        function = dataclasses.replace(self.function, frozen=light)
+        graph_def = dataclasses.replace(self, function=function).rewrite()
+        return dataclasses.replace(light, graph_def=graph_def)
 
-    def _rewritten(
-        self, frozen: FrozenSignature, materialise_merges: bool = True
-    ) -> graph_pb2.GraphDef:
+    def rewrite(self, materialise_merges: bool = True) -> graph_pb2.GraphDef:
+        """The function's graph with its schedules."""
         return graph_optimizer.rewrite(
-            frozen,
+            self.function.frozen,
             self.checked.schedules,
             list(self.function.collected),
             self.function.device,
