@@ -6,7 +6,6 @@ a whole process.
 
 import collections
 import dataclasses
-import json
 import os
 from typing import Any
 
@@ -389,7 +388,7 @@ def test_schedules_are_picked_up(tmp_path):
 def measure_sequential_stages():
     """Measures the sequential schedule of each block of the network."""
     collected = gh.collect(freeze(), batch_size=2, device="gpu")
-    problems = [Problem.from_json(json.dumps(p)) for p in collected["problems"]]
+    problems = [*map(Problem.from_json, collected["problems"])]
     model = MeasuredCostModel(devices.choose("gpu"))
     for problem in problems:
         before = DEVICE.cuda.report()["counts"].get("cuGraphLaunch", 0)
