@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from ios_tf.native import malloc
 from ios_tf.printable import printable
@@ -29,12 +29,6 @@ _LEAST_DONE = 0.03
 _LEAST_SECONDS = 2.0
 # Terminals with fewer columns get shorter texts.
 _NARROW = 80
-
-
-class _Display(Protocol):
-    def begin(self, line: str) -> None: ...
-    def show(self, state: _State) -> None: ...
-    def end(self) -> None: ...
 
 
 class _State:
@@ -78,7 +72,8 @@ class Progress:
           stream: the stream to write to; by default standard error.
         """
         self._weights = dict(weights or {})
-        self._display = _display(stream or sys.stderr) if shown else None
+        self._stream = (stream or sys.stderr) if shown else None
+        self._bar = _bar(self._stream) if self._stream else None
         self._start = self._drawn = time.monotonic()
         self._state = _State()
 
@@ -92,15 +87,17 @@ class Progress:
         begin = time.monotonic()
         self._state.phase, self._state.counts = name, ""
         self._set(0.0)
-        if self._display:
-            self._display.begin(self._line())
+        if self._bar:
+            self._bar.begin()
+        elif self._stream:
+            print(self._line(), file=self._stream, flush=True)
         try:
             with self._beats(measures):
                 self._draw()
                 yield
         finally:
-            if self._display:
-                self._display.end()
+            if self._bar:
+                self._bar.end()
         seconds = time.monotonic() - begin
         peak = malloc.peak_bytes() >> 20
         _logger.info("%s: %.1f s, peak memory so far %d MiB", name, seconds, peak)
@@ -138,13 +135,13 @@ class Progress:
     def _draw(self) -> None:
         self._drawn = time.monotonic()
         self._state.seconds = self._drawn - self._start
-        if self._display:
-            self._display.show(self._state)
+        if self._bar:
+            self._bar.show(self._state)
 
     @contextlib.contextmanager
     def _beats(self, measures: bool) -> Iterator[None]:
         """Draws regularly inside the block, to show that the command is running."""
-        if measures or not isinstance(self._display, _Bar):
+        if measures or not self._bar:
             yield
             return
         ended = threading.Event()
@@ -162,28 +159,10 @@ class Progress:
             thread.join()
 
 
-def _display(stream: TextIO) -> _Display:
-    if not stream.isatty():
-        return _Lines(stream)
-    bar = _Bar(stream)
-    return _Lines(stream) if bar.is_dumb else bar
-
-
-class _Lines:
-    """Writes a line when a phase begins."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def begin(self, line: str) -> None:
-        self._stream.write(line + "\n")
-        self._stream.flush()
-
-    def show(self, state: _State) -> None:
-        """Shows nothing, because lines in a log file cannot be replaced."""
-
-    def end(self) -> None:
-        """Shows nothing."""
+def _bar(stream: TextIO) -> _Bar | None:
+    """A bar, if the stream is a terminal that can move its cursor."""
+    bar = _Bar(stream) if stream.isatty() else None
+    return None if bar is None or bar.console.is_dumb_terminal else bar
 
 
 class _Bar:
@@ -202,20 +181,15 @@ class _Bar:
                 """Never hides the cursor, which a killed process could not restore."""
                 return False
 
-        self._console = _Console(file=stream, force_terminal=True)
+        self.console = _Console(file=stream, force_terminal=True)
         self._bar: Any = None
         self._task: Any = None
         self._pen: ThreadPoolExecutor
 
-    @property
-    def is_dumb(self) -> bool:
-        """Whether the terminal cannot move its cursor."""
-        return self._console.is_dumb_terminal
-
-    def begin(self, line: str) -> None:
+    def begin(self) -> None:
         from rich import constrain, progress, table
 
-        console = self._console
+        console = self.console
 
         class _OneBar(progress.Progress):
             def get_renderable(self) -> constrain.Constrain:
@@ -243,7 +217,7 @@ class _Bar:
         self._pen.submit(self._draw, state).result()
 
     def _draw(self, state: _State) -> None:
-        narrow = self._console.width < _NARROW
+        narrow = self.console.width < _NARROW
         ratio, of = state.best
         phase = [state.phase, "" if narrow else state.counts]
         rest = [state.time(), ratio if narrow else f"{ratio}{of}"]
