@@ -15,7 +15,8 @@ from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.native import engine
 from ios_tf.scheduler import PAPER_PRUNING, Pruning, Schedule
 from ios_tf.tuning.algorithms import allowed
-from ios_tf.tuning.searcher import Searcher, SearchStats
+from ios_tf.tuning.block_search import SearchStats
+from ios_tf.tuning.searcher import Searcher
 from ios_tf.tuning.settings import SearchSettings
 
 # The least total time of the runs in one measurement.

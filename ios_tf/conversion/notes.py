@@ -27,7 +27,7 @@ from ios_tf.reasons import Decision, measurements, models
 from ios_tf.report.document import PATH
 from ios_tf.scheduler import Schedule
 from ios_tf.tables import counted, rounded
-from ios_tf.tuning.searcher import SearchStats
+from ios_tf.tuning.block_search import SearchStats
 
 
 def comparisons(report: Report, found: Sequence[Comparison]) -> Report:

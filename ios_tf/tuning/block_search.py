@@ -29,43 +29,67 @@ from ios_tf.tuning.settings import SearchSettings
 _WORTHWHILE = 0.98
 
 
-class BlockSearch:
-    """One search of a block, until a deadline by `time.monotonic`.
+@dataclasses.dataclass
+class SearchStats:
+    """The effort of a model's searches.
 
-    Attributes, which `run` sets:
-      gap: if the search was stopped, the fraction by which another schedule could be
-        faster than the best one so far; otherwise None.
-      too_large: whether the free memory was too small to measure everything.
+    Attributes:
+      blocks: number of different parts; each is scheduled by one dynamic program.
+      cached: number of these parts whose schedule was in the cache.
+      cut: maps names of blocks to the number of cuts that were made only because a part
+          was too large to search.
+      stopped: maps the signature of each block whose search was stopped to the fraction
+        by which another schedule could be faster than the best one so far.
+      too_large: names of blocks for which the free memory was too small to measure
+        everything.
+      measured: number of stages, groups and schedules that were measured.
+      reused: number of stages and groups that had been measured before.
       bounded: number of candidates that were not measured, because lower bounds of
-        their latencies show that they are not the fastest.
-      states, transitions: size of the dynamic program; 0 if there was none.
+          their latencies show that they are not the fastest.
+      states, transitions: sums over the dynamic programs of all searches.
+      seconds: time of all searches.
     """
 
-    def __init__(
-        self,
-        cost_model: BlockCostModel,
-        cached: CachedCostModel,
-        settings: SearchSettings,
-        problem: Problem,
-        deadline: float,
-        progress: Callable[[float], None] = lambda done: None,
-    ) -> None:
-        """`cost_model` measures whole blocks, and `cached` measures stages."""
-        self.gap: float | None = None
-        self.too_large = False
-        self.bounded = 0
-        self.states = 0
-        self.transitions = 0
-        self._cost_model = cost_model
-        self._cached = cached
-        self._settings = settings
-        self._problem = problem
-        self._deadline = deadline
-        self._progress = progress
+    blocks: int = 0
+    cached: int = 0
+    cut: dict[str, int] = dataclasses.field(default_factory=dict)
+    stopped: dict[str, float] = dataclasses.field(default_factory=dict)
+    too_large: set[str] = dataclasses.field(default_factory=set)
+    measured: int = 0
+    reused: int = 0
+    bounded: int = 0
+    states: int = 0
+    transitions: int = 0
+    seconds: float = 0.0
+
+
+@dataclasses.dataclass
+class BlockSearch:
+    """One search of a block.
+
+    Attributes:
+      cost_model: measures whole blocks.
+      cached: measures stages.
+      settings: the settings of the search.
+      problem: the block, with its algorithms.
+      signature: the signature of the block without algorithms.
+      deadline: when to stop, by `time.monotonic`.
+      stats: the effort of the search is added to it.
+      progress: called with the completed fraction of the dynamic program.
+    """
+
+    cost_model: BlockCostModel
+    cached: CachedCostModel
+    settings: SearchSettings
+    problem: Problem
+    signature: str
+    deadline: float
+    stats: SearchStats
+    progress: Callable[[float], None]
 
     def run(self) -> Schedule:
         """The block's schedule, with its latencies in its metadata."""
-        problem, cost_model = self._problem, self._cost_model
+        problem, cost_model = self.problem, self.cost_model
         start = time.monotonic()
         before = cost_model.measurements
         sequential = sequential_schedule(problem)
@@ -74,16 +98,16 @@ class BlockSearch:
         latencies = self._latencies(candidates)
         if len(latencies) < len(candidates):
             choices = [one for one in choices if one.stages in latencies]
-            self.gap = 1.0 if self.gap is None else self.gap
+            self.stats.stopped.setdefault(self.signature, 1.0)
         if math.inf in latencies.values():
-            self.too_large = True
+            self.stats.too_large.add(problem.name)
         if latencies[sequential.stages] == math.inf:
             # Without the latency of the sequential schedule, it is unknown whether
             # another one is faster.
             latencies = dict.fromkeys(latencies, 0.0)
         best = min(choices, key=lambda schedule: latencies[schedule.stages])
         limit = _WORTHWHILE * latencies[sequential.stages]
-        if self._settings.searches and latencies[best.stages] > limit:
+        if self.settings.searches and latencies[best.stages] > limit:
             best = sequential
         metadata = {
             "block": problem.name,
@@ -104,19 +128,19 @@ class BlockSearch:
         choices are measured as whole blocks afterwards. The most promising choices come
         first, because the time may be over before all are measured.
         """
-        problem, settings = self._problem, self._settings
+        problem, settings = self.problem, self.settings
         if not settings.searches:
             return [BASELINES[settings.strategy](problem)]
         sequential = sequential_schedule(problem)
-        splitting = splits(problem, settings, self._cost_model)
+        splitting = splits(problem, settings, self.cost_model)
         if problem.is_chain:
             return [sequential, *splitting]
         optima: list[Schedule] = []
         try:
             optima = self._optima()
         except MemoryError:
-            self.too_large = True
-            self._cost_model.release()
+            self.stats.too_large.add(problem.name)
+            self.cost_model.release()
         choices = [sequential, *optima[:1], *splitting]
         if settings.strategy in ("auto", "parallel"):
             choices.append(greedy_schedule(problem))
@@ -124,10 +148,10 @@ class BlockSearch:
 
     def _optima(self) -> list[Schedule]:
         """Returns the schedule of the lowest cost, and its near ties."""
-        problem, settings = self._problem, self._settings
+        problem, settings = self.problem, self.settings
         result = search(
             problem,
-            self._cached,
+            self.cached,
             SearchOptions(
                 settings.strategy,
                 settings.pruning,
@@ -135,28 +159,30 @@ class BlockSearch:
                 tie=1 - _WORTHWHILE,
             ),
             Bounds(
-                self._cached.lower_bound,
+                self.cached.lower_bound,
                 1 - _WORTHWHILE,
-                lambda: time.monotonic() > self._deadline,
-                self._cached.forecast,
+                lambda: time.monotonic() > self.deadline,
+                self.cached.forecast,
             ),
-            progress=lambda state: self._progress(state.done),
+            progress=lambda state: self.progress(state.done),
         )
-        self.bounded = result.stats.stages_total - result.stats.stages_asked
-        self.states = result.stats.states
-        self.transitions = result.stats.transitions
-        self.gap = result.gap
+        found = result.stats
+        self.stats.bounded += found.stages_total - found.stages_asked
+        self.stats.states += found.states
+        self.stats.transitions += found.transitions
+        if result.gap is not None:
+            self.stats.stopped.setdefault(self.signature, result.gap)
         return [result.schedule, *result.near_ties]
 
     def _latencies(
         self, candidates: Sequence[Schedule]
     ) -> dict[tuple[Stage, ...], float]:
         """Measures as many candidates as the time allows. Returns ms by stages."""
-        cost_model = self._cost_model
+        cost_model = self.cost_model
         stages = [schedule.stages for schedule in candidates]
         latencies = compare_within_memory(
             lambda some: cost_model.compare(
-                self._problem, some, max(self._deadline - time.monotonic(), 0.0)
+                self.problem, some, max(self.deadline - time.monotonic(), 0.0)
             ),
             stages,
             cost_model.release,

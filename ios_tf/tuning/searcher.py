@@ -23,7 +23,7 @@ from ios_tf.cost.database import LatencyDatabase
 from ios_tf.cost.samples import RECORDER
 from ios_tf.scheduler import Problem, Schedule, Stage, sequential_schedule
 from ios_tf.tuning.algorithms import GEMM, choose, with_algorithms, with_products
-from ios_tf.tuning.block_search import BlockSearch, splits
+from ios_tf.tuning.block_search import BlockSearch, SearchStats, splits
 from ios_tf.tuning.parts import Part, joined, parts_of
 from ios_tf.tuning.progress import Progress
 from ios_tf.tuning.search_progress import SearchProgress, search_weight
@@ -36,40 +36,6 @@ _Model = TypeVar("_Model", bound=BlockCostModel)
 # Blocks are searched again if devices have withdrawn latencies, but at most this many
 # times in total.
 _MAX_REPEATS = 3
-
-
-@dataclasses.dataclass
-class SearchStats:
-    """The effort of a model's searches.
-
-    Attributes:
-      blocks: number of different parts; each is scheduled by one dynamic program.
-      cached: number of these parts whose schedule was in the cache.
-      cut: maps names of blocks to the number of cuts that were made only because a part
-          was too large to search.
-      stopped: maps the signature of each block whose search was stopped to the fraction
-        by which another schedule could be faster than the best one so far.
-      too_large: names of blocks for which the free memory was too small to measure
-        everything.
-      measured: number of stages, groups and schedules that were measured.
-      reused: number of stages and groups that had been measured before.
-      bounded: number of candidates that were not measured, because lower bounds of
-          their latencies show that they are not the fastest.
-      states, transitions: sums over the dynamic programs of all searches.
-      seconds: time of all searches.
-    """
-
-    blocks: int = 0
-    cached: int = 0
-    cut: dict[str, int] = dataclasses.field(default_factory=dict)
-    stopped: dict[str, float] = dataclasses.field(default_factory=dict)
-    too_large: set[str] = dataclasses.field(default_factory=set)
-    measured: int = 0
-    reused: int = 0
-    bounded: int = 0
-    states: int = 0
-    transitions: int = 0
-    seconds: float = 0.0
 
 
 class Searcher(Generic[_Model]):
@@ -361,22 +327,16 @@ class Searcher(Generic[_Model]):
         progress: Callable[[float], None],
     ) -> Schedule:
         """Searches for the schedule of a block with these algorithms."""
-        search = BlockSearch(
+        schedule = BlockSearch(
             self.cost_model,
             self._cached,
             self._settings,
             with_algorithms(problem, algorithms),
+            problem.signature,
             deadline,
+            stats,
             progress,
-        )
-        schedule = search.run()
-        stats.bounded += search.bounded
-        stats.states += search.states
-        stats.transitions += search.transitions
-        if search.too_large:
-            stats.too_large.add(problem.name)
-        if search.gap is not None:
-            stats.stopped.setdefault(problem.signature, search.gap)
+        ).run()
         metadata = dict(schedule.metadata)
         if problem.signature in stats.stopped:
             metadata["stopped_after"] = self.time_limit

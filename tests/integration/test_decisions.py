@@ -48,8 +48,9 @@ from ios_tf.reasons.measurements import (
 from ios_tf.reasons.models import NOT_REQUESTED, REGION_NOT_TIMED, SHARE_OF_NAN
 from ios_tf.reasons.nodes import TENSOR_SIZE
 from ios_tf.report import document, page
+from ios_tf.tuning.block_search import SearchStats
 from ios_tf.tuning.on_the_fly import Status
-from ios_tf.tuning.searcher import Searcher, SearchStats
+from ios_tf.tuning.searcher import Searcher
 
 NUMBERS = tf.TensorSpec([None, 4], name="x")
 
