@@ -40,7 +40,7 @@ def _decision(code: str, left: Sequence[_Left]) -> Decision:
     nodes = f"{_counted(types)} ({_some(list(types), ' types')})"
     sentence = f"{nodes} {verb} left to TensorFlow: {_texts(left)}"
     names = tuple(one["node"] for one in left)
-    return Decision(reasons.by_code(code), sentence, names, dict(types))
+    return Decision(reasons.BY_CODE[code], sentence, names, dict(types))
 
 
 def _counted(types: Mapping[str, int]) -> str:

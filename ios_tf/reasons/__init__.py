@@ -14,7 +14,7 @@ import types
 from ios_tf.reasons import comparisons, loading, measurements, models, nodes
 from ios_tf.reasons.reason import Decision, Reason
 
-__all__ = ["GROUPS", "REASONS", "Decision", "Reason", "by_code", "find"]
+__all__ = ["BY_CODE", "GROUPS", "REASONS", "Decision", "Reason", "find"]
 
 
 def _reasons_of(module: types.ModuleType) -> tuple[Reason, ...]:
@@ -30,16 +30,7 @@ GROUPS = {
     "Loading models, enable and the schedule cache": _reasons_of(loading),
 }
 REASONS = tuple(reason for group in GROUPS.values() for reason in group)
-_BY_CODE = {reason.code: reason for reason in REASONS}
-
-
-def by_code(code: str) -> Reason:
-    """The reason with an exact code, such as "IOS012" (unlike `find`).
-
-    Raises:
-      KeyError: there is no such reason.
-    """
-    return _BY_CODE[code]
+BY_CODE = {reason.code: reason for reason in REASONS}
 
 
 def find(text: str) -> Reason:

@@ -7,12 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ios_tf.native.names import common_scope
-from ios_tf.reasons import Reason, by_code
+from ios_tf.reasons import BY_CODE
 from ios_tf.report import gain
 from ios_tf.report.document import Document
 
 # The number of operators in the table of the slowest ones.
 _SLOWEST = 20
+# The kinds of types. Convolutions, whose kind depends on their groups, are not here.
+_KINDS = {
+    **dict.fromkeys(("conv2d_transpose", "sepconv"), "conv"),
+    "matmul": "matmul",
+    **dict.fromkeys(("pool", "global_pool"), "pool"),
+    **dict.fromkeys(("concat", "slice", "pad", "reshape", "transpose", "roll"), "copy"),
+}
 LABELS = {
     "tensorflow": "TensorFlow",
     "converted": "converted",
@@ -67,18 +74,14 @@ def _sizes(report: Document, found: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def reasons(report: Document) -> list[dict[str, Any]]:
-    """The decisions, with what their reasons mean and what the user can do."""
+    """The decisions, with what their reasons mean and what the user can do.
+
+    The reason is None if another version of ios_tf has written the report.
+    """
     return [
-        {**decision, "reason": _reason(decision["code"])}
+        {**decision, "reason": BY_CODE.get(decision["code"])}
         for decision in report["decisions"]
     ]
-
-
-def _reason(code: str | None) -> Reason | None:
-    try:
-        return by_code(code) if code else None
-    except KeyError:  # another version of ios_tf has written the report
-        return None
 
 
 def networks(report: Document) -> list[dict[str, Any]]:
@@ -140,15 +143,7 @@ def kind(operator: Mapping[str, Any]) -> str:
         grouped = attributes.get("groups", 1)
         depthwise = type(grouped) is int and grouped > 1
         return "depthwise" if depthwise else "conv"
-    for family, names in {
-        "conv": ("conv2d_transpose", "sepconv"),
-        "matmul": ("matmul",),
-        "pool": ("pool", "global_pool"),
-        "copy": ("concat", "slice", "pad", "reshape", "transpose", "roll"),
-    }.items():
-        if name in names:
-            return family
-    return "other"
+    return _KINDS.get(name, "other")
 
 
 def label(operator: Mapping[str, Any]) -> str:
