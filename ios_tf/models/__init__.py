@@ -8,50 +8,18 @@ edges, but not on weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import keras
 
 
-def _inception_v3(seed: int, graphs: str) -> keras.Model:
-    return _application("InceptionV3", 299)
-
-
-def _nasnet_a_large(seed: int, graphs: str) -> keras.Model:
-    """NASNet-A (6 @ 4032)."""
-    return _application("NASNetLarge", 331)
-
-
-def _application(name: str, size: int) -> keras.Model:
-    """A network of keras.applications, images [N, size, size, 3] to logits."""
-    import keras
-
-    build = getattr(keras.applications, name)
-    shape = (size, size, 3)
-    return build(weights=None, input_shape=shape, classifier_activation=None)
-
-
-def _randwire(seed: int, graphs: str) -> keras.Model:
-    from ios_tf.models.randwire import generated_graphs, randwire, read_graphs
-
-    return randwire(read_graphs(graphs) if graphs else generated_graphs(seed))
-
-
-def _squeezenet(seed: int, graphs: str) -> keras.Model:
-    from ios_tf.models.squeezenet import squeezenet
-
-    return squeezenet()
-
-
-# Keras is imported when a network is built.
-NETWORKS: Mapping[str, Callable[[int, str], keras.Model]] = {
-    "inception_v3": _inception_v3,
-    "nasnet_a_large": _nasnet_a_large,
-    "randwire": _randwire,
-    "squeezenet": _squeezenet,
+# Networks of keras.applications, with the height and width of their images.
+_APPLICATIONS = {
+    "inception_v3": ("InceptionV3", 299),
+    "nasnet_a_large": ("NASNetLarge", 331),  # NASNet-A (6 @ 4032)
 }
+NETWORKS = (*_APPLICATIONS, "randwire", "squeezenet")
 
 
 def build(
@@ -60,7 +28,7 @@ def build(
     """One of NETWORKS with random weights.
 
     Args:
-      name: a key of NETWORKS.
+      name: one of NETWORKS.
       seed: the seed of the weights, of the images from which batch statistics are
         computed, and of the graphs of randwire.
       graphs: a file with graphs for randwire (see `randwire.read_graphs`), which are
@@ -73,9 +41,20 @@ def build(
     """
     import keras
 
-    make = NETWORKS[name]
     keras.utils.set_random_seed(seed)
-    model = make(seed, graphs)
+    if name == "squeezenet":
+        from ios_tf.models.squeezenet import squeezenet
+
+        model = squeezenet()
+    elif name == "randwire":
+        from ios_tf.models.randwire import generated_graphs, randwire, read_graphs
+
+        model = randwire(read_graphs(graphs) if graphs else generated_graphs(seed))
+    else:
+        application, size = _APPLICATIONS[name]
+        model = getattr(keras.applications, application)(
+            weights=None, input_shape=(size, size, 3), classifier_activation=None
+        )
     if calibrated:
         from ios_tf.models.calibration import calibrate
 

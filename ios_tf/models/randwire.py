@@ -50,8 +50,7 @@ def read_graphs(path: str) -> tuple[Graph, ...]:
       UserError: the file cannot be read, or is not valid. One line says why.
     """
     try:
-        with open(path, "rb") as file:
-            data = document.parse(file.read(document.MAX_BYTES + 1), "the file")
+        data = document.read(path)
         return tuple(
             Graph(graph["nodes"], tuple((u, v) for u, v in graph["edges"]))
             for graph in (data["graphs"][name] for name in data["stages"]["graphs"])
