@@ -6,6 +6,8 @@ import argparse
 import collections
 import dataclasses
 import math
+import os
+import urllib.parse
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +16,7 @@ from benchmarks.offline_cost_model import OfflineCostModel
 from benchmarks.schedule_counts import Complexity, complexity
 from benchmarks.simulated_gpu import DEVICES, SimulatedCostModel
 from ios_tf.cli import arguments
-from ios_tf.cost.database import known_devices, open_database
+from ios_tf.cost.database import open_database
 from ios_tf.errors import UserError
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
 from ios_tf.model.loading import keras_model_of, saved_model, traced
@@ -243,7 +245,7 @@ def cost_model_of(device: str, cache_dir: str | None = None) -> CostModel:
     """
     path = latency_database(directory_of(cache_dir))
     known = [SIMULATED_PREFIX + name for name in DEVICES]
-    known += [MEASURED_PREFIX + name for name in known_devices(path)]
+    known += [MEASURED_PREFIX + name for name in _measured_devices(path)]
     if device not in known:
         raise UserError(
             f"there is no device {device!r}. The devices are {', '.join(known)}"
@@ -252,6 +254,16 @@ def cost_model_of(device: str, cache_dir: str | None = None) -> CostModel:
     if f"{kind}:" == SIMULATED_PREFIX:
         return SimulatedCostModel(DEVICES[name])
     return OfflineCostModel(open_database(path, name))
+
+
+def _measured_devices(path: str) -> list[str]:
+    """The fingerprints of the devices in a latency database, if it exists."""
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="ascii", errors="replace") as file:
+        lines = [line.split(" ") for line in file]
+    names = dict.fromkeys(line[1] for line in lines if len(line) == 7)
+    return [urllib.parse.unquote(name) for name in names]
 
 
 def _ms(value: float) -> str:

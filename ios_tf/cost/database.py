@@ -64,19 +64,21 @@ _OPEN = os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class LatencyDatabase:
     """The latencies of one device. Not thread-safe."""
 
-    def __init__(self, path: str | None, device: str) -> None:
+    def __init__(self, path: str | None, device: str, fresh: bool = False) -> None:
         """Opens or creates a database.
 
         Args:
           path: the file's path; None keeps latencies in memory, for this process alone.
           device: fingerprint of the device.
+          fresh: whether to ignore latencies that are already in the file.
 
         Raises:
           OSError: the file cannot be opened.
           ValueError: the file is not a database, or is too large.
         """
         self._path = path
-        self._device = _quoted(device)
+        # Quotes spaces, which separate the words of a line.
+        self._device = urllib.parse.quote(device, safe="")
         self._latencies: dict[str, Latency] = {}
         self._file: int | None = None
         self._whole = 0  # the file offset after the last line that was read
@@ -93,6 +95,8 @@ class LatencyDatabase:
             ignored = self._read(self._file)
             if ignored:
                 _warn(f"{path} has {ignored} invalid lines, which are ignored")
+            if fresh:
+                self._latencies.clear()
 
     def get(self, stage: str) -> Latency | None:
         """The latency of the stage with this key, if it is known."""
@@ -126,10 +130,6 @@ class LatencyDatabase:
                 self._append(self._file, " ".join(map(str, words)) + "\n")
             except (OSError, ValueError) as error:
                 self._warn(error)
-
-    def forget(self) -> None:
-        """Forgets all latencies that were read so far. They stay in the file."""
-        self._latencies.clear()
 
     def __len__(self) -> int:
         """The number of known latencies of the device."""
@@ -260,21 +260,6 @@ def _warn(text: str) -> None:
     _logger.warning("%s", decision)
 
 
-def known_devices(path: str) -> list[str]:
-    """The fingerprints of the devices in a database; empty if it cannot be read."""
-    try:
-        file = _open(path, may_write=False)
-        try:
-            size = os.fstat(file).st_size
-            data = os.pread(file, size, 0) if size <= _MAX_BYTES else b""
-        finally:
-            os.close(file)
-    except (OSError, ValueError):
-        return []
-    names = dict.fromkeys(line[1].decode() for line in _LINE.finditer(data))
-    return [urllib.parse.unquote(name) for name in names]
-
-
 def clear_latencies(path: str) -> int:
     """Removes all latencies of a database, if it exists; returns their number.
 
@@ -302,10 +287,7 @@ def open_database(
     """
     if path:
         try:
-            database = LatencyDatabase(path, device)
-            if fresh:
-                database.forget()
-            return database
+            return LatencyDatabase(path, device, fresh)
         except (OSError, ValueError) as error:
             text = f"{path} cannot be used: {_why(error)}. New latencies are not saved"
             _warn(text)
@@ -331,7 +313,7 @@ def _closed(file: int) -> OSError | None:
     return None
 
 
-def _open(path: str, may_write: bool = True) -> int:
+def _open(path: str) -> int:
     """Opens a regular file that has only one name, and returns its descriptor.
 
     The checks are needed because any user who may write into the directory could create
@@ -339,20 +321,17 @@ def _open(path: str, may_write: bool = True) -> int:
     """
     with contextlib.suppress(FileNotFoundError):
         _check_plain(os.lstat(path))  # opening a device has side effects
-    if may_write:
+    try:
+        file = os.open(path, _OPEN | os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        # A file that cannot be written is opened for reading, because its latencies are
+        # useful, too.
         try:
-            file = os.open(path, _OPEN | os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-                raise
-            # A file that cannot be written is opened for reading, because its latencies
-            # are useful, too.
-            try:
-                file = os.open(path, _OPEN | os.O_RDONLY)
-            except OSError:
-                raise error from None
-    else:
-        file = os.open(path, _OPEN | os.O_RDONLY)
+            file = os.open(path, _OPEN | os.O_RDONLY)
+        except OSError:
+            raise error from None
     try:
         _check_plain(os.fstat(file))
     except ValueError:
@@ -381,11 +360,6 @@ def _latency(line: re.Match[bytes]) -> Latency | None:
 
 def _why(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else "") or str(error)
-
-
-def _quoted(device: str) -> str:
-    """Quotes spaces, which separate the words of a line."""
-    return urllib.parse.quote(device, safe="")
 
 
 @functools.lru_cache(1 << 12)
