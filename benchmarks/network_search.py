@@ -136,9 +136,9 @@ def measured_ms(
     Returns:
       Milliseconds, float64 [schedules, repeat].
     """
-    once_ms = profiler.measure(schedules[:1], warmup=2, number=1, repeat=3).min()
+    once_ms = profiler.sample(schedules[:1], warmup=2, number=1, repeat=3)[0].min()
     number = runs_taking(least_ms, once_ms)
-    return profiler.measure(schedules, warmup=1, number=number, repeat=repeat)
+    return profiler.sample(schedules, warmup=1, number=number, repeat=repeat)[0]
 
 
 def sum_of_stages_ms(

@@ -160,10 +160,10 @@ def _observe(
 ) -> dict[str, float]:
     """Returns a stage's latency in ms, device use, and work in operations per ns."""
     schedule = [Schedule((stage,)).json_object()]
-    once_ms = float(profiler.measure(schedule, 2, 1, 3).min())
+    once_ms = float(profiler.sample(schedule, 2, 1, 3)[0].min())
     number = max(1, round(probe.observed_ms[quick] / max(once_ms, 1e-4)))
     probe.start()
-    (latency_ms,) = profiler.measure(schedule, 0, number, 1)[0]
+    (latency_ms,) = profiler.sample(schedule, 0, number, 1)[0][0]
     busy = probe.stop()
     work = sum(problem.flops[op] for op in operators_of(stage.operators))
     return {

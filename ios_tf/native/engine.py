@@ -334,17 +334,6 @@ class Profiler:
         )
         _check(self._handle)
 
-    def measure(
-        self,
-        candidates: Sequence[Mapping[str, Any]],
-        warmup: int = 2,
-        number: int = 3,
-        repeat: int = 3,
-        lanes: int = 0,
-    ) -> np.ndarray:
-        """Latencies in milliseconds, float64 [candidates, repeat]; see `sample`."""
-        return self.sample(candidates, warmup, number, repeat, lanes)[0]
-
     def sample(
         self,
         candidates: Sequence[Mapping[str, Any]],

@@ -228,10 +228,10 @@ def test_merged_and_split(gpu, dtype):
         cuda_engine.assert_close(results, expected, TOLERANCE[dtype])
     # The search measures whole schedules and single stages.
     profiler = engine.Profiler(block, "gpu")
-    whole = profiler.measure([schedule], warmup=0, number=1, repeat=1)
+    whole = profiler.sample([schedule], warmup=0, number=1, repeat=1)[0]
     stages = [{**schedule, "stages": [schedule["stages"][k]]} for k in (0, 1, 3)]
     assert np.min(whole) > 0
-    assert np.min(profiler.measure(stages, warmup=0, number=1, repeat=1)) > 0
+    assert np.min(profiler.sample(stages, warmup=0, number=1, repeat=1)[0]) > 0
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)

@@ -212,7 +212,7 @@ def test_handles_do_not_keep_streams_that_were_destroyed(gpu):
     run = cuda_engine.DeviceRun(gpu, case.program, inputs, "float32")
     run()
     run.close()
-    engine.Profiler(case.block, cuda_engine.DEVICE).measure([case.schedule])
+    engine.Profiler(case.block, cuda_engine.DEVICE).sample([case.schedule])
     del case, run
     gc.collect()
     cudnn = ctypes.CDLL(str(gpu.fake.directory / "libcudnn.so.9"))
@@ -226,7 +226,7 @@ def test_the_legacy_stream_is_never_used(gpu):
     case = Case(6, 8)
     inputs = case.inputs()
     gpu.fake.reset()
-    engine.Profiler(case.block, cuda_engine.DEVICE).measure([case.schedule])
+    engine.Profiler(case.block, cuda_engine.DEVICE).sample([case.schedule])
     case.program.run(inputs)
     run = cuda_engine.DeviceRun(gpu, Case(6, 8).program, inputs, "float32")
     run()
@@ -289,7 +289,7 @@ def test_profiler(gpu, seed):
     problem = engine.problem(block.json)
     schedules = [random_schedule(rng, problem) for _ in range(3)]
     profiler = engine.Profiler(block.json, cuda_engine.DEVICE)
-    latencies = profiler.measure(schedules, warmup=1, number=2, repeat=3)
+    latencies = profiler.sample(schedules, warmup=1, number=2, repeat=3)[0]
     assert latencies.shape == (3, 3)
     assert np.all(latencies > 0)
     # Simulated time does not vary.
@@ -333,7 +333,7 @@ def _weights() -> list[np.ndarray]:
 def test_concurrent_stages_are_measured_faster(gpu):
     profiler = engine.Profiler(_branches(4), cuda_engine.DEVICE)
     concurrent, sequential = np.median(
-        profiler.measure([CONCURRENT, SEQUENTIAL]), axis=1
+        profiler.sample([CONCURRENT, SEQUENTIAL])[0], axis=1
     )
     assert concurrent < 0.75 * sequential
 

@@ -47,7 +47,7 @@ def stages(*groups: list[list[int]], strategy: str = "concurrent") -> dict:
 def medians(block: dict, *schedules: dict, **options: int) -> np.ndarray:
     profiler = engine.Profiler(block, cuda_engine.DEVICE)
     options = {"warmup": 0, "number": 1, "repeat": 3} | options
-    return np.median(profiler.measure(schedules, **options), axis=1)
+    return np.median(profiler.sample(schedules, **options)[0], axis=1)
 
 
 def test_short_stages_are_as_long_as_their_kernels(gpu):
@@ -230,7 +230,7 @@ def test_gpus_are_measured_at_the_same_time(gpu):
 
     def measure(device: str) -> None:
         profiler = engine.Profiler(block, device)
-        profiler.measure([stages([[0]])], warmup=0, number=1, repeat=1)
+        profiler.sample([stages([[0]])], warmup=0, number=1, repeat=1)
         done.append(device)
 
     threads = [
@@ -384,8 +384,8 @@ def test_a_merge_is_measured_as_it_runs(gpu, readers, copies):
     assert gpu.fake.report()["counts"].get("kernel Copy", 0) == copies
     # Each run of a measurement makes the same number of copies.
     profiler = engine.Profiler(block, cuda_engine.DEVICE)
-    profiler.measure([{"version": 1, "stages": [merge]}])
+    profiler.sample([{"version": 1, "stages": [merge]}])
     gpu.fake.library.fake_cuda_reset()
-    profiler.measure([{"version": 1, "stages": [merge]}], warmup=0, number=1, repeat=1)
+    profiler.sample([{"version": 1, "stages": [merge]}], warmup=0, number=1, repeat=1)
     counts = gpu.fake.report()["counts"]
     assert counts.get("kernel Copy", 0) == copies * counts["cudnnBackendExecute"]

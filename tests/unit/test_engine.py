@@ -238,7 +238,7 @@ def test_profilers_of_two_types_have_their_own_weights():
             "outputs": [2],
         }
         profilers.append(engine.Profiler(block))
-        assert (profilers[-1].measure([schedule], 0, 1, 1) > 0).all()
+        assert (profilers[-1].sample([schedule], 0, 1, 1)[0] > 0).all()
 
 
 def test_profiler_measures_every_kind_of_candidate():
@@ -247,7 +247,7 @@ def test_profiler_measures_every_kind_of_candidate():
     problem = engine.problem(block.json)
     schedules = [random_schedule(rng, problem) for _ in range(6)]
     stage = {"version": 1, "stages": [schedules[0]["stages"][-1]]}
-    latencies = engine.Profiler(block.json).measure([*schedules, stage], repeat=4)
+    latencies = engine.Profiler(block.json).sample([*schedules, stage], repeat=4)[0]
     assert latencies.shape == (7, 4)
     assert np.all(latencies >= 0)
     assert np.all(latencies[:6] > 0)
@@ -280,7 +280,7 @@ profiler = engine.Profiler(block)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for pair in itertools.islice(itertools.combinations(range(12), 2), 60):
     stage = {"strategy": "merge", "groups": [list(pair)]}
-    profiler.measure([{"version": 1, "stages": [stage]}], 0, 1, 1)
+    profiler.sample([{"version": 1, "stages": [stage]}], 0, 1, 1)
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print((after - before) // 1024)
 """
@@ -369,7 +369,7 @@ def test_wrong_calls_are_refused():
     with pytest.raises(engine.EngineError, match=r"must match .\?,\?,\?,3"):
         program.run([np.zeros((1, 5, 5, 4), np.float32)])
     with pytest.raises(engine.EngineError, match="repeat must be at least 1"):
-        engine.Profiler(block).measure([schedule], repeat=0)
+        engine.Profiler(block).sample([schedule], repeat=0)
 
 
 _FORKING = """

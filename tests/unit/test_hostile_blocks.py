@@ -45,7 +45,7 @@ def try_all(found: dict) -> list[str]:
     for entry in (
         lambda: engine.problem(found),
         lambda: engine.Program(found, sequential(found), []),
-        lambda: engine.Profiler(found).measure([sequential(found)], 0, 1, 1),
+        lambda: engine.Profiler(found).sample([sequential(found)], 0, 1, 1),
     ):
         try:
             entry()
@@ -312,12 +312,12 @@ def test_a_merge_does_not_multiply_windows():
     with pytest.raises(EngineError, match="too large"):
         engine.Program(found, merged(*parts), weights)
     with pytest.raises(EngineError, match="too large"):
-        engine.Profiler(found).measure([merged(*parts)], 0, 1, 1)
+        engine.Profiler(found).sample([merged(*parts)], 0, 1, 1)
     # The paper's merges are far below the limit.
     parts = [conv(kernel=[1, 7]), conv(kernel=[7, 1])]
     found = block(*parts, outputs=[0, 1])
     assert engine.problem(found)["merge_classes"] == [[0, 1]]
-    engine.Profiler(found).measure([merged(*parts)], 0, 1, 1)
+    engine.Profiler(found).sample([merged(*parts)], 0, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_stages_that_would_race_are_not_even_measured(stages):
     found = block(conv(), conv(inputs=[0]))
     schedule = {"version": 1, "stages": stages}
     with pytest.raises(EngineError):
-        engine.Profiler(found).measure([schedule], 0, 1, 1)
+        engine.Profiler(found).sample([schedule], 0, 1, 1)
     weights = [np.ones((1, 1, 4, 4))] * 2
     with pytest.raises(EngineError):
         engine.Program(found, schedule, weights)
@@ -390,7 +390,7 @@ for batch in (2**12, 2**20):
         engine._pointers([x.ctypes.data]), 1)
     print("run", code, engine._library().ios_last_error().decode())
 large = {**block, "inputs": [[64, 1024, 1024, 4]]}
-attempt("profile", lambda: engine.Profiler(large).measure([schedule], 0, 1, 1))
+attempt("profile", lambda: engine.Profiler(large).sample([schedule], 0, 1, 1))
 text = json.dumps({**block, "name": "x" * 2**23}).encode()
 attempt("small", lambda: program.run([np.ones((1, 8, 8, 4))]))
 """
@@ -416,11 +416,11 @@ def test_a_block_that_needs_more_memory_than_there_is_is_not_begun():
     relu = {"type": "activation", "inputs": [-1], "activation": "relu"}
     large = block(relu, inputs=[[1, side, side, 4]])
     with pytest.raises(EngineError, match="out of memory"):
-        engine.Profiler(large).measure([sequential(large)], 0, 1, 1)
+        engine.Profiler(large).sample([sequential(large)], 0, 1, 1)
     units = {"type": "matmul", "inputs": [-1], "filters": 4 * side}
     dense = block(units, inputs=[[1, side]])
     with pytest.raises(EngineError, match="out of memory"):
-        engine.Profiler(dense).measure([sequential(dense)], 0, 1, 1)
+        engine.Profiler(dense).sample([sequential(dense)], 0, 1, 1)
 
 
 def test_no_threads_are_an_error_and_later_there_are_some():
