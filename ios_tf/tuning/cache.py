@@ -117,25 +117,23 @@ class ScheduleCache:
         if self._fresh and path not in self._own:
             return None
         try:
-            data = cache_files.read(self._root, path)
+            schedule = Schedule.from_json(cache_files.read(self._root, path))
+            engine.check_schedule(problem.block, schedule.to_json())
+            for key in ("latency_ms", "sequential_ms"):
+                if schedule.metadata.get(key, 0) <= 0:
+                    raise ValueError(f"{key} is not a positive number")
         except tf.errors.NotFoundError:
             return None
-        except tf.errors.FailedPreconditionError as error:
-            _ignore(path, first_line(error))
+        except (
+            tf.errors.FailedPreconditionError,
+            ValueError,
+            engine.EngineError,
+        ) as error:
+            text = f"{path} is ignored: {first_line(error)}"
+            _logger.warning("%s", Decision(CACHE_FILE_IGNORED, text))
             return None
         except tf.errors.OpError as error:
             self._warn(f"the file {path} cannot be read", error)
-            return None
-        try:
-            schedule = Schedule.from_json(data)
-            engine.check_schedule(problem.block, schedule.to_json())
-            if min(schedule.metadata[k] for k in ("latency_ms", "sequential_ms")) <= 0:
-                raise ValueError("the latencies in the file are not positive numbers")
-        except KeyError as error:
-            _ignore(path, f"the schedule has no {error}")
-            return None
-        except (ValueError, engine.EngineError) as error:
-            _ignore(path, first_line(error))
             return None
         wanted = settings.to_json()
         if any(schedule.metadata.get(key) != value for key, value in wanted.items()):
@@ -157,8 +155,3 @@ class ScheduleCache:
             text = f"schedule cache: {what} ({first_line(error)})"
             _logger.warning("%s", Decision(CACHE_NOT_WRITTEN, text))
         self._failing = True
-
-
-def _ignore(path: str, why: str) -> None:
-    text = f"{path} is ignored: {why}"
-    _logger.warning("%s", Decision(CACHE_FILE_IGNORED, text))
