@@ -68,9 +68,9 @@ def choose(
             continue
         if stop():
             return chosen, False
-        best = _latency(direct, cost_model)
+        best = latency_of(direct, cost_model)
         for algorithm, variant in others.items():
-            latency = _latency(variant, cost_model)
+            latency = latency_of(variant, cost_model)
             if latency < _WORTHWHILE[algorithm] * best:
                 best, chosen[op] = latency, algorithm
     if ROWS not in algorithms:
@@ -94,8 +94,8 @@ def _by_rows(
     for op, now, others in variants:
         if stop():
             return chosen, False
-        by_rows = _latency(others[ROWS], cost_model)
-        if by_rows < _WORTHWHILE[ROWS] * _latency(now, cost_model):
+        by_rows = latency_of(others[ROWS], cost_model)
+        if by_rows < _WORTHWHILE[ROWS] * latency_of(now, cost_model):
             for computed in operators_of(product_before(problem, op)):
                 chosen.pop(computed, None)
             chosen[op] = ROWS
@@ -151,7 +151,7 @@ def with_products(problem: Problem, schedule: Schedule) -> Schedule:
     return dataclasses.replace(schedule, algorithms={**products, **schedule.algorithms})
 
 
-def _latency(problem: Problem, cost_model: CostModel) -> float:
+def latency_of(problem: Problem, cost_model: CostModel) -> float:
     """Returns the latency of a small problem whose operators form a single stage."""
     return cost_model.stage_latency(
         problem, Stage.concurrent(problem, problem.all_operators)

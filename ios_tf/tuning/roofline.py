@@ -14,8 +14,8 @@ from typing import Any
 
 from ios_tf.cost.work import VIEWS, Work, work_of
 from ios_tf.native import engine
-from ios_tf.scheduler import CostModel, Problem, Stage
-from ios_tf.tuning.algorithms import GEMM, with_algorithms
+from ios_tf.scheduler import CostModel, Problem
+from ios_tf.tuning.algorithms import GEMM, latency_of, with_algorithms
 
 # Convolutions that should reach the peak and fit into a core's own caches: kernel size,
 # height and width, channels.
@@ -64,11 +64,11 @@ class Roofline:
             forms = [problem]
             if device == "cpu" and GEMM in problem.algorithms[0]:
                 forms.append(with_algorithms(problem, {0: GEMM}))
-            rates += [work.flop / _ms(cost_model, form) / 1e6 for form in forms]
+            rates += [work.flop / latency_of(form, cost_model) / 1e6 for form in forms]
         shape = _SUM_SHAPE if dtype == "float32" else _SUM_SHAPE_HALF
         total = _problem(dtype, shape, {"type": "add", "inputs": [-1, -2]})
         (work,) = work_of(total.block)
-        return cls(max(rates), work.bytes / _ms(cost_model, total) / 1e6)
+        return cls(max(rates), work.bytes / latency_of(total, cost_model) / 1e6)
 
     def raised(self, rates: Iterable[float]) -> Roofline:
         """Returns a roofline whose peak is at least each of these rates in GFLOP/s."""
@@ -92,7 +92,3 @@ def _problem(dtype: str, shape: list[int], operator: dict[str, Any]) -> Problem:
         "outputs": [0],
     }
     return Problem.from_json(engine.problem(block))
-
-
-def _ms(cost_model: CostModel, problem: Problem) -> float:
-    return cost_model.stage_latency(problem, Stage.concurrent(problem, 1))
