@@ -17,37 +17,37 @@ from ios_tf.tables import counted
 from ios_tf.tuning import cache_admin
 from ios_tf.tuning.cache import directory_of, latency_database
 
+_TOPIC = "cache"
 _ELSEWHERE = "name a directory that you may write: --cache_dir=DIR or IOS_TF_CACHE=DIR"
 
 
 def cache_findings(cache_dir: str | None = None) -> Iterator[Finding]:
     """Where schedules are kept, whether they can be written, and for which devices."""
-    topic = "cache"
     try:
         directory = directory_of(cache_dir)
     except UserError as error:
-        yield Finding(topic, "directory", "unusable", WARNING, str(error))
+        yield Finding(_TOPIC, "directory", "unusable", WARNING, str(error))
         return
-    yield _directory(topic, directory)
+    yield _directory(directory)
     if not tf.io.gfile.isdir(directory):
         return
     try:
         entries = cache_admin.entries(directory)
     except NativeLibraryError:  # another finding reports it
         advice = "fix the native library first (see the findings about the plugin)"
-        yield Finding(topic, "entries", "not read", NOTE, advice)
+        yield Finding(_TOPIC, "entries", "not read", NOTE, advice)
         return
     except UserError as error:
         advice = f"{error}. To fix this, {_ELSEWHERE}"
-        yield Finding(topic, "entries", "unreadable", WARNING, advice)
+        yield Finding(_TOPIC, "entries", "unreadable", WARNING, advice)
         return
-    yield from _entries(topic, directory, entries)
-    yield from _latencies(topic, latency_database(directory))
+    yield from _entries(entries)
+    yield from _latencies(latency_database(directory))
 
 
-def _directory(topic: str, directory: str) -> Finding:
+def _directory(directory: str) -> Finding:
     if "://" in directory:
-        return Finding(topic, "directory", f"{directory} (remote; writing not tried)")
+        return Finding(_TOPIC, "directory", f"{directory} (remote; writing not tried)")
     parent = directory
     while not os.path.isdir(parent) and os.path.dirname(parent) != parent:
         parent = os.path.dirname(parent)
@@ -57,28 +57,26 @@ def _directory(topic: str, directory: str) -> Finding:
     except OSError as error:
         value = f"{directory} cannot be written: {error.strerror}"
         advice = f"{_ELSEWHERE}. Until then, each conversion measures again"
-        return Finding(topic, "directory", value, WARNING, advice)
+        return Finding(_TOPIC, "directory", value, WARNING, advice)
     if parent == directory:
-        return Finding(topic, "directory", f"{directory} (writable)")
+        return Finding(_TOPIC, "directory", f"{directory} (writable)")
     advice = "nothing needs to be done: the first conversion creates the directory"
-    return Finding(topic, "directory", f"{directory} does not exist", NOTE, advice)
+    return Finding(_TOPIC, "directory", f"{directory} does not exist", NOTE, advice)
 
 
-def _entries(
-    topic: str, directory: str, entries: list[cache_admin.Entry]
-) -> Iterator[Finding]:
+def _entries(entries: list[cache_admin.Entry]) -> Iterator[Finding]:
     broken = [entry for entry in entries if entry.problem]
     pending = [e for e in entries if e.kind == PENDING and not e.problem]
     devices = collections.Counter(
         entry.device for entry in entries if entry.kind == "schedule"
     )
-    yield Finding(topic, "schedules", f"{sum(devices.values())}{_ages(entries)}")
+    yield Finding(_TOPIC, "schedules", f"{sum(devices.values())}{_ages(entries)}")
     if pending:
         advice = "ios_tf tune finds schedules for them"
-        yield Finding(topic, "pending blocks", str(len(pending)), NOTE, advice)
+        yield Finding(_TOPIC, "pending blocks", str(len(pending)), NOTE, advice)
     if broken:
         advice = "ios_tf cache verify lists them, ios_tf cache prune removes them"
-        yield Finding(topic, "ignored entries", str(len(broken)), WARNING, advice)
+        yield Finding(_TOPIC, "ignored entries", str(len(broken)), WARNING, advice)
     here = plugin.device_fingerprint("cpu")
     for device, count in sorted(devices.items()):
         is_here = device == here
@@ -86,7 +84,7 @@ def _entries(
         value = counted(count, "schedule", "schedules") + (
             " (this machine's CPU)" if is_here else ""
         )
-        yield Finding(topic, device, value, OK if is_here else NOTE, advice)
+        yield Finding(_TOPIC, device, value, OK if is_here else NOTE, advice)
 
 
 def _ages(entries: list[cache_admin.Entry]) -> str:
@@ -94,9 +92,9 @@ def _ages(entries: list[cache_admin.Entry]) -> str:
     return f", {min(days):.1f} to {max(days):.1f} days old" if days else ""
 
 
-def _latencies(topic: str, path: str) -> Iterator[Finding]:
+def _latencies(path: str) -> Iterator[Finding]:
     try:
         size = os.path.getsize(path)
     except OSError:
         return
-    yield Finding(topic, "latencies", f"{size / (1 << 20):.1f} MiB in {path}")
+    yield Finding(_TOPIC, "latencies", f"{size / (1 << 20):.1f} MiB in {path}")

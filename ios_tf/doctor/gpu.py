@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from ios_tf.doctor.finding import NOTE, WARNING, Finding
 from ios_tf.native import engine
 
+_TOPIC = "GPU"
 _DRIVER = "libcuda.so.1"
 _CUDNN = ("libcudnn.so.9",)
 _NVRTC = ("libnvrtc.so.13", "libnvrtc.so.12")
@@ -20,31 +21,30 @@ def gpu_findings() -> Iterator[Finding]:
 
     Without NVIDIA's driver, missing libraries are notes only.
     """
-    topic = "GPU"
     driver = _loaded(_DRIVER)
     if driver is None:
         advice = "install NVIDIA's driver if you want to use a GPU of this machine"
-        yield Finding(topic, "driver", f"{_DRIVER} not found", NOTE, advice)
+        yield Finding(_TOPIC, "driver", f"{_DRIVER} not found", NOTE, advice)
     else:
-        yield Finding(topic, "driver", driver)
+        yield Finding(_TOPIC, "driver", driver)
     missing = NOTE if driver is None else WARNING
     for name, names in (("cuDNN", _CUDNN), ("NVRTC", _NVRTC)):
         path = _find(names)
         if path is None:
             advice = f"{_INSTALL}, or name its directory in IOS_TF_CUDA_LIBRARIES"
-            yield Finding(topic, name, f"{names[0]} not found", missing, advice)
+            yield Finding(_TOPIC, name, f"{names[0]} not found", missing, advice)
         else:
-            yield Finding(topic, name, path)
+            yield Finding(_TOPIC, name, path)
     if driver is not None:
-        yield _device(topic)
+        yield _device()
 
 
-def _device(topic: str) -> Finding:
+def _device() -> Finding:
     try:
-        return Finding(topic, "device", engine.device_fingerprint("gpu"))
+        return Finding(_TOPIC, "device", engine.device_fingerprint("gpu"))
     except engine.EngineError as error:
         advice = "fix the cause that the message gives. Until then, use --device=cpu"
-        return Finding(topic, "device", str(error), WARNING, advice)
+        return Finding(_TOPIC, "device", str(error), WARNING, advice)
 
 
 def _find(names: Sequence[str]) -> str | None:
