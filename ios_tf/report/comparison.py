@@ -100,20 +100,22 @@ def compare(before: Document, after: Document) -> ReportChange:
     return ReportChange(
         (gain.model_name(before), gain.model_name(after)),
         (gain.headline(before), gain.headline(after)),
-        _conditions(before, after),
-        _times(before, after),
+        [
+            one
+            for one in _paired(_conditions(before), _conditions(after))
+            if one.before != one.after
+        ],
+        _paired(_times(before), _times(after)),
         [_network(*pair) for pair in _pairs(before, after)],
     )
 
 
-def _conditions(before: Document, after: Document) -> list[Change]:
-    found = [_flat(before), _flat(after)]
-    names = dict.fromkeys([*found[0], *found[1]])
-    changes = [Change(name, found[0].get(name), found[1].get(name)) for name in names]
-    return [one for one in changes if one.before != one.after]
+def _paired(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+    names = {**before, **after}
+    return [Change(name, before.get(name), after.get(name)) for name in names]
 
 
-def _flat(report: Document) -> dict[str, Any]:
+def _conditions(report: Document) -> dict[str, Any]:
     """The conditions of a conversion by name."""
     machine, search = report["machine"], report["search"]
     return {
@@ -133,22 +135,17 @@ def _flat(report: Document) -> dict[str, Any]:
     }
 
 
-def _times(before: Document, after: Document) -> list[Change]:
-    found: list[dict[str, float]] = []
-    for report in (before, after):
-        several = len(report["signatures"]) > 1
-        found.append(
-            {
-                f"{view.LABELS[name]}, batch {size}"
-                + (f", {signature['name']}" if several else ""): latencies[name]["ms"]
-                for signature in report["signatures"]
-                for size, latencies in signature["latencies"].items()
-                for name in view.LABELS
-                if name in latencies
-            }
-        )
-    names = dict.fromkeys([*found[0], *found[1]])
-    return [Change(name, found[0].get(name), found[1].get(name)) for name in names]
+def _times(report: Document) -> dict[str, float]:
+    """The times of calls, by what was called."""
+    several = len(report["signatures"]) > 1
+    return {
+        f"{label}, batch {size}"
+        + (f", {signature['name']}" if several else ""): latencies[name]["ms"]
+        for signature in report["signatures"]
+        for size, latencies in signature["latencies"].items()
+        for name, label in view.LABELS.items()
+        if name in latencies
+    }
 
 
 def _pairs(
@@ -174,7 +171,11 @@ def _network(before: Mapping[str, Any], after: Mapping[str, Any]) -> NetworkChan
             shorter[name],
             view.label(second[name]),
             Change(shorter[name], first[name]["ms"], second[name]["ms"]),
-            _changes(first[name], second[name]),
+            [
+                f"{first[name][key]} -> {second[name][key]}"
+                for key in ("type", "algorithm", "precision", "shape")
+                if first[name][key] != second[name][key]
+            ],
         )
         for name in shared
     ]
@@ -204,15 +205,6 @@ def _title(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     if gain.load_of(before) != gain.load_of(after):
         sizes += f" and batch {gain.load_of(after)}"
     return f"{before['signature']}, {sizes}"
-
-
-def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Says what changed in an operator besides its time."""
-    return [
-        f"{before[key]} -> {after[key]}"
-        for key in ("type", "algorithm", "precision", "shape")
-        if before[key] != after[key]
-    ]
 
 
 def _blocks(
