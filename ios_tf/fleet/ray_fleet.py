@@ -90,16 +90,13 @@ class _RayDevice:
         )
 
     async def describe(self) -> Mapping[str, Any]:
-        info: Mapping[str, Any] = await self._call("describe")
-        return info
+        return await self._call("describe")
 
     async def references(self) -> Sequence[float]:
-        found: Sequence[float] = await self._call("references")
-        return found
+        return await self._call("references")
 
     async def measure(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
-        answer: Mapping[str, Any] = await self._call("measure", task)
-        return answer
+        return await self._call("measure", task)
 
     def end(self) -> None:
         import ray
@@ -315,11 +312,7 @@ class RayConnection:
             self._actor.submit.remote(self._driver, tasks, likely)
 
     def collect(self) -> list[Event]:
-        """Waits for new events, at most some seconds.
-
-        Raises:
-          UserError: the cluster cannot be reached.
-        """
+        """See `ios_tf.fleet.cost_model.Connection`."""
         from ray.exceptions import RayActorError
 
         try:
@@ -350,8 +343,7 @@ class RayConnection:
                 )
             # An old dispatcher may be about to end, because its drivers have left.
             with contextlib.suppress(RayActorError):
-                info: Mapping[str, Any] = self._get(reply)
-                return info
+                return self._get(reply)
         raise UserError("the Ray cluster cannot start the dispatcher of measurements")
 
     def _dispatcher(self) -> Any:

@@ -92,8 +92,7 @@ class Graph:
             device.encode(),
             json.dumps(precision.to_json()).encode(),
         )
-        blocks: dict[str, Any] = json.loads(_taken(address))
-        return blocks
+        return json.loads(_taken(address))
 
     def rewritten(
         self,

@@ -31,9 +31,7 @@ Document = Mapping[str, Any]
 @functools.cache
 def schema() -> dict[str, Any]:
     """The JSON schema of the document."""
-    text = (Path(__file__).parent / "schema.json").read_text()
-    found: dict[str, Any] = json.loads(text)
-    return found
+    return json.loads((Path(__file__).parent / "schema.json").read_text())
 
 
 def check(found: Any, allow_unknown: bool = False) -> Document:
@@ -120,8 +118,7 @@ def _remote_text(path: str) -> bytes:
                 raise _no_report(path)
             path = inside
         with tf.io.gfile.GFile(path, "rb") as file:
-            found: bytes = file.read(_MAX_BYTES + 1)
-            return found
+            return file.read(_MAX_BYTES + 1)
     except tf.errors.OpError as error:
         raise UserError(f"{path} cannot be read: {error.message}") from None
 
@@ -145,11 +142,10 @@ def write(found: Document, directory: str) -> None:
 @functools.cache
 def _validator(allow_unknown: bool) -> Callable[[Any], Any]:
     rules = _without_closed_objects(schema()) if allow_unknown else schema()
-    validate: Callable[[Any], Any] = fastjsonschema.compile(
+    return fastjsonschema.compile(
         # The compiler knows drafts up to 7, which call "$defs" by another name.
         {**rules, "$schema": "http://json-schema.org/draft-07/schema#"}
     )
-    return validate
 
 
 def _without_closed_objects(rules: Any) -> Any:

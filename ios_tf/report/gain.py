@@ -129,14 +129,8 @@ def gains(report: Document, signature: str, batch_size: str) -> list[Gain]:
     The list is empty if the signature is not faster, if too little was measured, or if
     the machine was too busy to compare times.
     """
-    latencies = next(
-        (
-            one
-            for s, size, one in timed(report)
-            if (s["name"], size) == (signature, batch_size)
-        ),
-        None,
-    )
+    found = {(one["name"], size): latencies for one, size, latencies in timed(report)}
+    latencies = found.get((signature, batch_size))
     network = network_of(report, signature, batch_size)
     if latencies is None or network is None or by_processor_time(latencies):
         return []
@@ -155,8 +149,7 @@ def network_of(
     """The network of a signature and batch size."""
     for network in report["networks"]:
         if network["signature"] == signature and load_of(network) == batch_size:
-            found: Mapping[str, Any] = network
-            return found
+            return network
     return None
 
 
