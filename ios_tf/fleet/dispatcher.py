@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -148,19 +149,15 @@ class Dispatcher:
     async def collect(self, driver: str, seconds: float) -> list[Event]:
         """Returns the driver's new events; waits for the first one for some time."""
         async with self._changed:
-            if driver in self._gone:
-                return []
-            self._events.setdefault(driver, [self._devices_event()])
-            if not self._events[driver]:
-                try:
-                    await asyncio.wait_for(
-                        self._changed.wait_for(
-                            lambda: driver in self._gone or self._events[driver]
-                        ),
-                        seconds,
-                    )
-                except TimeoutError:
-                    return []
+            if driver not in self._gone:
+                self._events.setdefault(driver, [self._devices_event()])
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(
+                    self._changed.wait_for(
+                        lambda: driver in self._gone or self._events[driver]
+                    ),
+                    seconds,
+                )
             if driver in self._gone:
                 return []
             events, self._events[driver] = self._events[driver], []
