@@ -16,17 +16,11 @@ from ios_tf.scheduler.search import (
     CostModel,
     Progress,
     SearchOptions,
-    SearchResult,
     UnknownLatencyError,
     search,
 )
 from ios_tf.scheduler.state_space import BlockTooLargeError
-from ios_tf.scheduler.units import (
-    Units,
-    computed_by_readers,
-    make_units,
-    matching_units,
-)
+from ios_tf.scheduler.units import computed_by_readers, make_units, matching_units
 from ios_tf.strategies import STRATEGIES
 
 __all__ = [
@@ -44,10 +38,8 @@ __all__ = [
     "Pruning",
     "Schedule",
     "SearchOptions",
-    "SearchResult",
     "Stage",
     "Strategy",
-    "Units",
     "UnknownLatencyError",
     "computed_by_readers",
     "greedy_schedule",

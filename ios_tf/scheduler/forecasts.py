@@ -8,6 +8,7 @@ search may not ask for all of them.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -54,6 +55,7 @@ class Forecast(Protocol):
         """The subset of the keys whose latencies have arrived."""
 
 
+@dataclasses.dataclass
 class Forecaster:
     """Predicts what a search will ask for.
 
@@ -62,14 +64,12 @@ class Forecaster:
     latency of either schedule is within the search's tolerance.
     """
 
-    def __init__(
-        self, forecast: Forecast, problem: Problem, stage: Callable[[Form], Stage]
-    ) -> None:
-        self._forecast = forecast
-        self._problem = problem
-        self._stage = stage
-        self._likely: list[tuple[str, Form]] = []  # with the keys of the forecast
-        self._asked = 0
+    forecast: Forecast
+    problem: Problem
+    stage: Callable[[Form], Stage]
+    # The likely forms, with the keys of the forecast.
+    _likely: list[tuple[str, Form]] = dataclasses.field(default_factory=list)
+    _asked: int = 0
 
     def expect(
         self,
@@ -91,8 +91,8 @@ class Forecaster:
           known_ms: float64[forms, stages], latencies; infinite if they are not known.
           limit_ms: the search does not need schedules that cost this or more.
         """
-        problem, forecast = self._problem, self._forecast
-        forecast.expect_stages(problem, [self._stage(form) for form in needed])
+        problem, forecast = self.problem, self.forecast
+        forecast.expect_stages(problem, [self.stage(form) for form in needed])
         self._asked += len(needed)
         most = math.ceil(_LIKELY_PER_ASKED * self._asked)
         spare = min(forecast.spare(problem), most, least_ms.size)
@@ -107,12 +107,12 @@ class Forecaster:
         forms = zip(rows[order].tolist(), stages[columns[order]].tolist(), strict=True)
         asked = set(needed)
         likely = [form for form in forms if form not in asked][:spare]
-        keys = forecast.expect_stages(problem, [*map(self._stage, likely)], likely=True)
+        keys = forecast.expect_stages(problem, [*map(self.stage, likely)], likely=True)
         self._likely = list(zip(keys, likely, strict=True))
 
     def arrived(self) -> list[Form]:
         """The likely forms whose latencies have arrived since the last call."""
-        known = self._forecast.arrived([key for key, _ in self._likely])
+        known = self.forecast.arrived([key for key, _ in self._likely])
         arrived = [form for key, form in self._likely if key in known]
         self._likely = [(key, form) for key, form in self._likely if key not in known]
         self._asked += len(arrived)
@@ -120,7 +120,7 @@ class Forecaster:
 
     def end(self) -> None:
         """Withdraws the likely stages, because the search has ended."""
-        self._forecast.expect_stages(self._problem, [], likely=True)
+        self.forecast.expect_stages(self.problem, [], likely=True)
 
 
 def _lowest(values: np.ndarray, count: int) -> np.ndarray:

@@ -351,26 +351,22 @@ def _make_stage(problem: Problem, operators: np.ndarray, form: Form) -> Stage:
     return Stage.concurrent(problem, mask)
 
 
+@dataclasses.dataclass
 class _Asker:
     """Asks the cost model, checks its answers and reports progress."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        cost_model: CostModel,
-        progress: Callable[[Progress], None] | None,
-        start: Progress,
-    ) -> None:
-        self.problem = problem
-        self._cost_model = cost_model
-        self._progress = progress
-        self.state = start
-        self.done: float | None = None  # if None: stages_asked / stages_total
-        if progress:
-            progress(start)
+    problem: Problem
+    cost_model: CostModel
+    progress: Callable[[Progress], None] | None
+    state: Progress
+    done: float | None = None  # if None: stages_asked / stages_total
+
+    def __post_init__(self) -> None:
+        if self.progress:
+            self.progress(self.state)
 
     def ask(self, stage: Stage) -> float:
-        latency_ms = self._cost_model.stage_latency(self.problem, stage)
+        latency_ms = self.cost_model.stage_latency(self.problem, stage)
         if not (math.isfinite(latency_ms) and latency_ms >= 0):
             raise ValueError(
                 f"block {self.problem.name!r}: the cost model gave {latency_ms} ms "
@@ -380,6 +376,6 @@ class _Asker:
         asked = self.state.stages_asked + 1
         done = asked / self.state.stages_total if self.done is None else self.done
         self.state = dataclasses.replace(self.state, stages_asked=asked, done=done)
-        if self._progress:
-            self._progress(self.state)
+        if self.progress:
+            self.progress(self.state)
         return latency_ms
