@@ -30,7 +30,6 @@ from ios_tf.tuning.settings import DEFAULT_STRATEGY
 
 _PLANS = "plans"  # cuDNN plans, see cc/engine/cuda/cudnn/plan_cache.h
 _VERSION = 1
-_HOW = ("strategy", "micro_batches")  # keys of a stage that `show` prints
 # A temporary file that is older than this many seconds was left by a process that was
 # killed.
 _STALE_SECONDS = 3600
@@ -179,7 +178,11 @@ def prune(directory: str, device: str | None = None) -> list[Entry]:
       device: a fingerprint; if given, entries of other devices are removed, too.
     """
     found = entries(directory)
-    known = {(e.device, e.signature) for e in found if _is_default(e)}
+    known = {
+        (entry.device, entry.signature)
+        for entry in found
+        if entry.strategy == DEFAULT_STRATEGY and not entry.problem
+    }
     useless = [
         entry
         for entry in found
@@ -320,7 +323,7 @@ def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:
         path = os.path.join(below, name)
         signature, _, rest = name.partition(".")
         kind = PENDING if pending else "schedule"
-        strategy = "" if pending else rest.removesuffix("json").rstrip(".")
+        strategy = rest.removesuffix("json").rstrip(".") or DEFAULT_STRATEGY
         data: dict[str, Any] = {}
         age_s = None
         try:
@@ -346,7 +349,7 @@ def _entries_of(directory: str, below: str, pending: bool) -> Iterator[Entry]:
             os.path.basename(below),
             kind,
             signature,
-            strategy or ("" if pending else DEFAULT_STRATEGY),
+            "" if pending else strategy,
             data if isinstance(data, dict) else {},
             problem,
             age_s,
@@ -390,14 +393,6 @@ def _check_stages(schedule: Schedule) -> None:
             raise ValueError(f"{key} must be a positive number, not {value!r}")
 
 
-def _is_default(entry: Entry) -> bool:
-    return (
-        entry.kind == "schedule"
-        and not entry.problem
-        and entry.strategy == DEFAULT_STRATEGY
-    )
-
-
 def description(entry: Entry) -> str:
     lines = [entry.path]
     if entry.problem:
@@ -411,9 +406,10 @@ def description(entry: Entry) -> str:
             for i, op in enumerate(block["operators"])
         ]
         return _joined(lines)
+    keys = "strategy", "micro_batches"
     for number, stage in enumerate(entry.data["stages"]):
         groups = " | ".join(" ".join(map(str, group)) for group in stage["groups"])
-        how = " ".join(str(stage[key]) for key in _HOW if key in stage)
+        how = " ".join(str(stage[key]) for key in keys if key in stage)
         lines.append(f"  stage {number}: {how}: {groups}")
     lines += [
         f"  {key}: {value}"
