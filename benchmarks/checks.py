@@ -35,7 +35,7 @@ from ios_tf.scheduler import (
     search,
     sequential_schedule,
 )
-from ios_tf.tuning.parts import joined, parts_of
+from ios_tf.tuning.parts import parts_of
 
 # Limits for the relative difference from float64, by dtype; "tf32" is float32 with
 # TF32. The first limits are for an operator, the second for a network, where each layer
@@ -108,9 +108,10 @@ def without_measuring(problem: Problem, strategy: str) -> Schedule:
     options = SearchOptions(strategy)
     parts, _ = parts_of(problem, options.pruning)
     found = [
-        (part, search(part.problem, _OneEach(), options).schedule) for part in parts
+        (part.operators, search(part.problem, _OneEach(), options).schedule)
+        for part in parts
     ]
-    return joined(problem, found)
+    return Schedule.of_parts(found, problem.signature)
 
 
 class _OneEach:

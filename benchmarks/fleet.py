@@ -30,7 +30,6 @@ from ios_tf.files import check_writable
 from ios_tf.fleet.cost_model import FleetCostModel
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Schedule, Stage
-from ios_tf.scheduler.schedule import Strategy
 from ios_tf.tables import table
 from ios_tf.tuning.searcher import Searcher
 from ios_tf.tuning.settings import SearchSettings
@@ -74,15 +73,9 @@ class Latencies:
             for schedule in schedules
         ]
 
-    def stage_latency(self, problem: Problem, stage: Stage) -> float:
-        """The latency of one stage in milliseconds."""
+    def stage_latency(self, problem: Problem, stage: Stage, lanes: int = 0) -> float:
+        """The latency of one stage in milliseconds, on any number of lanes."""
         return self.compare(problem, [[stage]])[0]
-
-    def group_latency(
-        self, problem: Problem, group: tuple[int, ...], lanes: int
-    ) -> float:
-        """The latency in ms of a group that runs alone."""
-        return self.stage_latency(problem, Stage(Strategy.CONCURRENT, (group,)))
 
     def compare(
         self,

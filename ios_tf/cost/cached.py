@@ -20,12 +20,11 @@ these operators alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ios_tf.cost.cost_model import (
     LaneCostModel,
     Measurement,
-    Observer,
     RemoteCostModel,
     StageRequest,
 )
@@ -40,7 +39,9 @@ from ios_tf.scheduler.search import CostModel
 class CachedCostModel:
     """A cost model that asks another cost model only if the database has no latency.
 
-    One instance serves all blocks of a model, on one device.
+    One instance serves all blocks of a model, on one device. `group_latency` and
+    `lower_bound` need a LaneCostModel as the other cost model. The methods of a
+    `Forecast` also need a RemoteCostModel.
 
     Attributes:
       measured: number of latencies for which the other cost model was asked.
@@ -54,7 +55,10 @@ class CachedCostModel:
         """By default, the database is in memory."""
         self._cost_model = cost_model
         self._lanes = cost_model if isinstance(cost_model, LaneCostModel) else None
-        self._observer = cost_model if isinstance(cost_model, Observer) else None
+        # `SampledCostModel.observe`, which also says how certain a latency is.
+        self._observe: Callable[[Problem, Stage, int], Latency] | None = getattr(
+            cost_model, "observe", None
+        )
         self._remote = cost_model if isinstance(cost_model, RemoteCostModel) else None
         self._measurement: Measurement | None = getattr(cost_model, "measurement", None)
         self._database = LatencyDatabase(None, "") if database is None else database
@@ -77,28 +81,21 @@ class CachedCostModel:
         return self if self._remote else None
 
     def spare(self, problem: Problem) -> int:
-        """The number of stages of a block that devices have time to measure in advance.
-
-        The other cost model must be a RemoteCostModel.
-        """
+        """See `Forecast`."""
         assert self._remote
         return self._remote.spare(problem.signature)
 
     def settle(self) -> None:
-        """Waits until all latencies of a remote cost model are final."""
-        remote = self._remote
-        if remote:
-            remote.wait_until(lambda: self._is_settled(remote))
+        """Waits until all latencies of the remote cost model are final."""
+        assert self._remote
+        self._remote.wait_until(self._is_settled)
 
-    def _is_settled(self, remote: RemoteCostModel) -> bool:
-        self._take(remote)
+    def _is_settled(self) -> bool:
+        self._take()
         return not self._unconfirmed
 
     def expect_bounds(self, problem: Problem, stages: Iterable[Stage]) -> None:
-        """Announces calls of `lower_bound`, so that devices can measure in parallel.
-
-        The other cost model must be a RemoteCostModel and a LaneCostModel.
-        """
+        """See `Forecast`."""
         assert self._lanes
         pieces = {
             piece: None
@@ -114,24 +111,14 @@ class CachedCostModel:
     def expect_stages(
         self, problem: Problem, stages: Iterable[Stage], likely: bool = False
     ) -> list[str]:
-        """Announces calls of `stage_latency`; if `likely`, the calls may never be made.
-
-        The other cost model must be a RemoteCostModel.
-
-        Returns:
-          The keys of the stages, for `arrived`.
-        """
+        """See `Forecast`."""
         requests = [self._stage_request(problem, stage) for stage in stages]
         self._request(requests, problem.signature if likely else "")
         return [request.key for request in requests]
 
     def arrived(self, keys: Iterable[str]) -> set[str]:
-        """The subset of the keys whose latencies have arrived.
-
-        The other cost model must be a RemoteCostModel.
-        """
-        assert self._remote
-        self._take(self._remote)
+        """See `Forecast`."""
+        self._take()
         return {key for key in keys if self._known(key) is not None}
 
     def stage_latency(self, problem: Problem, stage: Stage) -> float:
@@ -141,29 +128,15 @@ class CachedCostModel:
     def group_latency(
         self, problem: Problem, group: tuple[int, ...], groups: int
     ) -> float:
-        """The latency in ms of a group alone on its lane of a stage of `groups`.
-
-        The other cost model must be a LaneCostModel.
-        """
-        if not self._lanes:
-            raise TypeError(
-                "group_latency() needs a LaneCostModel as the other cost model, but it "
-                f"is a {type(self._cost_model).__name__}"
-            )
+        """The latency in ms of a group alone on its lane of a stage of `groups`."""
+        assert self._lanes
         lanes = min(groups, self._lanes.lanes)
         divided = self._lanes.lanes_divide_device
         return self._piece(problem, group, lanes if divided else 1)
 
     def lower_bound(self, problem: Problem, stage: Stage) -> float:
-        """A lower bound of a stage's latency in ms; see the module's docstring.
-
-        The other cost model must be a LaneCostModel.
-        """
-        if not self._lanes:
-            raise TypeError(
-                "lower_bound() needs a LaneCostModel as the other cost model, but it "
-                f"is a {type(self._cost_model).__name__}"
-            )
+        """A lower bound of a stage's latency in ms; see the module's docstring."""
+        assert self._lanes
         latencies = [
             self._piece(problem, group, lanes)
             for group, lanes in self._pieces(self._lanes, stage)
@@ -222,7 +195,7 @@ class CachedCostModel:
         known = self._known(request.key)
         if known is None:
             if self._remote:
-                known = self._wait(self._remote, request)
+                known = self._wait(request)
                 self.measured += 1
                 return known.median_ms
             with self._database.measuring():
@@ -237,25 +210,27 @@ class CachedCostModel:
         self.reused += 1
         return known.median_ms
 
-    def _wait(self, remote: RemoteCostModel, request: StageRequest) -> Latency:
+    def _wait(self, request: StageRequest) -> Latency:
         """Waits until a remote device has measured a latency."""
+        assert self._remote
         while True:
-            self._take(remote)
+            self._take()
             known = self._known(request.key)
             if known is not None:
                 return known
             if request.key not in self._requested:
                 self._requested.add(request.key)
-                remote.request([request])
-            remote.wait(request.key)
+                self._remote.request([request])
+            self._remote.wait(request.key)
 
-    def _take(self, remote: RemoteCostModel) -> None:
+    def _take(self) -> None:
         """Takes over the latencies that have arrived from a remote cost model.
 
         A latency is an estimate until the remote cost model confirms it. Only confirmed
         latencies are stored in the database.
         """
-        arrivals = remote.collect()
+        assert self._remote
+        arrivals = self._remote.collect()
         self._estimates.update(arrivals.latencies)
         self._unconfirmed.update(arrivals.latencies)
         for key in arrivals.confirmed:
@@ -299,14 +274,13 @@ class CachedCostModel:
         return not self._measurement or self._measurement.accepts(latency)
 
     def _measure(self, problem: Problem, stage: Stage, lanes: int) -> Latency:
-        if self._observer:
-            return self._observer.observe(problem, stage, lanes)
-        if lanes and self._lanes:
-            group = stage.groups[0]
-            return Latency.of(
-                [Sample(self._lanes.group_latency(problem, group, lanes))]
-            )
-        return Latency.of([Sample(self._cost_model.stage_latency(problem, stage))])
+        if self._observe:
+            return self._observe(problem, stage, lanes)
+        if self._lanes:
+            ms = self._lanes.stage_latency(problem, stage, lanes)
+        else:
+            ms = self._cost_model.stage_latency(problem, stage)
+        return Latency.of([Sample(ms)])
 
 
 def least_time(jobs: Sequence[float], lanes: int) -> float:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from ios_tf.cost.samples import RECORDER, Latency, Sample
 from ios_tf.scheduler.problem import Problem
-from ios_tf.scheduler.schedule import Stage, Strategy
+from ios_tf.scheduler.schedule import Stage
 from ios_tf.scheduler.search import CostModel
 from ios_tf.validation import measured_runs, warmup_runs
 
@@ -92,7 +92,7 @@ DEFAULT_MEASUREMENT = Measurement()
 
 @runtime_checkable
 class LaneCostModel(CostModel, Protocol):
-    """A cost model that also knows the latency of a group on a part of the device.
+    """A cost model that also knows the latency of a stage on a part of the device.
 
     Attributes:
       lanes: the number of lanes of the device. A stage uses one lane per group, but at
@@ -104,10 +104,8 @@ class LaneCostModel(CostModel, Protocol):
     lanes: int
     lanes_divide_device: bool
 
-    def group_latency(
-        self, problem: Problem, group: tuple[int, ...], lanes: int
-    ) -> float:
-        """The latency in ms of a group that runs alone, on one of `lanes` lanes."""
+    def stage_latency(self, problem: Problem, stage: Stage, lanes: int = 0) -> float:
+        """The latency of a stage in ms; if `lanes` > 0, on one of `lanes` lanes."""
 
 
 class BlockCostModel(LaneCostModel, Protocol):
@@ -265,23 +263,6 @@ def compare_within_memory(
     return latencies
 
 
-@runtime_checkable
-class Observer(Protocol):
-    """A cost model that also says how certain a latency is.
-
-    Attributes:
-      measurement: how the model measures.
-    """
-
-    measurement: Measurement
-
-    def observe(self, problem: Problem, stage: Stage, lanes: int = 0) -> Latency:
-        """The latency of a stage.
-
-        If `lanes` > 0, the stage runs on one of `lanes` lanes.
-        """
-
-
 class SampledCostModel(abc.ABC):
     """A cost model that takes as many samples of a stage as the noise requires.
 
@@ -307,6 +288,8 @@ class SampledCostModel(abc.ABC):
     def observe(self, problem: Problem, stage: Stage, lanes: int = 0) -> Latency:
         """Samples a stage until the measurement accepts its latency.
 
+        If `lanes` > 0, the stage runs on one of `lanes` lanes.
+
         On a busy machine, the measurement may never accept the latency. So fewer
         samples are taken if some are disturbed: the device has then tried each sample
         several times already, and more samples would hardly help.
@@ -327,15 +310,8 @@ class SampledCostModel(abc.ABC):
             ):
                 return latency
 
-    def stage_latency(self, problem: Problem, stage: Stage) -> float:
-        """The latency of one stage in milliseconds."""
-        return self.observe(problem, stage).median_ms
-
-    def group_latency(
-        self, problem: Problem, group: tuple[int, ...], lanes: int
-    ) -> float:
-        """The latency in ms of a group that runs alone, on one of `lanes` lanes."""
-        stage = Stage(Strategy.CONCURRENT, (group,))
+    def stage_latency(self, problem: Problem, stage: Stage, lanes: int = 0) -> float:
+        """The latency of a stage in ms; if `lanes` > 0, on one of `lanes` lanes."""
         return self.observe(problem, stage, lanes).median_ms
 
     def _compare(

@@ -18,11 +18,6 @@ class ProfiledCostModel(SampledCostModel):
     Args:
       device: "cpu", "gpu", … (cc/engine/backend/backend.h, GetBackend).
       measurement: how the model measures.
-
-    Attributes:
-      lanes: the number of lanes of the device.
-      lanes_divide_device: see LaneCostModel.
-      measurements: the number of stages, groups and schedules measured so far.
     """
 
     def __init__(

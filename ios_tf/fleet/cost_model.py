@@ -26,7 +26,6 @@ from ios_tf.fleet.device import block_json, stage_json
 from ios_tf.fleet.dispatcher import Event, is_valid
 from ios_tf.native import engine
 from ios_tf.scheduler import Problem, Stage
-from ios_tf.scheduler.schedule import Strategy
 
 _logger = logging.getLogger("ios_tf")
 # Unanswered requests per device: with fewer than _FEW_REQUESTS, the driver requests
@@ -66,9 +65,6 @@ class FleetCostModel:
 
     Attributes:
       fingerprint: the fingerprint of the devices.
-      lanes: the number of lanes of each device.
-      lanes_divide_device: see LaneCostModel.
-      measurement: how the devices measure.
       measurements: the number of latencies that devices have measured for this driver.
       devices: the number of devices that measure now.
     """
@@ -96,7 +92,7 @@ class FleetCostModel:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """Only one thread at a time runs in the `with` block; other threads wait."""
+        """See RemoteCostModel."""
         with self._counting:
             self._searching += 1
         try:
@@ -113,11 +109,7 @@ class FleetCostModel:
             return 0 < self._searching == self._waiting
 
     def request(self, requests: Sequence[StageRequest], likely: str = "") -> None:
-        """Asks for latencies; does not wait for them.
-
-        Requests with `likely` may not be needed. They replace earlier requests with
-        the same `likely` that no device has begun.
-        """
+        """See RemoteCostModel."""
         tasks = [
             {
                 "key": request.key,
@@ -142,10 +134,7 @@ class FleetCostModel:
             self._connection.submit(tasks, likely)
 
     def spare(self, likely: str) -> int:
-        """The number of requests with `likely` that devices have time for.
-
-        It is 0 while devices have enough other requests.
-        """
+        """See RemoteCostModel."""
         with self._changed:
             if len(self._unanswered) >= _FEW_REQUESTS * self.devices:
                 return 0
@@ -185,15 +174,10 @@ class FleetCostModel:
             arrivals, self._arrivals = self._arrivals, Arrivals()
             return arrivals
 
-    def stage_latency(self, problem: Problem, stage: Stage) -> float:
-        """The latency of one stage in milliseconds."""
-        return self._measured_ms(problem, stage, 0)
-
-    def group_latency(
-        self, problem: Problem, group: tuple[int, ...], lanes: int
-    ) -> float:
-        """The latency in ms of a group that runs alone, on one of `lanes` lanes."""
-        return self._measured_ms(problem, Stage(Strategy.CONCURRENT, (group,)), lanes)
+    def stage_latency(self, problem: Problem, stage: Stage, lanes: int = 0) -> float:
+        """The latency of a stage in ms; if `lanes` > 0, on one of `lanes` lanes."""
+        task = {**block_json(problem), "stage": stage_json(stage), "lanes": lanes}
+        return float(self._measured(task)["latency"]["median_ms"])
 
     def compare(
         self,
@@ -221,10 +205,6 @@ class FleetCostModel:
             self._wake()
         self._connection.close()
         self._collector.join()
-
-    def _measured_ms(self, problem: Problem, stage: Stage, lanes: int) -> float:
-        task = {**block_json(problem), "stage": stage_json(stage), "lanes": lanes}
-        return float(self._measured(task)["latency"]["median_ms"])
 
     def _measured(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
         """Submits a task under a key that no other task has; returns its answer."""

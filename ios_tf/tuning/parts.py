@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 from ios_tf.errors import UserError
 from ios_tf.native import engine
@@ -11,7 +10,6 @@ from ios_tf.scheduler import (
     BlockTooLargeError,
     Problem,
     Pruning,
-    Schedule,
     computed_by_readers,
     make_units,
     matching_units,
@@ -116,13 +114,6 @@ def parts_of(
     if len(masks) == 1:
         return [Part(problem, tuple(range(len(problem))))], forced
     return [part_of(problem, units.operators(mask)) for mask in masks], forced
-
-
-def joined(problem: Problem, parts: Sequence[tuple[Part, Schedule]]) -> Schedule:
-    """Returns a block's schedule: the schedules of its parts, one after the other."""
-    return Schedule.of_parts(
-        ((part.operators, schedule) for part, schedule in parts), problem.signature
-    )
 
 
 def part_of(problem: Problem, mask: int) -> Part:

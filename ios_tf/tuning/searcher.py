@@ -24,7 +24,7 @@ from ios_tf.cost.samples import RECORDER
 from ios_tf.scheduler import Problem, Schedule, Stage, sequential_schedule
 from ios_tf.tuning.algorithms import GEMM, choose, with_algorithms, with_products
 from ios_tf.tuning.block_search import BlockSearch, SearchStats, splits
-from ios_tf.tuning.parts import Part, joined, parts_of
+from ios_tf.tuning.parts import Part, parts_of
 from ios_tf.tuning.progress import Progress
 from ios_tf.tuning.search_progress import SearchProgress, search_weight
 from ios_tf.tuning.settings import SearchSettings
@@ -98,11 +98,8 @@ class Searcher(Generic[_Model]):
         }
         stats.blocks = len(unique)
         before = self.cost_model.measurements
-        schedules: dict[str, Schedule] = {}
-        for signature, problem in unique.items():
-            schedule = self._look_up(problem)
-            if schedule:
-                schedules[signature] = schedule
+        known = {s: self._look_up(problem) for s, problem in unique.items()}
+        schedules = {s: schedule for s, schedule in known.items() if schedule}
         stats.cached = len(schedules)
         waiting = [p for s, p in unique.items() if s not in schedules]
         left = sum(map(search_weight, waiting))
@@ -146,7 +143,9 @@ class Searcher(Generic[_Model]):
             with RECORDER.watched() as load_of_algorithms:
                 self._for_each(choose_algorithms, waiting)
             self._for_each(search, waiting)
-            self._settle()
+            if self._remote:
+                with self._remote.turn():
+                    self._cached.settle()
             if self._cached.withdrawn == withdrawn:
                 break
         stats.measured = self.cost_model.measurements - before
@@ -248,31 +247,24 @@ class Searcher(Generic[_Model]):
             ):
                 done.result()
 
-    def _settle(self) -> None:
-        """Waits until the latencies of a remote cost model are final."""
-        if self._remote:
-            with self._remote.turn():
-                self._cached.settle()
-
     def _look_up(self, problem: Problem) -> Schedule | None:
-        if not self._cache:
+        schedule = self._cache.get(problem, self._settings) if self._cache else None
+        if schedule is None:
             return None
-        schedule = self._cache.get(problem, self._settings)
-        if schedule and schedule.metadata.get("disturbed"):
-            # The schedule was chosen on a busy machine. Servers use it, but a search
-            # replaces it.
-            return None
-        # Searches again if there is more time now than when the earlier search was
-        # stopped.
-        stopped_after = schedule.metadata.get("stopped_after") if schedule else None
-        if stopped_after and self.time_limit > stopped_after:
+        # Servers use a schedule that was chosen on a busy machine, but a search
+        # replaces the schedule. A search that was stopped is repeated if there is more
+        # time now.
+        stopped_after = schedule.metadata.get("stopped_after") or math.inf
+        if schedule.metadata.get("disturbed") or self.time_limit > stopped_after:
             return None
         return schedule
 
     def _join(
         self, problem: Problem, parts: Sequence[Part], schedules: dict[str, Schedule]
     ) -> Schedule:
-        of_parts = [(part, schedules[part.problem.signature]) for part in parts]
+        of_parts = [
+            (part.operators, schedules[part.problem.signature]) for part in parts
+        ]
         if len(parts) == 1:
             schedule = of_parts[0][1]
             return dataclasses.replace(
@@ -283,7 +275,9 @@ class Searcher(Generic[_Model]):
             for key in ("latency_ms", "sequential_ms"):
                 totals[key] += schedule.metadata[key]
         metadata = {"block": problem.name, "parts": len(parts), **totals}
-        schedule = dataclasses.replace(joined(problem, of_parts), metadata=metadata)
+        schedule = dataclasses.replace(
+            Schedule.of_parts(of_parts, problem.signature), metadata=metadata
+        )
         if any(part.metadata.get("disturbed") for _, part in of_parts):
             schedule = _disturbed(schedule)
         # The schedule of the whole block is stored in addition to those of its parts,

@@ -70,7 +70,7 @@ def test_a_stage_is_measured_with_all_callers_at_once(problem):
     found = model.compare(problem, [whole, greedy_schedule(problem).stages])
     assert all(0 < ms < 10_000 for ms in found)
     assert model.stage_latency(problem, whole[0]) > 0
-    assert model.group_latency(problem, (0,), 2) > 0
+    assert model.stage_latency(problem, Stage.concurrent(problem, 1), 2) > 0
 
 
 def test_every_call_runs_by_the_schedule_for_the_callers_in_progress(saved, tmp_path):

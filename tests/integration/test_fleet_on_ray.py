@@ -73,13 +73,10 @@ class KnownLatencies:
     measurement = DEFAULT_MEASUREMENT
     measurements = 0
 
-    def stage_latency(self, block, stage):
+    def stage_latency(self, block, stage, lanes=0):
         if stage.strategy is Strategy.CONCURRENT and len(stage.groups) == 1:
-            return self.group_latency(block, stage.groups[0], 1)
+            return known_ms(lane_key(block, stage.groups[0], max(lanes, 1), {}))
         return known_ms(stage_key(block, stage))
-
-    def group_latency(self, block, group, lanes):
-        return known_ms(lane_key(block, group, lanes, {}))
 
     def compare(self, block, candidates, seconds=0.0):
         found = [stage_json(*stages) for stages in candidates]

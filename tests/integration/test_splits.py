@@ -115,11 +115,8 @@ class Latencies:
         self.latency_ms = latency_ms
         self.lanes_divide_device = lanes_divide_device
 
-    def stage_latency(self, problem, stage):
-        return 1.0 / len(problem)
-
-    def group_latency(self, problem, group, lanes):
-        return 0.0
+    def stage_latency(self, problem, stage, lanes=0):
+        return 0.0 if lanes else 1.0 / len(problem)
 
     def compare(self, problem, candidates, seconds):
         self.measurements += len(candidates)

@@ -57,12 +57,10 @@ class Table:
         self.latencies = latencies
         self.compared = []
 
-    def stage_latency(self, problem, stage):
+    def stage_latency(self, problem, stage, lanes=0):
         ((op,),) = stage.groups
         algorithm = problem.block["operators"][op].get("algorithm", "direct")
         return self.latencies.get((int(problem.names[op]), algorithm), 1.0)
-
-    group_latency = None
 
     def compare(self, problem, candidates, seconds):
         self.compared.append(problem)
@@ -107,7 +105,7 @@ def test_time_ends_the_choice():
     asked = []
 
     class Clock(Table):
-        def stage_latency(self, problem, stage):
+        def stage_latency(self, problem, stage, lanes=0):
             asked.append(stage.groups)
             return super().stage_latency(problem, stage)
 
@@ -250,7 +248,7 @@ def bottlenecks() -> Problem:
 class Groups(Table):
     """Latencies by a group's operators and the algorithm of each."""
 
-    def stage_latency(self, problem, stage):
+    def stage_latency(self, problem, stage, lanes=0):
         (group,) = stage.groups
         if len(group) == 1:
             return super().stage_latency(problem, stage)
