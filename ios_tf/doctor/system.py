@@ -55,7 +55,7 @@ def _tensorflow(topic: str) -> Iterator[Finding]:
             "TensorFlow",
             f"not installed; ios_tf is built for {built}",
             ERROR,
-            f"pip install 'tensorflow~={_minor(built)}.0'",
+            f"pip install 'tensorflow~={plugin.minor(built)}.0'",
         )
     elif mismatch := plugin.version_mismatch(installed, built):
         yield Finding(topic, "TensorFlow", installed, ERROR, mismatch)
@@ -87,10 +87,6 @@ def version_lines() -> list[str]:
         f"oneDNN {described['oneDNN']}",
         f"instruction set {described['instruction set']}",
     ]
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
 
 
 def processor_findings() -> Iterator[Finding]:

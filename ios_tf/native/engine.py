@@ -8,6 +8,7 @@ import glob
 import json
 import os
 import sys
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,74 +20,56 @@ if TYPE_CHECKING:  # `ios_tf --help` needs neither numpy nor the engine
 
 LIBRARIES = Path(__file__).resolve().parents[1] / "lib"
 
+_TEXT, _POINTER = ctypes.c_char_p, ctypes.c_void_p
+_INT, _INT64 = ctypes.c_int, ctypes.c_int64
 _FLOATS = ctypes.POINTER(ctypes.c_float)
 _FLOAT_ARRAYS = ctypes.POINTER(_FLOATS)
-_INT64S = ctypes.POINTER(ctypes.c_int64)
-_STRINGS = ctypes.POINTER(ctypes.c_char_p)
-_POINTERS = ctypes.POINTER(ctypes.c_void_p)
+_DOUBLES = ctypes.POINTER(ctypes.c_double)
+_BYTES = ctypes.POINTER(ctypes.c_uint8)
+_INTS, _INT64S = ctypes.POINTER(_INT), ctypes.POINTER(_INT64)
+_TEXTS, _POINTERS = ctypes.POINTER(_TEXT), ctypes.POINTER(_POINTER)
 # The numpy type of each data type. numpy does not have bfloat16, whose bits are passed
 # as uint16.
 _DTYPES = {"float32": "float32", "float16": "float16", "bfloat16": "uint16"}
 # The common argument types of functions that run a program: the program, the inputs
 # with their shapes, and the outputs.
-_RUN = [ctypes.c_void_p, _POINTERS, _INT64S, ctypes.c_int, _POINTERS, ctypes.c_int]
+_RUN = [_POINTER, _POINTERS, _INT64S, _INT, _POINTERS, _INT]
 # The functions of the C API: their return types and argument types.
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
-    "ios_last_error": (ctypes.c_char_p, []),
-    "ios_last_error_is_exhaustion": (ctypes.c_int, []),
-    "ios_free_string": (None, [ctypes.c_void_p]),
-    "ios_shared_names": (ctypes.c_void_p, []),
-    "ios_failed_captures": (ctypes.c_int64, []),
-    "ios_add_library_directory": (None, [ctypes.c_char_p]),
-    "ios_allow_threads": (None, [ctypes.c_int]),
-    "ios_device_fingerprint": (ctypes.c_void_p, [ctypes.c_char_p]),
-    "ios_device_directory": (ctypes.c_void_p, [ctypes.c_char_p]),
-    "ios_lane_count": (ctypes.c_int, [ctypes.c_char_p]),
-    "ios_has_bfloat16": (ctypes.c_int, [ctypes.c_char_p]),
-    "ios_lanes_divide_device": (ctypes.c_int, [ctypes.c_char_p]),
-    "ios_problem": (ctypes.c_void_p, [ctypes.c_char_p]),
-    "ios_part": (
-        ctypes.c_void_p,
-        [ctypes.c_char_p, ctypes.POINTER(ctypes.c_int), ctypes.c_int],
-    ),
-    "ios_check_schedule": (ctypes.c_int, [ctypes.c_char_p] * 2),
-    "ios_arena_bytes": (ctypes.c_int64, [ctypes.c_char_p] * 3),
-    "ios_check_memory": (ctypes.c_int, [ctypes.c_int64]),
-    "ios_exit_on_abort": (None, [ctypes.c_char_p, ctypes.c_int]),
-    "ios_profiler_create": (ctypes.c_void_p, [ctypes.c_char_p] * 2),
-    "ios_profiler_delete": (None, [ctypes.c_void_p]),
-    "ios_profiler_measure": (
-        ctypes.c_int,
-        [
-            ctypes.c_void_p,
-            _STRINGS,
-            *[ctypes.c_int] * 5,
-            ctypes.POINTER(ctypes.c_double),
-            ctypes.POINTER(ctypes.c_uint8),
-        ],
-    ),
-    "ios_meter_create": (ctypes.c_void_p, []),
-    "ios_meter_delete": (None, [ctypes.c_void_p]),
-    "ios_meter_start": (None, [ctypes.c_void_p]),
-    "ios_meter_stop": (
-        ctypes.c_int,
-        [ctypes.c_void_p, *[ctypes.c_int] * 2, ctypes.POINTER(ctypes.c_double)],
-    ),
-    "ios_trace_start": (ctypes.c_int, [ctypes.c_int64]),
-    "ios_trace_stop": (ctypes.c_void_p, []),
+    "ios_last_error": (_TEXT, []),
+    "ios_last_error_is_exhaustion": (_INT, []),
+    "ios_free_string": (None, [_POINTER]),
+    "ios_shared_names": (_POINTER, []),
+    "ios_failed_captures": (_INT64, []),
+    "ios_add_library_directory": (None, [_TEXT]),
+    "ios_allow_threads": (None, [_INT]),
+    "ios_device_fingerprint": (_POINTER, [_TEXT]),
+    "ios_device_directory": (_POINTER, [_TEXT]),
+    "ios_lane_count": (_INT, [_TEXT]),
+    "ios_has_bfloat16": (_INT, [_TEXT]),
+    "ios_lanes_divide_device": (_INT, [_TEXT]),
+    "ios_problem": (_POINTER, [_TEXT]),
+    "ios_part": (_POINTER, [_TEXT, _INTS, _INT]),
+    "ios_check_schedule": (_INT, [_TEXT] * 2),
+    "ios_arena_bytes": (_INT64, [_TEXT] * 3),
+    "ios_check_memory": (_INT, [_INT64]),
+    "ios_exit_on_abort": (None, [_TEXT, _INT]),
+    "ios_profiler_create": (_POINTER, [_TEXT] * 2),
+    "ios_profiler_delete": (None, [_POINTER]),
+    "ios_profiler_measure": (_INT, [_POINTER, _TEXTS, *[_INT] * 5, _DOUBLES, _BYTES]),
+    "ios_meter_create": (_POINTER, []),
+    "ios_meter_delete": (None, [_POINTER]),
+    "ios_meter_start": (None, [_POINTER]),
+    "ios_meter_stop": (_INT, [_POINTER, *[_INT] * 2, _DOUBLES]),
+    "ios_trace_start": (_INT, [_INT64]),
+    "ios_trace_stop": (_POINTER, []),
     "ios_program_create": (
-        ctypes.c_void_p,
-        [
-            *[ctypes.c_char_p] * 2,
-            _FLOAT_ARRAYS,
-            _INT64S,
-            ctypes.c_int,
-            ctypes.c_char_p,
-        ],
+        _POINTER,
+        [*[_TEXT] * 2, _FLOAT_ARRAYS, _INT64S, _INT, _TEXT],
     ),
-    "ios_program_delete": (None, [ctypes.c_void_p]),
-    "ios_program_run": (ctypes.c_int, _RUN),
-    "ios_program_enqueue": (ctypes.c_int, [*_RUN, ctypes.c_void_p]),
+    "ios_program_delete": (None, [_POINTER]),
+    "ios_program_run": (_INT, _RUN),
+    "ios_program_enqueue": (_INT, [*_RUN, _POINTER]),
 }
 
 
@@ -168,6 +151,15 @@ def _check(ok: Any) -> None:
         exhausted = _library().ios_last_error_is_exhaustion()
         message = _library().ios_last_error().decode()
         raise (EngineMemoryError if exhausted else EngineError)(message)
+
+
+def _owned(
+    owner: object, handle: int | None, delete: Callable[[int | None], None]
+) -> int | None:
+    """Returns a handle of the C API, which is deleted together with its owner."""
+    _check(handle)
+    weakref.finalize(owner, delete, handle).atexit = False
+    return handle
 
 
 def _take_string(pointer: int | None) -> str:
@@ -329,10 +321,9 @@ class Profiler:
     """
 
     def __init__(self, block: Mapping[str, Any], device: str = "cpu"):
-        self._handle = _library().ios_profiler_create(
-            json.dumps(block).encode(), device.encode()
-        )
-        _check(self._handle)
+        create, delete = _library().ios_profiler_create, _library().ios_profiler_delete
+        text = json.dumps(block).encode()
+        self._handle = _owned(self, create(text, device.encode()), delete)
 
     def sample(
         self,
@@ -366,15 +357,11 @@ class Profiler:
             number,
             repeat,
             lanes,
-            latencies.ctypes.data_as(ctypes.POINTER(ctypes.c_double)),
-            disturbed.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8)),
+            latencies.ctypes.data_as(_DOUBLES),
+            disturbed.ctypes.data_as(_BYTES),
         )
         _check(code == 0)
         return latencies, disturbed != 0
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            _library().ios_profiler_delete(self._handle)
 
 
 class Meter:
@@ -384,8 +371,8 @@ class Meter:
     """
 
     def __init__(self) -> None:
-        self._handle = _library().ios_meter_create()
-        _check(self._handle)
+        create, delete = _library().ios_meter_create, _library().ios_meter_delete
+        self._handle = _owned(self, create(), delete)
 
     def start(self) -> None:
         """Begins a sample."""
@@ -409,10 +396,6 @@ class Meter:
             self._handle, waits_for_device, compete, ctypes.byref(cpu_ms)
         )
         return bool(disturbed), cpu_ms.value
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            _library().ios_meter_delete(self._handle)
 
 
 def _numpy_types(block: Mapping[str, Any], kind: str) -> list[str]:
@@ -438,7 +421,7 @@ class Program:
         import numpy as np
 
         arrays = [np.ascontiguousarray(w, np.float32) for w in weights]
-        self._handle = _library().ios_program_create(
+        handle = _library().ios_program_create(
             json.dumps(block).encode(),
             json.dumps(schedule).encode(),
             _floats(arrays),
@@ -446,7 +429,7 @@ class Program:
             len(arrays),
             device.encode(),
         )
-        _check(self._handle)
+        self._handle = _owned(self, handle, _library().ios_program_delete)
         self._block = dict(block)
         self._ranks = [len(shape) for shape in block["inputs"]]
         self._input_dtypes = _numpy_types(block, "input")
@@ -523,7 +506,3 @@ class Program:
             _check(_library().ios_program_enqueue(self._handle, *arguments) == 0)
 
         return call
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            _library().ios_program_delete(self._handle)

@@ -19,46 +19,35 @@ from ios_tf.reasons.loading import NO_LIBRARY
 LIBRARIES = engine.LIBRARIES
 
 _TEXT, _POINTER = ctypes.c_char_p, ctypes.c_void_p
-_SIZE, _STRING = ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_void_p)
+_INT, _INT64 = ctypes.c_int, ctypes.c_int64
+_SIZE, _STRING = ctypes.POINTER(_INT64), ctypes.POINTER(_POINTER)
 # The functions of the C API: their return types and argument types.
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ios_tf_free_string": (None, [_POINTER]),
-    "ios_tf_enable": (_POINTER, [_TEXT, _TEXT, ctypes.c_int64, ctypes.c_int64, _TEXT]),
+    "ios_tf_enable": (_POINTER, [_TEXT, _TEXT, _INT64, _INT64, _TEXT]),
     "ios_tf_disable": (None, []),
     "ios_tf_status": (_POINTER, []),
     "ios_tf_show_warnings": (None, []),
-    "ios_tf_packings": (ctypes.c_int64, []),
-    "ios_tf_set_computes_bfloat16": (None, [ctypes.c_int]),
+    "ios_tf_packings": (_INT64, []),
+    "ios_tf_set_computes_bfloat16": (None, [_INT]),
     "ios_tf_names": (_POINTER, []),
-    "ios_tf_open_search": (None, [_POINTER, _POINTER, _POINTER, ctypes.c_int]),
+    "ios_tf_open_search": (None, [_POINTER, _POINTER, _POINTER, _INT]),
     "ios_tf_close_search": (None, []),
-    "ios_tf_take_problem": (ctypes.c_int64, [ctypes.POINTER(_POINTER)]),
-    "ios_tf_begin_search": (ctypes.c_int, [ctypes.c_int64]),
-    "ios_tf_give_schedule": (None, [ctypes.c_int64, _TEXT, _TEXT]),
-    "ios_tf_open_graph": (
-        _POINTER,
-        [_TEXT, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, _STRING],
-    ),
+    "ios_tf_take_problem": (_INT64, [_STRING]),
+    "ios_tf_begin_search": (_INT, [_INT64]),
+    "ios_tf_give_schedule": (None, [_INT64, _TEXT, _TEXT]),
+    "ios_tf_open_graph": (_POINTER, [_TEXT, _INT64, _INT64, _INT64, _STRING]),
     "ios_tf_close_graph": (None, [_POINTER]),
     "ios_tf_graph_blocks": (
         _POINTER,
-        [_POINTER, ctypes.c_int64, ctypes.c_int64, _TEXT, _TEXT, _STRING],
+        [_POINTER, _INT64, _INT64, _TEXT, _TEXT, _STRING],
     ),
     "ios_tf_rewritten_graph": (_POINTER, [_POINTER, _TEXT, _SIZE, _STRING]),
-    "ios_tf_lowered_graph": (
-        _POINTER,
-        [_POINTER, ctypes.c_int64, _TEXT, _SIZE, _STRING],
-    ),
+    "ios_tf_lowered_graph": (_POINTER, [_POINTER, _INT64, _TEXT, _SIZE, _STRING]),
     "ios_tf_release_profilers": (None, []),
-    "ios_tf_read_cache_file": (
-        ctypes.c_int,
-        [_TEXT, _TEXT, ctypes.c_int64, _STRING, _SIZE],
-    ),
-    "ios_tf_write_cache_file": (
-        ctypes.c_int,
-        [_TEXT, _TEXT, _TEXT, ctypes.c_int64, _STRING],
-    ),
-    "ios_tf_check_inside_cache": (ctypes.c_int, [_TEXT, _TEXT, _STRING]),
+    "ios_tf_read_cache_file": (_INT, [_TEXT, _TEXT, _INT64, _STRING, _SIZE]),
+    "ios_tf_write_cache_file": (_INT, [_TEXT, _TEXT, _TEXT, _INT64, _STRING]),
+    "ios_tf_check_inside_cache": (_INT, [_TEXT, _TEXT, _STRING]),
 }
 _logger = logging.getLogger("ios_tf")
 _lock = threading.Lock()
@@ -147,14 +136,18 @@ def version_mismatch(running: str, built: str) -> str | None:
 
     TensorFlow's C++ interface changes with its minor version.
     """
-    if running.split(".")[:2] == built.split(".")[:2]:
+    if minor(running) == minor(built):
         return None
-    minor = ".".join(built.split(".")[:2])
     return (
         f"this ios_tf is built for TensorFlow {built}, but {running} is running, so "
         "converted models run as plain TensorFlow. Install the matching version with: "
-        f"pip install 'tensorflow~={minor}.0'"
+        f"pip install 'tensorflow~={minor(built)}.0'"
     )
+
+
+def minor(version: str) -> str:
+    """The first two numbers of a version."""
+    return ".".join(version.split(".")[:2])
 
 
 def built_against() -> str:
