@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
 from typing import Any
 
 # The version of blocks, problems and schedules (cc/core/document.h).
@@ -63,14 +62,6 @@ def read(path: str | os.PathLike[str]) -> Any:
     """
     with open(path, "rb") as file:
         return parse(file.read(MAX_FILE_BYTES + 1), "the file", MAX_FILE_BYTES)
-
-
-def check_version(data: Mapping[str, Any], what: str) -> None:
-    """Raises ValueError (one line) if the version is not this package's."""
-    if data.get("version") != VERSION:
-        raise ValueError(
-            f"{what} has version {data.get('version')!r}, expected {VERSION}"
-        )
 
 
 def _depth(text: str) -> int:

@@ -153,7 +153,11 @@ class Schedule:
             data = document.parse(data, "schedule")
         if not isinstance(data, Mapping):
             raise ValueError(f"the schedule must be a JSON object, not {data!r:.40}")
-        document.check_version(data, "schedule")
+        if data.get("version") != document.VERSION:
+            raise ValueError(
+                f"schedule has version {data.get('version')!r}, expected "
+                f"{document.VERSION}"
+            )
         if not isinstance(data.get("stages"), list):
             raise ValueError('the schedule has no list "stages"')
         signature = data.get("signature", "")
