@@ -72,7 +72,7 @@ class BlockSearch:
       cached: measures stages.
       settings: the settings of the search.
       problem: the block, with its algorithms.
-      signature: the signature of the block without algorithms.
+      original: the block without algorithms; `stats` has its name and signature.
       deadline: when to stop, by `time.monotonic`.
       stats: the effort of the search is added to it.
       progress: called with the completed fraction of the dynamic program.
@@ -82,7 +82,7 @@ class BlockSearch:
     cached: CachedCostModel
     settings: SearchSettings
     problem: Problem
-    signature: str
+    original: Problem
     deadline: float
     stats: SearchStats
     progress: Callable[[float], None]
@@ -98,9 +98,9 @@ class BlockSearch:
         latencies = self._latencies(candidates)
         if len(latencies) < len(candidates):
             choices = [one for one in choices if one.stages in latencies]
-            self.stats.stopped.setdefault(self.signature, 1.0)
+            self.stats.stopped.setdefault(self.original.signature, 1.0)
         if math.inf in latencies.values():
-            self.stats.too_large.add(problem.name)
+            self.stats.too_large.add(self.original.name)
         if latencies[sequential.stages] == math.inf:
             # Without the latency of the sequential schedule, it is unknown whether
             # another one is faster.
@@ -139,7 +139,7 @@ class BlockSearch:
         try:
             optima = self._optima()
         except MemoryError:
-            self.stats.too_large.add(problem.name)
+            self.stats.too_large.add(self.original.name)
             self.cost_model.release()
         choices = [sequential, *optima[:1], *splitting]
         if settings.strategy in ("auto", "parallel"):
@@ -171,7 +171,7 @@ class BlockSearch:
         self.stats.states += found.states
         self.stats.transitions += found.transitions
         if result.gap is not None:
-            self.stats.stopped.setdefault(self.signature, result.gap)
+            self.stats.stopped.setdefault(self.original.signature, result.gap)
         return [result.schedule, *result.near_ties]
 
     def _latencies(

@@ -326,7 +326,7 @@ class Searcher(Generic[_Model]):
             self._cached,
             self._settings,
             with_algorithms(problem, algorithms),
-            problem.signature,
+            problem,
             deadline,
             stats,
             progress,
