@@ -84,10 +84,11 @@ def add_commands(commands: Any) -> None:
     )
 
 
-def _directory(options: argparse.Namespace) -> str:
-    from ios_tf.tuning.cache import directory_of
+def _cache(options: argparse.Namespace) -> tuple[Any, str]:
+    """The module that manages caches, which imports TensorFlow, and the directory."""
+    from ios_tf.tuning import cache, cache_admin
 
-    return directory_of(options.cache_dir)
+    return cache_admin, cache.directory_of(options.cache_dir)
 
 
 def _tune(options: argparse.Namespace) -> None:
@@ -98,16 +99,14 @@ def _tune(options: argparse.Namespace) -> None:
     arguments.print_result(options, tuned.to_json(), tuned.table())
     if tuned.kept:
         raise UserError(
-            f"{tuned.kept} schedules could not be written to {_directory(options)}, so "
+            f"{tuned.kept} schedules could not be written to {_cache(options)[1]}, so "
             "their blocks stay pending. Make the directory writable, and run ios_tf "
             "tune again"
         )
 
 
 def _list(options: argparse.Namespace) -> None:
-    from ios_tf.tuning import cache_admin
-
-    directory = _directory(options)
+    cache_admin, directory = _cache(options)
     found = cache_admin.entries(directory)
     text = cache_admin.list_table(found) or f"{directory} is empty"
     arguments.print_result(options, _to_json(found), text)
@@ -118,17 +117,15 @@ def _to_json(entries: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def _show(options: argparse.Namespace) -> None:
-    from ios_tf.tuning import cache_admin
-
-    found = cache_admin.entries_of(_directory(options), options.block)
+    cache_admin, directory = _cache(options)
+    found = cache_admin.entries_of(directory, options.block)
     text = "\n\n".join(map(cache_admin.description, found))
     arguments.print_result(options, _to_json(found), text)
 
 
 def _verify(options: argparse.Namespace) -> None:
-    from ios_tf.tuning import cache_admin
-
-    bad = cache_admin.verify(_directory(options))
+    cache_admin, directory = _cache(options)
+    bad = cache_admin.verify(directory)
     lines = [printable(f"{entry.path}: {entry.problem}") for entry in bad]
     text = "\n".join(lines) or "all entries are valid"
     arguments.print_result(options, _to_json(bad), text)
@@ -141,39 +138,36 @@ def _verify(options: argparse.Namespace) -> None:
 
 def _prune(options: argparse.Namespace) -> None:
     from ios_tf.native import plugin
-    from ios_tf.tuning import cache_admin
 
+    cache_admin, directory = _cache(options)
     device = None
     if options.other_devices:
         device = plugin.device_fingerprint(options.device)
-    removed = cache_admin.prune(_directory(options), device)
+    removed = cache_admin.prune(directory, device)
     lines = [printable(entry.path) for entry in removed]
     text = "\n".join([*lines, f"{_entries(len(removed))} removed"])
     arguments.print_result(options, _to_json(removed), text)
 
 
 def _clear(options: argparse.Namespace) -> None:
-    from ios_tf.tuning import cache_admin
-
-    removed, latencies = cache_admin.clear(_directory(options))
+    cache_admin, directory = _cache(options)
+    removed, latencies = cache_admin.clear(directory)
     text = f"{_entries(removed)} and "
     text += f"{counted(latencies, 'latency', 'latencies')} removed"
     arguments.print_result(options, {"entries": removed, "latencies": latencies}, text)
 
 
 def _export(options: argparse.Namespace) -> None:
-    from ios_tf.tuning import cache_admin
-
-    count = cache_admin.export(_directory(options), options.file)
+    cache_admin, directory = _cache(options)
+    count = cache_admin.export(directory, options.file)
     text = printable(f"{options.file} contains {_entries(count)}")
     arguments.print_result(options, {"file": options.file, "entries": count}, text)
 
 
 def _import(options: argparse.Namespace) -> None:
-    from ios_tf.tuning import cache_admin
-
-    new, old = cache_admin.import_(_directory(options), options.file, options.overwrite)
-    text = f"{_directory(options)}: {_entries(new)} new, {old} existed already"
+    cache_admin, directory = _cache(options)
+    new, old = cache_admin.import_(directory, options.file, options.overwrite)
+    text = f"{directory}: {_entries(new)} new, {old} existed already"
     arguments.print_result(options, {"new": new, "existing": old}, printable(text))
 
 
