@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ios_tf.native import engine
@@ -28,6 +28,34 @@ class Work:
 
     flop: int
     bytes: int
+
+
+def convolution(kernel: int, filters: int) -> dict[str, Any]:
+    """A square convolution that reads the input of its block, as a JSON object."""
+    return {
+        "type": "conv2d",
+        "kernel": [kernel, kernel],
+        "filters": filters,
+        "padding": "SAME",
+        "inputs": [-1],
+    }
+
+
+# The sum of a block's two inputs.
+SUM = {"type": "add", "inputs": [-1, -2]}
+
+
+def block_of(
+    operator: Mapping[str, Any], shape: Sequence[int], dtype: str = "float32"
+) -> dict[str, Any]:
+    """The JSON object of a block of one operator, whose inputs have one shape."""
+    return {
+        "version": 1,
+        "dtype": dtype,
+        "inputs": [shape] * len(operator["inputs"]),
+        "operators": [operator],
+        "outputs": [0],
+    }
 
 
 def work_of(block: Mapping[str, Any]) -> list[Work]:

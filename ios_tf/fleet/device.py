@@ -26,6 +26,7 @@ from typing import Any
 import ios_tf
 from ios_tf.cost.cost_model import MAX_SEARCHES, Measurement
 from ios_tf.cost.profiled import ProfiledCostModel
+from ios_tf.cost.work import SUM, block_of, convolution
 from ios_tf.errors import first_line
 from ios_tf.native import engine
 from ios_tf.packages import version_of
@@ -33,29 +34,9 @@ from ios_tf.scheduler import Problem, Schedule, Stage
 
 # Stages by which devices are compared: a convolution, which is limited by arithmetic,
 # and a sum, which is limited by the bandwidth of the memory.
-_REFERENCES: tuple[dict[str, Any], ...] = (
-    {
-        "version": 1,
-        "name": "reference convolution",
-        "inputs": [[1, 28, 28, 128]],
-        "operators": [
-            {
-                "type": "conv2d",
-                "kernel": [3, 3],
-                "filters": 128,
-                "padding": "SAME",
-                "inputs": [-1],
-            }
-        ],
-        "outputs": [0],
-    },
-    {
-        "version": 1,
-        "name": "reference sum",
-        "inputs": [[1, 128, 128, 64], [1, 128, 128, 64]],
-        "operators": [{"type": "add", "inputs": [-1, -2]}],
-        "outputs": [0],
-    },
+_REFERENCES = (
+    block_of(convolution(3, 128), [1, 28, 28, 128]),
+    block_of(SUM, [1, 128, 128, 64]),
 )
 
 
@@ -93,7 +74,10 @@ class MeasuringDevice:
 
     def references(self) -> list[float]:
         """Measures the stages by which devices are compared, in ms."""
-        problems = [self._problem(block["name"], block) for block in _REFERENCES]
+        problems = [
+            self._problem(f"reference {number}", block)
+            for number, block in enumerate(_REFERENCES)
+        ]
         with self._alone():
             return [
                 self._cost_model.stage_latency(

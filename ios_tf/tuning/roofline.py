@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any
 
-from ios_tf.cost.work import VIEWS, Work, work_of
+from ios_tf.cost.work import SUM, VIEWS, Work, block_of, convolution, work_of
 from ios_tf.native import engine
 from ios_tf.scheduler import CostModel, Problem
 from ios_tf.tuning.algorithms import GEMM, latency_of, with_algorithms
@@ -52,23 +51,19 @@ class Roofline:
         images = 1 if device == "cpu" else _GPU_IMAGES
         rates = []
         for kernel, size, channels in _CONVOLUTIONS:
-            convolution = {
-                "type": "conv2d",
-                "kernel": [kernel, kernel],
-                "filters": channels,
-                "padding": "SAME",
-                "inputs": [-1],
-            }
-            problem = _problem(dtype, [images, size, size, channels], convolution)
-            (work,) = work_of(problem.block)
+            shape = [images, size, size, channels]
+            block = block_of(convolution(kernel, channels), shape, dtype)
+            (work,) = work_of(block)
+            problem = Problem.from_json(engine.problem(block))
             forms = [problem]
             if device == "cpu" and GEMM in problem.algorithms[0]:
                 forms.append(with_algorithms(problem, {0: GEMM}))
             rates += [work.flop / latency_of(form, cost_model) / 1e6 for form in forms]
         shape = _SUM_SHAPE if dtype == "float32" else _SUM_SHAPE_HALF
-        total = _problem(dtype, shape, {"type": "add", "inputs": [-1, -2]})
-        (work,) = work_of(total.block)
-        return cls(max(rates), work.bytes / latency_of(total, cost_model) / 1e6)
+        block = block_of(SUM, shape, dtype)
+        (work,) = work_of(block)
+        ms = latency_of(Problem.from_json(engine.problem(block)), cost_model)
+        return cls(max(rates), work.bytes / ms / 1e6)
 
     def raised(self, rates: Iterable[float]) -> Roofline:
         """Returns a roofline whose peak is at least each of these rates in GFLOP/s."""
@@ -80,15 +75,3 @@ class Roofline:
         if kind in VIEWS:
             return 0.0
         return max(work.flop / self.gflop_per_s / 1e6, work.bytes / self.gb_per_s / 1e6)
-
-
-def _problem(dtype: str, shape: list[int], operator: dict[str, Any]) -> Problem:
-    """One operator whose inputs all have this shape."""
-    block = {
-        "version": 1,
-        "dtype": dtype,
-        "inputs": [shape] * len(operator["inputs"]),
-        "operators": [operator],
-        "outputs": [0],
-    }
-    return Problem.from_json(engine.problem(block))
