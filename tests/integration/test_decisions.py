@@ -298,6 +298,6 @@ def test_the_reasons_of_nodes_are_grouped():
     )
     assert "Conv2D x1 [IOS007]" in row and "Cumsum x2" in row and "[IOS001]" in row
     assert report.left_to_tensorflow["Conv2D"] == 1
-    assert {reasons.by_code(code) for code in by_code} == {
+    assert {reasons.BY_CODE[code] for code in by_code} == {
         one.reason for one in report.decisions
     }
