@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 import cuda_helpers
@@ -54,15 +55,21 @@ def only_file(directory: Path) -> Path:
     return file
 
 
-@pytest.fixture
-def filled(tmp_path) -> Path:
-    """A code cache with one kernel."""
+@pytest.fixture(scope="module")
+def original(tmp_path_factory) -> Path:
+    """The code cache that a process has created for one kernel. Tests use copies."""
     cuda_helpers.build_fakes()
-    directory = tmp_path / "new" / "code"
+    directory = tmp_path_factory.mktemp("code_cache") / "new" / "code"
     compiled, errors = run_in_process(directory)
     assert compiled == 1
     assert errors == ""
     return directory
+
+
+@pytest.fixture
+def filled(original, tmp_path) -> Path:
+    """A code cache with one kernel."""
+    return shutil.copytree(original, tmp_path / "code")
 
 
 def test_a_kernel_is_compiled_once(filled):

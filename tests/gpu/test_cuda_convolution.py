@@ -7,6 +7,7 @@ import ctypes
 import hashlib
 import json
 import os
+import shutil
 import struct
 import threading
 from pathlib import Path
@@ -374,6 +375,22 @@ def right_sum() -> float:
     return total
 
 
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory, right_sum) -> Path:
+    """The plan cache of a process that has timed plans. Tests use copies."""
+    cache = tmp_path_factory.mktemp("plans")
+    total, counts, _ = run_in_process(cache)
+    assert total == pytest.approx(right_sum)
+    assert counts["cudnn plans"] > 1
+    return cache
+
+
+@pytest.fixture
+def plans(timed, tmp_path) -> Path:
+    """The file of a plan cache."""
+    return only_file(shutil.copytree(timed, tmp_path / "plans"))
+
+
 def only_file(cache: Path) -> Path:
     (file,) = cache.iterdir()  # no temporary file is left
     return file
@@ -631,11 +648,10 @@ def test_a_fused_relu_keeps_nan_only_with_cudnn_s_note(gpu, keeps):
         np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-5)
 
 
-def test_other_versions_of_cudnn_are_timed_anew(tmp_path, right_sum):
-    run_in_process(tmp_path)
-    _, counts, _ = run_in_process(tmp_path, options="cudnn_version=90400")
+def test_other_versions_of_cudnn_are_timed_anew(plans):
+    _, counts, _ = run_in_process(plans.parent, options="cudnn_version=90400")
     assert counts["cudnn plans"] > 1
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(plans.parent.iterdir())) == 2
 
 
 @pytest.mark.parametrize(
@@ -652,15 +668,13 @@ def test_other_versions_of_cudnn_are_timed_anew(tmp_path, right_sum):
         lambda text: text[: text.index("eng")] + 'eng4_k13=4"}}',
     ],
 )
-def test_damaged_file_costs_time_only(tmp_path, right_sum, damage):
-    run_in_process(tmp_path)
-    file = only_file(tmp_path)
-    text = file.read_text()
-    file.write_text(damage(text))
-    total, _, _ = run_in_process(tmp_path)
+def test_damaged_file_costs_time_only(plans, right_sum, damage):
+    text = plans.read_text()
+    plans.write_text(damage(text))
+    total, _, _ = run_in_process(plans.parent)
     assert total == pytest.approx(right_sum)
     # The repaired file has the same plans as before.
-    repaired = json.loads(file.read_text())["plans"]
+    repaired = json.loads(plans.read_text())["plans"]
     for convolution, plan in json.loads(text)["plans"].items():
         assert repaired[convolution] == plan
 
@@ -692,29 +706,25 @@ def _large(path: Path) -> None:
 
 
 @pytest.mark.parametrize("put", [_pipe, _link, _link_to_plans, _nested, _large])
-def test_what_others_put_in_place_of_a_file_is_ignored(tmp_path, right_sum, put):
+def test_what_others_put_in_place_of_a_file_is_ignored(plans, right_sum, put):
     """The engine does not wait for a pipe, follow a link or read a huge file.
 
     It replaces each of them by a valid file.
     """
-    run_in_process(tmp_path)
-    file = only_file(tmp_path)
-    text = file.read_text()
-    file.rename(_aside(file))
-    put(file)
-    total, counts, errors = run_in_process(tmp_path)
+    text = plans.read_text()
+    plans.rename(_aside(plans))
+    put(plans)
+    total, counts, errors = run_in_process(plans.parent)
     assert total == pytest.approx(right_sum)
     assert counts["cudnn plans"] > 1
-    assert f"{file} is ignored" in errors
-    assert not file.is_symlink() and only_file(tmp_path).read_text() == text
+    assert f"{plans} is ignored" in errors
+    assert not plans.is_symlink() and only_file(plans.parent).read_text() == text
 
 
-def test_a_file_that_is_no_cache_is_named(tmp_path, right_sum):
-    run_in_process(tmp_path)
-    file = only_file(tmp_path)
-    file.write_text("not JSON")
-    _, _, errors = run_in_process(tmp_path)
-    assert f"{file} is ignored" in errors
+def test_a_file_that_is_no_cache_is_named(plans):
+    plans.write_text("not JSON")
+    _, _, errors = run_in_process(plans.parent)
+    assert f"{plans} is ignored" in errors
 
 
 def test_unwritable_directory_is_named(tmp_path, right_sum):
