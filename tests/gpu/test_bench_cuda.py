@@ -2,12 +2,11 @@
 
 TensorRT needs a real GPU, so only its options are checked."""
 
-import os
 import subprocess
-import sys
 
 import bench_helpers
 import numpy as np
+import prepared_python
 import pytest
 
 from benchmarks import checks
@@ -64,8 +63,11 @@ def test_tensorrt_optimizes_as_much_as_it_can(tf32):
     assert config.flags == ({"TF32"} if tf32 else set())
 
 
+# XLA reads its flags when it compiles for the first time.
 COMPILE_WITH_XLA = """
+import os, sys
 import tensorflow as tf
+os.environ |= {"XLA_FLAGS": sys.argv[1], "CUDA_VISIBLE_DEVICES": "-1"}
 assert tf.function(lambda x: x + x, jit_compile=True)(tf.ones([])).numpy() == 2
 """
 
@@ -74,8 +76,7 @@ def test_xla_knows_the_flag_for_concurrent_graphs():
     """XLA ends a process that has an unknown flag."""
     for flags, code in ((XLA_CONCURRENT_GRAPHS, 0), (XLA_CONCURRENT_GRAPHS + "LY", 1)):
         done = subprocess.run(
-            [sys.executable, "-c", COMPILE_WITH_XLA],
-            env={**os.environ, "XLA_FLAGS": flags, "CUDA_VISIBLE_DEVICES": "-1"},
+            [prepared_python.path(), "-c", COMPILE_WITH_XLA, flags],
             capture_output=True,
             text=True,
         )
