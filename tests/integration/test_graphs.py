@@ -1,5 +1,7 @@
 """Frozen signatures."""
 
+import functools
+
 import numpy as np
 import shared
 import tensorflow as tf
@@ -8,6 +10,7 @@ from ios_tf.model import frozen_graphs, function_library, graph_optimizer, saved
 from ios_tf.scheduler import sequential_schedule
 
 
+@functools.cache
 def folded() -> frozen_graphs.FrozenSignature:
     loaded = saved_models.load(str(shared.cells()))
     name = saved_models.choose_signature(None, loaded)
