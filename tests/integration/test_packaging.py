@@ -4,6 +4,7 @@ import platform
 import subprocess
 import sys
 
+import prepared_python
 import pytest
 
 from ios_tf.errors import NativeLibraryError
@@ -15,21 +16,19 @@ def test_import_leaves_tensorflow_alone():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import ios_tf, tensorflow",
-        "import tensorflow, ios_tf",
-        "import ios_tf; from tensorflow import keras; import ios_tf",
-    ],
-)
-def test_plugin_is_loaded_with_tensorflow(code):
-    code += """
+@pytest.mark.parametrize("tensorflow_is_first", [False, True])
+def test_plugin_is_loaded_with_tensorflow(tensorflow_is_first):
+    code = """
+import ios_tf
+from tensorflow import keras
+import ios_tf
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 assert op_def_registry.get("IosRegion") is not None
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    # The prepared Python has imported TensorFlow.
+    python = prepared_python.path() if tensorflow_is_first else sys.executable
+    subprocess.run([python, "-c", code], check=True)
 
 
 def test_same_minor_version_fits():
