@@ -16,11 +16,11 @@ adapter = pytest.importorskip(
 )
 
 
-@pytest.fixture
-def converted(tmp_path, monkeypatch) -> str:
-    monkeypatch.setenv("IOS_TF_CACHE", str(tmp_path / "cache"))
-    target = str(tmp_path / "converted")
-    ios_tf.convert(shared.branches(), target, **shared.FAST)
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory) -> str:
+    directory = tmp_path_factory.mktemp("model_explorer")
+    target, cache = str(directory / "converted"), str(directory / "cache")
+    ios_tf.convert(shared.branches(), target, cache_dir=cache, **shared.FAST)
     return target
 
 
