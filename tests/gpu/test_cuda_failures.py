@@ -228,6 +228,8 @@ def test_a_library_that_is_too_old(old, message, tmp_path):
         ("capability=70", ("gpu", "float32"), "invalid value for --gpu-architecture"),
         # NVRTC is older than the GPU, so the driver compiles PTX from NVRTC.
         ("capability=120,nvrtc_newest=90", ("gpu", "float32"), "no error"),
+        # NVRTC knows newer GPUs, but not this one.
+        ("capability=103,nvrtc_lacks=103", ("gpu", "float32"), "no error"),
         ("nvrtc_error=1", ("gpu", "float32"), "injected"),
         ("cudnn_create_error=1", ("gpu", "float32"), "cuDNN"),
     ],

@@ -92,13 +92,16 @@ std::string Trampolines(const std::string& preprocessed) {
 }
 
 // The compute capabilities for which NVRTC 13 compiles, in order. With the
-// option "nvrtc_newest", this NVRTC is older than the GPUs above.
+// option "nvrtc_newest", this NVRTC is older than the GPUs above. With the
+// option "nvrtc_lacks", it lacks one compute capability, as NVRTC 12.8 lacks
+// 10.3.
 std::vector<int> SupportedArchitectures() {
   fake::Machine& machine = fake::Machine::Get();
   std::lock_guard<std::recursive_mutex> lock(machine.mutex);
   std::vector<int> architectures;
   for (const int one : {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121}) {
-    if (one <= machine.Option("nvrtc_newest", 121)) {
+    if (one <= machine.Option("nvrtc_newest", 121) &&
+        one != machine.Option("nvrtc_lacks")) {
       architectures.push_back(one);
     }
   }

@@ -26,8 +26,10 @@ struct Architecture {
   bool machine_code = true;    // if false, PTX, which the driver compiles
 };
 
-// Returns the device's architecture. If NVRTC is older than the device and does
-// not know it, returns PTX for the newest architecture that NVRTC knows.
+// Returns the device's architecture. If NVRTC does not know it, returns PTX for
+// the newest architecture below it that NVRTC knows, because the driver
+// compiles PTX for all newer GPUs. NVRTC may know newer architectures than the
+// device's: NVRTC 12.8 knows 10.0 and 12.0, but not 10.3.
 Architecture ArchitectureOf(const Device* device) {
   const Nvrtc& nvrtc = device->libraries().nvrtc;
   const int own = device->compute_capability();
@@ -36,9 +38,12 @@ Architecture ArchitectureOf(const Device* device) {
   std::vector<int> known(count);
   if (count == 0 || nvrtc.nvrtcGetSupportedArchs(known.data())) return {own};
   if (std::find(known.begin(), known.end(), own) != known.end()) return {own};
-  const int newest = *std::max_element(known.begin(), known.end());
-  if (newest > own) return {own};  // the GPU is too old; NVRTC reports that
-  return {newest, /*machine_code=*/false};
+  int older = 0;
+  for (const int one : known) {
+    if (one < own) older = std::max(older, one);
+  }
+  if (older == 0) return {own};  // the GPU is too old; NVRTC reports that
+  return {older, /*machine_code=*/false};
 }
 
 std::vector<std::string> OptionsOf(const Device* device,
