@@ -613,6 +613,34 @@ def test_each_core_compiles_a_plan():
     assert plans == cores
 
 
+def create_handles_in_threads(gpu, _: str) -> int:
+    """Returns the number of threads that create a handle at the same time."""
+    gpu.fake.set(hold_handles=1)
+    threads = []
+    for size in range(1, 4):
+        op = CONV | {"kernel": [size, size]}
+        arguments = block_of(op), schedule_of(1), weights_of(op), "gpu"
+        threads.append(threading.Thread(target=engine.Program, args=arguments))
+    for thread in threads:
+        thread.start()
+    # A thread polls 2,000 times in a second. The others arrive during this time.
+    while gpu.fake.report()["counts"].get("polls of held handles", 0) < 600:
+        pass
+    creating = gpu.fake.report()["live"]["held handle"]
+    gpu.fake.set(hold_handles=0)
+    for thread in threads:
+        thread.join()
+    return creating
+
+
+def test_one_thread_creates_the_first_handle():
+    """NVIDIA recommends this for the first call of cudnnCreate() in a process."""
+    cuda_helpers.build_fakes()
+    program = RUN_FUNCTION.format(function="create_handles_in_threads")
+    creating, _, _ = cuda_helpers.run_apart(program, "")
+    assert creating == 1
+
+
 def test_updates_of_the_driver_keep_plans(tmp_path, right_sum):
     """Stored plans are used as long as the major version of CUDA stays the same."""
     run_in_process(tmp_path, options="driver_version=13000")

@@ -93,6 +93,23 @@ void WaitWhileHeld(cudnnBackendDescriptor_t handle) {
   while (wait()) usleep(500);
 }
 
+// Waits while the option "hold_handles" is set.
+void WaitWhileHandlesAreHeld() {
+  char caller = 0;  // its address identifies the call
+  const auto wait = [&] {
+    FAKE_ENTER();
+    const bool held = machine.Option("hold_handles");
+    if (held) {
+      machine.Count("polls of held handles");
+      machine.Made("held handle", &caller);
+    } else if (machine.Exists("held handle", &caller)) {
+      machine.Unmade("held handle", &caller);
+    }
+    return held;
+  };
+  while (wait()) usleep(500);
+}
+
 // The time in microseconds that the host needs to build a plan with cuDNN 9.28
 // on one core. (37 plans that need no compilation take 50 ms.) The times for
 // loading a plan and creating a handle are only orders of magnitude.
@@ -413,6 +430,7 @@ void CUDNNWINAPI cudnnGetLastErrorString(char* message, size_t size) {
 }
 
 cudnnStatus_t CUDNNWINAPI cudnnCreate(cudnnHandle_t* handle) {
+  WaitWhileHandlesAreHeld();
   FAKE_ENTER();
   const CUcontext context = fake::CurrentContext("cudnnCreate");
   if (!context || fake::ForbiddenWhileCapturing("cudnnCreate")) {

@@ -21,8 +21,14 @@ class Handles {
     std::lock_guard<std::mutex> lock(mutex);
     std::unique_ptr<Handles>& handles = (*all)[device->ordinal()];
     if (handles) return handles.get();
-    fe::cudnn_dlhandle = device->libraries().cudnn;
+    // Is written only once, because threads that use another device read it.
+    if (!fe::cudnn_dlhandle) fe::cudnn_dlhandle = device->libraries().cudnn;
+    // The first handle is created while the mutex is locked: NVIDIA recommends
+    // that a process creates its first handle before several threads do so.
+    IOS_ASSIGN_OR_RETURN(std::unique_ptr<CudnnHandle> first,
+                         CudnnHandle::Create());
     handles.reset(new Handles(device));
+    handles->free_.push_back(std::move(first));
     return handles.get();
   }
 
