@@ -45,6 +45,10 @@ _FAILURES = "tests/gpu/test_cuda_failures.py::"
 _DEVICE = "tests/gpu/gpu_device_checks.py::"
 _CUDA = "cc/engine/cuda/"
 _LOADED = "test_scheduled_batch_sizes_are_compiled_when_a_region_is_loaded"
+_BUILD_FAKES = (
+    "import sys; sys.path.insert(0, 'tests/gpu'); "
+    "import cuda_helpers; cuda_helpers.build_fakes()"
+)
 _RECORDED = "engine eng51_k2=5_k13=0_k18=0_k25=1_k27=8_k28=1"
 
 MUTATIONS = [
@@ -285,7 +289,7 @@ MUTATIONS = [
         "the first plan may be one that cuDNN compiles",
         _CUDA + "cudnn/plan_search.cc",
         "if (graph->candidates()[i].compiles != compiles) continue;",
-        "",
+        "(void)compiles;",
         _CONVOLUTION + "test_the_first_plan_is_precompiled",
         finding="N3",
     ),
@@ -632,6 +636,8 @@ def plant(mutation: Mutation, copy: Path) -> bool:
         compiled = mutation.file.endswith((".cc", ".h"))
         if compiled:
             run(["setup.py", "build_ext", "--inplace"], copy, check=True)
+        # A test that cannot build the fake GPU fails, but does not find the mistake.
+        run(["-c", _BUILD_FAKES], copy, check=True)
         done = run(["-m", "pytest", "-q", "-x", "-n", "0", mutation.test], copy)
         if done.returncode not in (0, 1):
             raise SystemExit(f"{mutation.name}: {done.stdout}")
