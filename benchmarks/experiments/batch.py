@@ -49,7 +49,7 @@ class Batch(Experiment):
         for size in context.options.batch_sizes or default:
             peers = peers_of(context, _PEERS)
             rows[str(size)] = compare(network.with_batch(size), peers, context)
-            context.keep({"networks": {network.name: rows}})
+            context.keep(rows)
         return rows
 
     def tables_of(self, result: Result) -> list[Table]:

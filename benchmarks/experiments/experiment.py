@@ -61,7 +61,8 @@ class Context:
       quick: whether to measure less.
       options: the experiment's own options.
       log: prints a line.
-      keep: writes partial results, in case the run ends early.
+      keep: writes partial results, in case the run ends early. In `measure_network`,
+        these are results of the network, and earlier networks' results are kept, too.
       saved_models: the SavedModels of networks by name; networks from files have none.
     """
 
@@ -71,7 +72,7 @@ class Context:
     quick: bool
     options: argparse.Namespace
     log: Callable[[str], None]
-    keep: Callable[[Mapping[str, Any]], object] = lambda results: None
+    keep: Callable[[Any], object] = lambda results: None
     saved_models: Mapping[str, SavedModel] = dataclasses.field(default_factory=dict)
 
     @property
@@ -166,8 +167,12 @@ class Experiment(abc.ABC):
         """
         networks: dict[str, Any] = {}
         for network in context.networks:
-            networks[network.name] = self.measure_network(network, context)
-            context.keep({"networks": networks})
+
+            def keep(found: Any, name: str = network.name) -> None:
+                networks[name] = found
+                context.keep({"networks": networks})
+
+            keep(self.measure_network(network, dataclasses.replace(context, keep=keep)))
         return {"networks": networks}
 
     @abc.abstractmethod

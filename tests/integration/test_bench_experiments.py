@@ -1,6 +1,7 @@
 """The paper's experiments, each on a tiny network: tables and JSON."""
 
 import argparse
+import dataclasses
 import json
 import os
 import signal
@@ -148,6 +149,35 @@ def test_what_was_measured_before_the_end_is_kept(tiny, tmp_path, monkeypatch):
     (sizes,) = Record.read(tmp_path / "batch.json").results["networks"].values()
     assert list(sizes) == ["1", "2"]
     assert sizes["2"]["ios_sequential"]["median_ms"] > 0
+
+
+def test_results_of_earlier_networks_are_kept(tiny, monkeypatch):
+    """The time is over at batch size 2 of the second network."""
+
+    def compare(network, *_):
+        if (network.name, network.batch_size) == ("second", 2):
+            raise KeyboardInterrupt
+        return {"ios": {"median_ms": network.batch_size}}
+
+    monkeypatch.setattr(batch, "compare", compare)
+    network = Network.read(tiny)
+    networks = [dataclasses.replace(network, name=name) for name in ("first", "second")]
+    options = argparse.Namespace(batch_sizes=[1, 2], peers=["ios"])
+    kept: list[str] = []
+    context = Context(
+        networks,
+        Target("cpu", "float32", 1, 1.0),
+        2,
+        True,
+        options,
+        print,
+        lambda results: kept.append(json.dumps(results)),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        batch.Batch().measure(context)
+    sizes = {str(size): {"ios": {"median_ms": size}} for size in (1, 2)}
+    expected = {"first": sizes, "second": {"1": sizes["1"]}}
+    assert json.loads(kept[-1]) == {"networks": expected}
 
 
 def test_specialization(measured, tmp_path, tiny):
