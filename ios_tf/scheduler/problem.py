@@ -227,7 +227,7 @@ class Problem:
 
         Operators are in a topological order: each edge (u, v) has u < v.
         """
-        edges = sorted(set(edges))
+        edges = sorted({(u, v) for u, v in edges})
         predecessors, successors = _adjacency(operators, edges)
         names = tuple(str(op) for op in range(operators))
         graph = json.dumps([operators, edges, [list(ops) for ops in merge_classes]])

@@ -88,7 +88,9 @@ def test_error_texts():
     ]
     assert len(documented) > 40
     messages = _messages()
-    assert [text for text in documented if text not in messages] == []
+    # The beginning and the end may come from another string than the rest.
+    rests = [re.sub(r"^… (is|must be) |, not …$", "", text) for text in documented]
+    assert [text for text in rests if text not in messages] == []
 
 
 def test_warning_of_a_busy_machine():
