@@ -29,7 +29,12 @@ from ios_tf.model import (
 from ios_tf.model.captured_variables import large_bytes
 from ios_tf.model.loading import saved_model
 from ios_tf.model.not_converted import NotConvertedError
-from ios_tf.model.outputs import check_apart, copy_directory, written_directory
+from ios_tf.model.outputs import (
+    check_apart,
+    clear_directory,
+    copy_directory,
+    written_directory,
+)
 from ios_tf.model.temp_dirs import step_directory
 from ios_tf.native import malloc
 from ios_tf.options import ConvertOptions, with_options
@@ -164,7 +169,7 @@ class _Conversion(Conversion):
         return notes.lost_functions(report, self._loaded.lost)
 
     def _discard(self) -> None:
-        tf.io.gfile.rmtree(self._directory)
+        clear_directory(self._directory)
 
     def _freeze(self) -> None:
         """Finds the functions of the model, and the blocks of each function."""

@@ -151,7 +151,7 @@ class Dispatcher:
         async with self._changed:
             if driver not in self._gone:
                 self._events.setdefault(driver, [self._devices_event()])
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(
                     self._changed.wait_for(
                         lambda: driver in self._gone or self._events[driver]
@@ -255,7 +255,7 @@ class Dispatcher:
                 self._changed.wait_for(lambda: not self._starting or self._norm),
                 _PATIENCE_SECONDS,
             )
-        except TimeoutError:
+        except asyncio.TimeoutError:
             self._starting.clear()
 
     async def _work(self, device: Device) -> None:
@@ -331,7 +331,7 @@ class Dispatcher:
                 job = await asyncio.wait_for(
                     self._changed.wait_for(lambda: self._task_for(device)), seconds
                 )
-            except TimeoutError:
+            except asyncio.TimeoutError:
                 return None
             self._waiting[bool(job.likely)].remove(job)
             return job

@@ -188,7 +188,7 @@ class DispatcherActor:
             if self._is_useless():
                 await self._dispatcher.fail(self._no_device())
             self._left.clear()
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._left.wait(), _LOOK_SECONDS)
         for device in list(self._devices):
             device.end()

@@ -148,6 +148,16 @@ def copy_directory(source: str, target: str) -> None:
             tf.io.gfile.copy(path, os.path.join(below, file), overwrite=True)
 
 
+def clear_directory(directory: str) -> None:
+    """Removes what a directory contains. The directory stays, because it is locked."""
+    for name in tf.io.gfile.listdir(directory):
+        path = posixpath.join(directory, name)
+        if tf.io.gfile.isdir(path):
+            tf.io.gfile.rmtree(path)
+        else:
+            tf.io.gfile.remove(path)
+
+
 def size_of(directory: str, without: str) -> int:
     """The bytes of all files below a directory, except the file at `without`."""
     total = 0

@@ -1,5 +1,6 @@
 """Files that killed processes leave behind, and their removal."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 import ios_tf
+from ios_tf.conversion import convert
 from ios_tf.model import temp_dirs
 from ios_tf.model.outputs import written_directory
 
@@ -181,6 +183,32 @@ def test_a_conversion_looks_for_abandoned_steps_once(tmp_path, monkeypatch):
     assert not abandoned.exists()
     ios_tf.optimize(network, **settings)
     assert looked.count(str(temporary)) == 2
+
+
+def test_a_discarded_result_leaves_the_output_locked(tmp_path, monkeypatch):
+    locked = []
+    really = convert.copy_directory
+
+    def copy(source, target):
+        descriptor = os.open(target, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(descriptor)
+        locked.append(os.listdir(target))
+        really(source, target)
+
+    monkeypatch.setattr(convert, "copy_directory", copy)
+    model = tf.Module()
+
+    @tf.function(input_signature=[tf.TensorSpec((1, 8))])
+    def sort(x):
+        return {"y": tf.sort(x)}
+
+    # No part of the model can run on the engine, so the original is copied.
+    tf.saved_model.save(model, str(tmp_path / "model"), signatures=sort)
+    report = ios_tf.convert(str(tmp_path / "model"), str(tmp_path / "out"))
+    assert report.verdict == "copied"
+    assert locked == [[]]
 
 
 def test_a_conversion_writes_no_temporary_files_of_autograph(tmp_path, monkeypatch):
