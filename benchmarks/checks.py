@@ -62,10 +62,10 @@ class Check:
     """The difference between the engine and float64.
 
     Attributes:
-      difference: the largest difference over the largest value. It reveals one wrong
-        value among many, and grows with the number of values.
-      norm: the norm of the differences over that of the values. It reveals many values
-        that are slightly wrong.
+      difference: the largest difference, divided by the largest value. It reveals one
+        wrong value among many, and grows with the number of values.
+      norm: the norm of the differences, divided by the norm of the values. It reveals
+        many values that are slightly wrong.
       tolerance: the limit of the norm.
     """
 

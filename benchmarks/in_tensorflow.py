@@ -226,7 +226,7 @@ def _latencies(
 ) -> dict[str, Any]:
     """Returns medians in ms, speedups over stock TensorFlow, and differences from it.
 
-    A function that fails has the reason instead.
+    The entry of a function that fails is the reason.
     """
     from benchmarks.zoo.measure import difference
     from ios_tf.conversion import timing

@@ -1,4 +1,4 @@
-"""Measures what a call of a converted model takes beside the engine's own work.
+"""Measures the time of a converted model's call in addition to the engine's work.
 
 An empty function, with the same inputs, is called in turn with the model.
 """

@@ -125,7 +125,7 @@ def _section(path: Path, record: Record, paper: Mapping[str, Any]) -> str:
     text += (
         f"* {record.machine['processor']}, {record.machine['cores']} cores; {found}\n"
     )
-    text += f"* took {minutes:.1f} min; `{path.name}` has all numbers\n"
+    text += f"* The experiment took {minutes:.1f} min. `{path.name}` has all numbers.\n"
     for table in what.tables(record.results, paper):
         text += f"\n{table.title}\n\n{markdown_table(table.header, table.rows, left=1)}"
     return text

@@ -2,7 +2,8 @@
 
 For each operator, the engine reads the profiler's clock, then the trace's clock, and at
 the end both again in the opposite order. So the profiler's event encloses the trace's
-slice, and the difference is what these readings take.
+slice, and the difference is the time that these
+readings take.
 """
 
 from __future__ import annotations

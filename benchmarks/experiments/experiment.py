@@ -281,7 +281,7 @@ def summary(latencies_ms: Sequence[float]) -> dict[str, Any]:
 
 
 def ratio(of: Sequence[float], to: Sequence[float]) -> float:
-    """Returns the median of the rounds' ratios; each round measured both."""
+    """Returns the median ratio of two candidates that each round has measured."""
     return statistics.median(a / b for a, b in zip(of, to, strict=True))
 
 

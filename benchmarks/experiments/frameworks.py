@@ -30,10 +30,10 @@ from ios_tf.differences import relative_difference
 from ios_tf.errors import UserError
 from ios_tf.processes import ChildError
 
-# Limits for the largest difference of outputs over the largest value, by dtype, and for
-# float32 with TF32. With random weights, EfficientNetB0's outputs differ by up to 3e-4
-# between any two peers that add in different orders, and InceptionV3's by 3e-3 in MNN,
-# whose Winograd kernels have large tiles. A wrong operator differs far more.
+# Limits for the largest difference of outputs, divided by the largest value, by dtype,
+# and for float32 with TF32. With random weights, EfficientNetB0's outputs differ by up
+# to 3e-4 between any two peers that add in different orders, and InceptionV3's by 3e-3
+# in MNN, whose Winograd kernels have large tiles. A wrong operator differs far more.
 _TOLERANCES = {"float32": 5e-3, "float16": 2e-2, "bfloat16": 1e-1}
 _TF32_TOLERANCE = 1e-2
 # The limit for peers that choose their precision. It excludes only values that rounding

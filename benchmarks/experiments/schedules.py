@@ -1,4 +1,4 @@
-"""Compares searches of whole networks: five strategies, and the pruning r, s."""
+"""Compares searches of whole networks: five strategies, and pruning by r and s."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ NETWORKS = tuple(
 )
 CONVOLUTIONS = str(_HERE / "convolutions.json")
 RECORDINGS = str(_HERE / "recordings")
-# By dtype: the arithmetic that channels are padded for. The padding, and so the
-# convolutions, depend on it. "exact" is float32 without TF32.
+# For each dtype, the arithmetic that channels are padded for. The padding, and so the
+# convolutions, depend on this arithmetic. "exact" is float32 without TF32.
 PADDED_FOR = {
     "float32": "tf32",
     "exact": "exact",

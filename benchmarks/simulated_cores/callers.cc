@@ -1,7 +1,7 @@
-// Callers of a network on a virtual machine that has any number of cores. The
-// engine's own pool of threads decides who runs where and when. Reads
-// parameters and sections from standard input, as callers.py writes them, and
-// prints the results as JSON.
+// Simulates threads that call a network on a machine with any number of cores
+// (machine.h). The engine's own thread pool decides which thread runs where and
+// when. Reads parameters and sections (parallel loops) from standard input, as
+// callers.py writes them, and prints the results as JSON.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -51,7 +51,7 @@ struct Results {
   std::vector<int64_t> latencies;
 };
 
-// In the place of a call's memory.
+// Stands for the memory of a call, which the simulation does not need.
 struct Arena {};
 
 // The state that all callers use.

@@ -17,7 +17,7 @@ _SOURCES = (
     "cc/engine/host/fork_guard.cc",
 )
 _SYSTEM = '"benchmarks/simulated_cores/virtual_system.h"'
-_SHOWN = 3  # places where threads wait most
+_SHOWN = 3  # number of places that are shown: those where threads wait longest
 
 # A section is a parallel loop, whose pieces run on several threads: the microseconds
 # before it, the number of its pieces, and the sum and maximum of their microseconds.

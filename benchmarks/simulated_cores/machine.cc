@@ -12,7 +12,8 @@ namespace {
 
 constexpr int kStackBytes = 128 << 10;
 constexpr int kLineBytes = 64;
-// Loops that wait read few lines.
+// The number of lines whose last reads a thread remembers, for WaitForChange().
+// Loops that wait read fewer lines.
 constexpr size_t kMostRead = 8;
 
 }  // namespace
@@ -28,9 +29,8 @@ class Thread {
     makecontext(&begin_, &Thread::Body, 0);
   }
 
-  // Continues this thread. The calling thread continues when another one calls
-  // SwitchTo() for it. setjmp is faster than swapcontext, which calls the
-  // system.
+  // Continues `to`. The calling thread, `from`, continues when another thread
+  // switches to it. setjmp is faster than swapcontext, which calls the system.
   static void Switch(Thread* from, Thread* to) {
     if (_setjmp(from->place_) != 0) return;
     to->Continue();
@@ -44,7 +44,7 @@ class Thread {
   int core = -1;
   int last_core = -1;
   int64_t time = 0;
-  uint64_t generation = 0;  // of its valid event
+  uint64_t generation = 0;  // of the thread's valid event
   std::shared_ptr<void> local;
   std::vector<std::pair<uintptr_t, uint64_t>> read;  // lines and versions
 
@@ -65,7 +65,7 @@ class Thread {
 
 namespace {
 
-jmp_buf outside;  // where Run() waits
+jmp_buf run_context;  // the context of Run(), to which Stop() returns
 
 }  // namespace
 
@@ -89,11 +89,11 @@ void Machine::Start(std::function<void()> body) {
 }
 
 void Machine::Run() {
-  if (_setjmp(outside) == 0) RunNext();
+  if (_setjmp(run_context) == 0) RunNext();
   current_ = nullptr;
 }
 
-void Machine::Stop() { _longjmp(outside, 1); }
+void Machine::Stop() { _longjmp(run_context, 1); }
 
 int64_t Machine::now() const { return current_ ? current_->time : 0; }
 
@@ -243,7 +243,8 @@ void Machine::Access(const void* word, bool writes, const char* file,
   if (!HasTransferFrom(line, core, writes)) {
     current_->time += writes ? costs_.update : costs_.load;
   } else {
-    // Some holder sends the line; a writer hears from all holders.
+    // The nearest holder sends the line. A writer must also wait until all
+    // other holders have dropped their copies.
     bool any = false, near = false, far = false;
     for (int other = 0; other < cores(); ++other) {
       if (!line.holders[other] || other == core) continue;

@@ -1,6 +1,6 @@
-// Replaces cc/engine/cpu/threads/system.h in the simulation: the same
-// names, on a virtual machine. A word takes as much memory as a real one, so
-// words share cache lines as they do in the engine.
+// Replaces cc/engine/cpu/threads/system.h in the simulation: defines the same
+// names for the simulated machine of machine.h. A word takes as much memory as
+// a real one, so words share cache lines as they do in the engine.
 #ifndef IOS_TF_BENCHMARKS_SIMULATED_CORES_VIRTUAL_SYSTEM_H_
 #define IOS_TF_BENCHMARKS_SIMULATED_CORES_VIRTUAL_SYSTEM_H_
 
@@ -18,7 +18,8 @@ namespace ios::cpu {
 
 constexpr int kCacheLine = 64;
 
-// The last arguments of its functions are the source line of the call.
+// The functions get the source line of their call by the arguments `file` and
+// `line`.
 template <typename T>
 class Atomic {
  public:

@@ -225,7 +225,7 @@ def _differences(
     model: Model,
     batch_sizes: Sequence[int],
 ) -> dict[str, Any]:
-    """Returns the largest relative differences of outputs, with and without engine.
+    """Returns the largest relative differences of outputs, with and without the engine.
 
     `spread` is the difference between the outputs for two images. If it is close to 0,
     equal outputs prove little.
@@ -255,7 +255,7 @@ def _differences(
 
 
 def difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
-    """Returns the largest difference over the largest value of each output.
+    """Returns the largest difference of an output, divided by its largest value.
 
     For types other than floats, it is the share of values that differ.
     """
@@ -274,7 +274,12 @@ def difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
 def _latency(
     expected: Any, converted: Any, arrays: Mapping[str, np.ndarray]
 ) -> dict[str, Any]:
-    """Returns medians in ms and their ratio; below 1 is faster."""
+    """Returns the median latencies in ms, and how they compare.
+
+    `ratio` is the converted model's time divided by TensorFlow's: below 1, the
+    converted model is faster. It comes from the median ratio of samples taken in turns.
+    `busy` says that other processes disturbed too many samples.
+    """
     inputs = _tensors(arrays)
     latencies = timing.latencies(
         [

@@ -71,7 +71,7 @@ def fpn() -> Model:
 
 
 def edsr() -> Model:
-    """Super-resolution by two: no batch norm, sums, DepthToSpace."""
+    """Super-resolution by two: sums and DepthToSpace, but no batch norms."""
     inputs = keras.Input((96, 96, 3))
     first = x = layers.Conv2D(64, 3, padding="same")(inputs)
     for _ in range(16):
