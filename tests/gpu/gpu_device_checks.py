@@ -286,9 +286,10 @@ def test_a_scheduled_batch_size_may_be_too_large_to_compile():
 
 
 def test_scheduled_batch_sizes_are_compiled_when_a_region_is_loaded():
-    """Plans for them are timed then, so their first calls make no plans.
+    """Loading a region times the plans for its scheduled batch sizes.
 
-    The first call with another size times plans, and later calls do not.
+    So the first calls with these sizes make no plans. The first call with another size
+    times plans, and later calls do not.
     """
 
     def counts_of(function, *arguments) -> tuple[Any, collections.Counter]:
@@ -421,7 +422,7 @@ def test_conversion_for_the_gpu(tmp_path, tf32, monkeypatch):
     # Measuring TensorFlow's latency would run its own kernels on the GPU.
     latencies = shared.exactly(2.0, 1.0, 2.0)
     monkeypatch.setattr(timing, "latencies", lambda turns, callers: latencies)
-    # Comparing tensors inside of the network would also run its own kernels there.
+    # Comparing tensors inside of the network would also run TensorFlow's kernels there.
     monkeypatch.setattr(inner_tensors, "compare", lambda *arguments: [])
     # The fake GPU computes on one core, so operators of the usual size take a minute.
     monkeypatch.setattr(roofline, "_CONVOLUTIONS", ((3, 5, 16), (1, 5, 32)))

@@ -299,7 +299,7 @@ def element_bytes(dtype: str) -> int:
 
 
 def multiple(dtype: str) -> int:
-    """The number of which tensor cores need a multiple of channels."""
+    """Tensor cores need a number of channels that is a multiple of this number."""
     return 4 if dtype == "float32" else 8
 
 

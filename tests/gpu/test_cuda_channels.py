@@ -1,5 +1,5 @@
-"""A program pads numbers of channels that tensor cores do not support when it is
-compiled. Its results equal those of the CPU, infinities and NaN do not spread, and the
+"""When a program is compiled, it pads numbers of channels that tensor cores do not
+support. Its results equal those of the CPU, infinities and NaN do not spread, and the
 real cuDNN copies no tensors."""
 
 import cuda_engine

@@ -230,7 +230,8 @@ def test_plans_that_wait_for_cold_weights_are_equally_fast(gpu):
     """Engine 2 computes at least twice as fast as the others, but needs as much memory.
 
     For a plan that is sampled, 35 graphs are launched: 2 for its first run, and 3 for
-    each of one warmup, 3 baselines and 7 samples. For a plan that is far slower, 3 are.
+    each of one warmup, 3 baselines and 7 samples. For a plan that is far slower, 3
+    graphs are launched.
     """
 
     def launches(kernel: list[int], **options: int) -> int:
@@ -737,7 +738,7 @@ def _large(path: Path) -> None:
 def test_what_others_put_in_place_of_a_file_is_ignored(plans, right_sum, put):
     """The engine does not wait for a pipe, follow a link or read a huge file.
 
-    It replaces each of them by a valid file.
+    It replaces the pipe, the link or the huge file by a valid file.
     """
     text = plans.read_text()
     plans.rename(_aside(plans))

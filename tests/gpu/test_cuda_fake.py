@@ -404,18 +404,22 @@ def test_concurrent_work_overlaps_in_simulated_time(gpu):
         ([[64], [64]], 81.92),  # each fills the GPU
         ([[32], [32]], 20.48),
         ([[32], [32], [32]], 40.96),  # the third has no room
-        ([[96]], 61.44),  # in two waves of 30.72
-        # From 30.72 on, there is room for 32 blocks of 20.48.
+        ([[96]], 61.44),  # in two waves of 30.72 ms
+        # The second wave starts at 30.72 ms and has only 32 blocks. So the other
+        # kernel's 32 blocks, which take 20.48 ms each, also start then.
         ([[96], [32]], 61.44),
-        # 32 blocks of 40.96 start at 30.72, and the others at 61.44.
+        # The second kernel's blocks take 40.96 ms each: 32 of them start at 30.72 ms,
+        # and 32 at 61.44 ms.
         ([[96], [64]], 102.4),
-        # 32 blocks of 30.72 start at 0, 32 at 20.48, and 32 at 30.72.
+        # The second kernel's blocks take 30.72 ms each: 32 of them start at 0 ms, 32 at
+        # 20.48 ms, and 32 at 30.72 ms.
         ([[32], [96]], 61.44),
     ],
 )
 def test_blocks_wait_for_multiprocessors(gpu, streams, expected):
     """Two multiprocessors have room for 64 blocks of 64 threads. A block of a kernel
-    takes 0.64 ms for each block of the kernel, or half of this if it has two waves."""
+    takes 0.64 ms for each block of the kernel, or half of this if the kernel has two
+    waves."""
     gpu.fake.set(inert=1, time_scale=10_000, sms=2)
     assert milliseconds(gpu, *streams) == pytest.approx(expected, rel=0.01)
 

@@ -109,7 +109,7 @@ def test_stages_share_multiprocessors(gpu, operator, fills):
     assert groups == ([((0,),), ((1,),)] if fills else [((0,), (1,))])
 
 
-# Its filter has 16 KiB, and its input and its output have 256 bytes each.
+# The filter of this convolution has 16 KiB. Its input and output have 256 bytes each.
 WIDE = {"type": "conv2d", "kernel": [1, 1], "filters": 64}
 
 

@@ -79,7 +79,10 @@ def roundings() -> np.ndarray:
 
 
 def integer(function, dtype=np.int64):
-    """Applies a function of Python's unlimited integers, signed if `dtype` is."""
+    """Returns a function of words that applies `function` to unlimited integers.
+
+    The words are read as signed integers if `dtype` is signed.
+    """
     kind = np.int32 if dtype is np.int64 else np.uint32
 
     def expected(words: np.ndarray) -> np.ndarray:
@@ -94,7 +97,10 @@ def unsigned(function):
 
 
 def of_floats(function, dtype=np.float32):
-    """Applies a function of two arrays; its result has the type `dtype`."""
+    """Returns a function of words that applies `function` to them as floats.
+
+    The result is rounded to `dtype`.
+    """
 
     def expected(words: np.ndarray) -> np.ndarray:
         x, y = words.view(np.float32).astype(np.float64).T
@@ -106,7 +112,10 @@ def of_floats(function, dtype=np.float32):
 
 
 def directed(function, towards):
-    """Rounds the exact results to the next float32 in one direction."""
+    """Returns a function of words that rounds exact results in one direction.
+
+    `function` gives the exact results in float64, and `towards` the direction.
+    """
 
     def expected(words: np.ndarray) -> np.ndarray:
         x, y = words.view(np.float32).astype(np.float64).T
@@ -123,8 +132,10 @@ def directed(function, towards):
 
 
 def clipped(rounding, low: int, high: int):
-    """Converts to integers. Numbers outside of the range are clipped, and NaN gives
-    0."""
+    """Returns a function of words that converts floats to integers.
+
+    Numbers outside of the range are clipped, and NaN gives 0.
+    """
 
     def expected(words: np.ndarray) -> np.ndarray:
         x = words.view(np.float32)[:, 0].astype(np.float64)

@@ -545,8 +545,8 @@ CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
                                          bytes / kBytesPerMicrosecond});
 }
 
-// A copy to pageable memory is complete when the call returns, but the call
-// does not wait for any later work.
+// The call returns when the copy is complete. Work that the copy does not
+// depend on may then still be pending, even if it was enqueued earlier.
 CUresult CUDAAPI cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes,
                                    CUstream handle) {
   FAKE_CONTEXT();
@@ -912,7 +912,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int grid_x,
   const fake::HostKernel kernel = function->kernel;
   double microseconds = blocks * threads * kThreadMicroseconds;
   if (function->name == "Spin") {
-    // Its only parameter says how long it takes.
+    // The only parameter of this kernel says how long it runs.
     unsigned nanoseconds;
     std::memcpy(&nanoseconds, parameters[0], sizeof(nanoseconds));
     microseconds = nanoseconds / 1e3;
@@ -1091,7 +1091,8 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph graph) {
   return CUDA_SUCCESS;
 }
 
-// NVIDIA's cuDNN cannot be loaded without them (tests/gpu).
+// NVIDIA's cuDNN needs cuTensorMapEncodeTiled() and cuTensorMapEncodeIm2col()
+// when it is loaded. real_cudnn.py loads it with this fake driver.
 CUresult CUDAAPI cuTensorMapEncodeTiled(
     CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
     const cuuint64_t*, const cuuint32_t*, const cuuint32_t*,

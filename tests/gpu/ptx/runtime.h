@@ -37,7 +37,8 @@ inline To As(From from) {
   return to;
 }
 
-// The operands of loads, stores and conversions may be wider than their type.
+// The operands of loads, stores and conversions may be wider than the
+// instruction's type.
 template <class To, class From>
 inline To Resize(From from) {
   if constexpr (sizeof(To) == sizeof(From)) {
@@ -161,7 +162,7 @@ inline T Minimum(T a, T b) {
   return b < a ? b : a;
 }
 
-// Calls a function of floats with another rounding mode.
+// Returns the result of `function`, computed with the rounding mode `mode`.
 template <class Function>
 inline float Rounded(int mode, Function function) {
   const int before = std::fegetround();
