@@ -130,7 +130,8 @@ def test_activations_are_part_of_their_convolutions():
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 def test_network_keeps_what_is_no_number(number):
-    # A kernel that a merge pads with zeros multiplies the zeros by a neighbour's NaN.
+    # Both kernels have the same size, because a merge would pad a smaller kernel with
+    # zeros, and zero times a neighbour's NaN or infinity is NaN.
     names = ["relu", "relu6", "gelu", "silu", "hard_swish"]
     graph = branches(names, kernels=(3, 3))
     image = gh.random_array(2, 6, 7, 5)
@@ -270,7 +271,8 @@ def test_functions_that_are_no_activation_are_left_as_they_are():
     gh.assert_lowered_equals(graph, (2, 6, 7, 5))
 
 
-# Compositions that differ little from an activation, except where it matters.
+# Compositions with small constants. If the importer ignored these constants, it would
+# find an activation that has very different values for some inputs.
 NEARLY = {
     "log": lambda x: tf.math.log(tf.nn.relu(x) + 1e-6),
     "log_of_probability": lambda x: tf.math.log(

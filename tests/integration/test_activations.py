@@ -88,7 +88,11 @@ def assert_like(found: np.ndarray, expected: np.ndarray, rtol: float, what) -> N
 
 @pytest.fixture(scope="module")
 def linear() -> list[np.ndarray]:
-    """Tensors for the activations; TensorFlow's have NaN in the same places."""
+    """Returns the outputs of the block without the tested activation.
+
+    Each output contains NaN, infinite and finite values, at the same positions as
+    TensorFlow's output.
+    """
     block = block_of({})
     found = run(block)
     expected = interpreter.compute(TensorFlowOps(), block, *arguments(block))

@@ -54,7 +54,7 @@ def test_table_1_has_the_largest_block_of_each_network(capfd, network):
     code, lines, _ = _run(capfd, "table1", network, "models:squeezenet")
     assert code == 0
     assert lines[1].split()[1:] == ["3", "2", "4", "19", "8", "5"]
-    # The last two numbers are the paper's, which prints 131 as 1.3e2.
+    # The last two numbers are from the paper, which prints 131 as 1.3e2.
     assert lines[2].split()[-4:] == ["51", "131", "51", "1.3e2"]
 
 

@@ -1,4 +1,4 @@
-"""The benchmark with other processes running calls both models in every row."""
+"""The contention benchmark calls both models in every row."""
 
 import pytest
 import shared

@@ -88,7 +88,7 @@ def test_converted_model(model, tmp_path):
     portable = stock.serve(converted, IMAGES, tmp_path)
     assert error_of(portable, expected) < 1e-6
     assert (portable == stock.serve(exact, IMAGES, tmp_path)).all()
-    # It computes in float32 on processors without bfloat16 arithmetic, too.
+    # The model computes in float32 on processors without bfloat16 arithmetic, too.
     plugin.runtime().ios_tf_set_computes_bfloat16(0)
     assert error_of(call(converted), expected) < 1e-5
 

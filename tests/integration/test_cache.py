@@ -125,7 +125,7 @@ def test_a_cache_that_cannot_be_written_is_a_warning(
     other = dataclasses.replace(schedule, signature="1" * 64)
     with caplog.at_level(logging.WARNING):
         cache.put(schedule, SETTINGS)
-        cache.put(other, SETTINGS)  # another block, the same reason
+        cache.put(other, SETTINGS)  # fails for the same reason, so no second warning
         assert len(caplog.records) == 1
         assert cache.get(problem, SETTINGS) is None
     message = caplog.records[0].getMessage()

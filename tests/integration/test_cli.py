@@ -606,7 +606,7 @@ def test_command_is_installed():
 
 
 def test_gpu_that_is_not_there(tmp_path, network):
-    # This runs in its own process because this one may have loaded CUDA's libraries.
+    # Runs in a new process, because this process may have loaded CUDA's libraries.
     done = subprocess.run(
         [sys.executable, "-m", "ios_tf", "convert", network]
         + [str(tmp_path / "out"), "--device=gpu"],

@@ -221,7 +221,7 @@ def undisturbed_report(output: Path) -> str:
 def without_parts(lines: list[str]) -> tuple[list[str], list[str]]:
     """The masked lines, and those among them that are about a part of the gain.
 
-    The network of the tests does not gain by everything that the document's gains by.
+    The network of the tests may lack parts of the gain that the document shows.
     """
     masked = [_masked(line) for line in lines]
     parts = [line for line in masked if re.match(r" *N %  ", line)]

@@ -49,7 +49,7 @@ print(len(tuned.schedules))
 
 
 def problem(number: int, inputs=((-1,), (-1,), (0,), (1,), (2,), (3,), (1,))):
-    """Convolutions in several branches, whose last three outputs are joined."""
+    """Convolutions in several branches. The outputs of the last three are joined."""
     convolution = {"type": "conv2d", "filters": 8 + number, "kernel": [3, 3]}
     convolution |= {"padding": "SAME"}
     block = {
@@ -127,7 +127,7 @@ def free_ports(count: int) -> list[int]:
 
 @pytest.fixture
 def measured(folder):
-    """Returns the (node, key) of all tasks since the test began."""
+    """A function that returns the (node, key) of all tasks since the test began."""
     log = folder / "log"
     log.write_text("")
     yield lambda: [tuple(line.split(" ", 1)) for line in log.read_text().splitlines()]
@@ -140,7 +140,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def blocks():
-    """Three blocks that no other test has: a dispatcher remembers latencies."""
+    """Three blocks that no other test has, because a dispatcher remembers latencies."""
     return [problem(next(_numbers)) for _ in range(3)]
 
 

@@ -1,4 +1,4 @@
-"""float16 and bfloat16 graphs: separate blocks.
+"""float16 and bfloat16 graphs: each type has its own blocks.
 
 On a CPU, float16 operators compute in float32. The engine's results, also those on the
 fake GPU, are compared with TensorFlow in float32.

@@ -59,7 +59,7 @@ def temporary(tmp_path, monkeypatch) -> Path:
 
 
 def left_in(temporary: Path) -> list[str]:
-    """The files in it, except those that TensorFlow removes when the process ends."""
+    """The files in `temporary` that TensorFlow does not remove at the process's end."""
     names = [path.name for path in temporary.iterdir()]
     return [name for name in names if not name.startswith("__autograph_generated_")]
 

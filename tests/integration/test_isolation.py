@@ -33,7 +33,11 @@ SYSTEM = {
 
 
 def original_names() -> list[str]:
-    """The names that oneDNN and libgomp have in other libraries."""
+    """Returns the original names of the functions of oneDNN and libgomp.
+
+    Other libraries may define functions with these names. The engine's own copies have
+    other names.
+    """
     return [
         *re.findall(r"^#define (dnnl_\w+)", HEADER.read_text(), re.MULTILINE),
         *re.findall(r"^\w+ ios_((?:GOMP|omp)_\w+)\(", OPENMP.read_text(), re.MULTILINE),
@@ -42,7 +46,7 @@ def original_names() -> list[str]:
 
 @pytest.fixture(scope="module")
 def interposer(tmp_path_factory):
-    """A library whose functions have those names, and abort."""
+    """A library whose functions have the original names, and abort."""
     directory = tmp_path_factory.mktemp("interposer")
     names = original_names()
     assert {"dnnl_primitive_create", "dnnl_version", "GOMP_parallel_start"} < {*names}
@@ -67,7 +71,7 @@ def preloading(library: Path, *command: object) -> subprocess.CompletedProcess:
 
 
 def test_the_interposing_library_is_found_first(interposer):
-    """Checks the test itself: a library that asks for oneDNN's names gets these."""
+    """Checks the test itself: oneDNN's names refer to the interposing library."""
     done = preloading(
         interposer, "-c", "import ctypes; ctypes.CDLL(None).dnnl_version()"
     )

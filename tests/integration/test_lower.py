@@ -187,7 +187,7 @@ assert test_lower.gh.lower(graph).ops()["IosRegion"] == 0
 
 
 def test_gpu_without_libraries_is_left_to_tensorflow(tmp_path):
-    # This runs in its own process because this one may have loaded CUDA's libraries.
+    # Runs in a new process, because this process may have loaded CUDA's libraries.
     (warning,) = gh.warnings_of(LOWER_FOR_GPU, IOS_TF_CUDA_LIBRARIES=str(tmp_path))
     assert "libcuda.so.1" in warning
     assert warning.endswith(f"[{loading.UNUSABLE_GPU.code}]")

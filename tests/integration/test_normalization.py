@@ -425,7 +425,8 @@ def test_norms_of_channels_first(axes, norm):
         x = tf.transpose(norm(x, axes, (12, 1, 1)), [0, 2, 3, 1])
         return tf.nn.conv2d(x, LAST, 1, "SAME")
 
-    # There are as many columns as channels; the shape of a scale tells which it is for.
+    # There are as many columns as channels, so only the shape of a scale tells whether
+    # it scales columns or channels.
     check(function, ((1, 9, 12, 3), (3, 4, 6, 3)), types=["normalize"])
 
 

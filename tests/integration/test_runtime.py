@@ -382,8 +382,10 @@ def options():
 
 
 def test_status_names_passes_that_cannot_be_switched_off(options):
-    """Some passes run although an option switches them off, unless the plugin is
-    off."""
+    """The plugin runs some of TensorFlow's passes even if an option switches them off.
+
+    These passes stop if the option use_plugin_optimizers is also off.
+    """
 
     def fused(function):
         executed = gh.executed_ops(tf.function(function), tf.ones((1, 8, 8, 3)))

@@ -309,7 +309,7 @@ def memory(field: str) -> float:
 
 
 def test_large_values_are_not_computed_to_know_shapes():
-    """Values that depend only on sizes may be shapes, but may also take a gibibyte."""
+    """Shape inference does not compute large tensors that depend only on sizes."""
 
     def function(x):
         mask = tf.fill(tf.shape(x) * [1, 32, 32, 1], 0.5)
@@ -454,7 +454,7 @@ def test_sizes_that_only_values_tell(name, fixed):
 
     def function(x):
         x = last(second(between(second(first(x)))))
-        # This is right only if no size was assumed to be fixed or equal.
+        # The results are right only if no size was assumed to be fixed or equal.
         return tf.reshape(x, [tf.shape(x)[0], -1, 8]), tf.reduce_max(x, [1, 2])
 
     if fixed:

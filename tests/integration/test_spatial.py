@@ -161,7 +161,10 @@ def test_upsampling_of_keras(data_format, size):
 
 
 def test_sizes_of_other_arithmetic_are_left_alone():
-    """TensorFlow resizes: half of a tensor's size is not a multiple of any size."""
+    """A resize to half of a tensor's size is left to TensorFlow.
+
+    The engine supports only multiples of a tensor's size.
+    """
     filters = gh.constant(3, 3, 4, 4)
 
     def function(x):
@@ -262,7 +265,7 @@ def test_transposed_convolution_to_another_size_is_left(padding, size):
 @pytest.mark.parametrize("data_format", ["NHWC", "NCHW"])
 @pytest.mark.parametrize("block", [2, 3])
 def test_depth_to_space_and_back(block, data_format):
-    """Sub-pixel convolution: a block's cells are the outer part in both orders."""
+    """Sub-pixel convolution: both data formats number the channels of a block alike."""
     before = gh.constant(3, 3, 4, 5 * block**2)
     after = gh.constant(1, 1, 5 * block**2, 6, seed=1)
 
@@ -302,7 +305,7 @@ def test_local_response_normalization(parameters):
 @pytest.mark.parametrize("size", [(None, None), (13, 12)])
 @pytest.mark.parametrize("padding", ["same", "valid"])
 def test_dilated_depthwise_convolution_of_keras(padding, size):
-    """TensorFlow writes it with SpaceToBatchND, which pads the blocks."""
+    """TensorFlow writes the convolution with SpaceToBatchND, which pads the image."""
     graph = gh.sequential(
         layers.DepthwiseConv2D(3, dilation_rate=2, padding=padding),
         layers.BatchNormalization(),

@@ -8,8 +8,8 @@ import prepared_python
 import pytest
 import shared
 
-# Each program runs a network on the engine. Then it prints the engine's number of
-# lanes, and how often the name of its device contains the text for one core.
+# Both programs (_RUN and _SESSION) run a network on the engine. Then they print the
+# engine's number of lanes, and 1 if the engine's device has one core, otherwise 0.
 _RUN = """
 import os, sys
 import tensorflow as tf

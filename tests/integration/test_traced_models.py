@@ -184,7 +184,7 @@ def test_the_profiler_of_tensorflow_has_the_operators(model, signature, tmp_path
             region.begin_ns <= event.begin_ns and event.end_ns <= region.end_ns
             for region in regions
         ), event
-        # The thread of the caller, or one that the engine owns.
+        # The operator ran on the thread of a caller, or on a thread of the engine.
         assert event.thread in callers or event.thread[0].startswith("ios_worker")
     for before, after in itertools.pairwise(operators):
         assert before.thread != after.thread or before.end_ns <= after.begin_ns

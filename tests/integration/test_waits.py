@@ -1,7 +1,7 @@
 """Checks of inputs, prints and assignments that a network waits for are executed.
 
-TensorFlow's own graph shows it: wherever an operator, a weight or a shape of the
-network waits for a check, the check is executed.
+The tests let one check fail at a time. If an operator, a weight or a shape of the
+network waits for the check, the call must fail.
 """
 
 from __future__ import annotations
