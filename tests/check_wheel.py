@@ -45,7 +45,7 @@ def check(wheel: Path) -> None:
         assert f"ios_tf/lib/licenses/{project}-LICENSE" in names, project
     listed = {Path(name).name for name in metadata.get_all("License-File", [])}
     assert listed == {*OWN_LICENSES}, listed
-    # Type checkers read the annotations of packages that have this file only.
+    # Type checkers read the annotations of a package only if it has this file.
     assert "ios_tf/py.typed" in names
     for field in METADATA:
         assert metadata[field], f"{wheel.name} has no {field}"

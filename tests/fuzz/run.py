@@ -21,9 +21,10 @@ ALL = (*FUZZERS, *GRAPH_FUZZER)
 BUILD = ROOT / "build" / "fuzz"
 CHECKS = [
     "-fsanitize=fuzzer-no-link,address,undefined",
-    "-fno-sanitize-coverage=trace-cmp",  # 10 x faster; mutators have lists of words
+    # Makes runs 10 times as fast. The mutators have lists of words instead.
+    "-fno-sanitize-coverage=trace-cmp",
     "-fno-sanitize-recover=all",
-    "-fno-sanitize=vptr",  # would need type information of TensorFlow's classes
+    "-fno-sanitize=vptr",  # vptr needs type information of TensorFlow's classes
 ]
 _MOST_RUNS = 150_000  # limit for one process
 

@@ -21,11 +21,11 @@ the engine is within these limits for two other inputs of the same kind. It is l
 an emulation differs from the truth by more than a quarter of the largest value, for
 example if the graph divides by a difference of nearly equal numbers.
 
-One of the inputs has NaN and infinite numbers. Those of the output must be at the
-positions of the truth. Other positions are allowed if an emulation has them, because
-numbers near 3.4e38 may round to infinity. So are positions of the same region in
-float32, because they do not depend on bfloat16: a merged convolution, for example, pads
-small windows by zeros, and zero times infinity is NaN.
+One of the inputs has NaN and infinite numbers. NaN and infinite numbers of the output
+must be at the same positions as in the truth. Other positions are allowed if an
+emulation has them, because numbers near 3.4e38 may round to infinity. So are positions
+of the same region in float32, because they do not depend on bfloat16: a merged
+convolution, for example, pads small windows by zeros, and zero times infinity is NaN.
 """
 
 from __future__ import annotations

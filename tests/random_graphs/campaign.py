@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 _GRAPHS_OF_TASK = 100
 # An error that was raised this many times is only counted from then on.
 _REPEATS = 3
-# TensorFlow needs oneDNN to convolve images with channels first.
+# Kinds of steps that are left out unless --onednn is given: without oneDNN, TensorFlow
+# cannot convolve channels-first images on a CPU.
 _WITHOUT_ONEDNN = ("conv2d_channels_first",)
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 _HELPERS = '''\
 def weight(seed, *shape):
-    """Of a layer whose outputs are about as large as its inputs."""
+    """Weights with which a layer's outputs are about as large as its inputs."""
     return constant(seed, *shape) * np.float32(0.75 / np.prod(shape[:-1]) ** 0.5)
 
 

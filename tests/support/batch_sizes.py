@@ -76,7 +76,7 @@ class Stopwatch:
     """
 
     device = CPU
-    lanes_divide_device = False  # no concurrent images
+    lanes_divide_device = False  # so that batches are not split
 
     def __init__(self, latencies):
         self.latencies = latencies

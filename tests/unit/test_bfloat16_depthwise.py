@@ -267,7 +267,7 @@ def test_a_wide_image_before_a_narrow_one():
 
 
 def test_separable_convolutions_with_high_windows():
-    """The kernel for rows does not support them."""
+    """The kernel for rows does not support high windows."""
     block = separable_block((1, 20, 6, 8), 12, kernel=[17, 3], padding=[8, 8, 1, 1])
     rng = np.random.default_rng(11)
     weights = random_weights(block, rng)

@@ -111,7 +111,11 @@ def test_each_worker_is_one_device(cluster):
 
 
 def test_workers_measure_on_as_many_cores_as_servers_have():
-    """Schedules belong to a number of cores; static CPUs need whole, equal numbers."""
+    """Schedules are made for one number of cores, which workers and servers must have.
+
+    Kubernetes gives a pod its own cores only if it requests a whole number of CPUs, and
+    if this number equals the limit.
+    """
     templates = pod_templates()
     for name in ("ray-worker", "server"):
         resources = templates[name]["spec"]["containers"][0]["resources"]
@@ -169,8 +173,8 @@ def test_the_version_of_ray_is_that_of_the_image(cluster):
 def test_servers_are_configured_as_enable_configures_a_session():
     """The servers use the cache that the workers fill."""
     text = (FLEET / "platform.config").read_text()
-    # TensorFlow Serving's Python package lacks the protocol buffers that enclose this
-    # one.
+    # TensorFlow Serving's Python package lacks the protocol buffers that contain
+    # session_config.
     (config,) = re.findall(r"session_config \{\n(.*?)\n {10}\}", text, re.DOTALL)
     found = text_format.Parse(config, config_pb2.ConfigProto())
     assert found == ios_tf.session_config(cache_dir="/cache")

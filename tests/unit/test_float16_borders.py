@@ -42,7 +42,7 @@ def every_float16():
 
 
 def floats_between_float16():
-    """Floats that are float16 numbers, that lie halfway between two, or next to it."""
+    """float16 numbers, numbers halfway between two, and the floats next to these."""
     exact = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32)
     half = (exact[1:] + exact[:-1]) / 2
     near = [np.nextafter(half, end, dtype=np.float32) for end in (0, np.inf)]

@@ -30,7 +30,7 @@ def tune(options):
 
 
 def test_the_page_is_current():
-    """If this fails: python -m tests.options_page"""
+    """If this fails, run python -m tests.options_page."""
     assert options_page.PAGE.read_text() == options_page.page()
 
 

@@ -1,4 +1,4 @@
-"""The names of the package, without TensorFlow."""
+"""`dir(ios_tf)` lists the public names, and does not import TensorFlow."""
 
 import subprocess
 import sys

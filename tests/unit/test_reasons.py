@@ -165,7 +165,7 @@ def test_every_reason_has_sentences(reason):
 
 
 def test_the_page_is_current():
-    """If this fails: python -m tests.reasons_page"""
+    """If this fails, run python -m tests.reasons_page."""
     assert reasons_page.PAGE.read_text() == reasons_page.page()
 
 

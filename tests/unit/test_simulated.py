@@ -172,7 +172,7 @@ def test_a_separable_convolution_is_two_kernels():
 
 
 def test_grouped_convolutions_have_tiles_of_their_own():
-    # Four products of 16 x 4 x 4 take one step, after the first step that only loads
+    # Four products of 16 x 4 x 4 take one step, after a first step, which only loads
     # data.
     latency = _alone_ms(_conv(16, groups=4), (1, 1, 16, 16))
     assert latency == pytest.approx(2 * 2.0)
@@ -231,7 +231,7 @@ def test_a_chain_needs_no_fork():
 
 def test_a_merge_pays_for_the_padded_kernel():
     # Windows of 1x3 and 3x1 with 8 channels are padded to 3x3. This takes 9 steps,
-    # after the first step that only loads data, in 2 CTAs.
+    # after a first step, which only loads data, in 2 CTAs.
     problem = _problem([_conv(16, (1, 3)), _conv(8, (3, 1))], (1, 1, 16, 8))
     latency = SimulatedCostModel(_DEVICE).stage_latency(problem, Stage.merge(0b11))
     assert latency == pytest.approx(0.25 + 10 * 1.5)
@@ -259,7 +259,7 @@ def test_larger_batches_take_longer_and_less_an_image(name, dtype):
 @pytest.mark.parametrize("name", DEVICES)
 def test_groups_bound_their_stages(name):
     """A stage takes at least as long as each of its groups. CachedCostModel assumes
-    it."""
+    this."""
     operators = [_conv(n, (k, k)) for n in (16, 64, 384) for k in (1, 3, 5)]
     problem = _problem(operators, (1, 17, 17, 192))
     model = SimulatedCostModel(DEVICES[name])

@@ -109,8 +109,8 @@ def test_undisturbed_pairs_are_compared_by_wall_time():
     rng = random.Random(0)
     loads = [1.0] * 15 + [6.0] * 10
     rng.shuffle(loads)
-    # The second one takes more processor time, but less time, because it uses more
-    # cores.
+    # The second work takes more processor time but less wall time, because it uses
+    # more cores.
     found = ratio_of(calls(3.0, 3.0, loads, rng), calls(2.0, 4.0, loads, rng))
     assert not found.by_processor_time
     assert (found.pairs, found.disturbed) == (25, 10)
