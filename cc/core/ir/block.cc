@@ -109,8 +109,8 @@ PartOfBlock TakePart(const Block& block, const std::vector<Shape>& shapes,
     known[i] = part.block.operators.size();
     part.block.operators.push_back(std::move(op));
   }
-  // For each operator: whether an operator outside of the part reads its
-  // output.
+  // read[i] says whether the output of operator i is read outside of the part,
+  // or is an output of the block.
   std::vector<bool> read(block.operators.size());
   for (int out : block.outputs) read[out] = true;
   std::vector<bool> members(block.operators.size());

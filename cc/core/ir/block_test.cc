@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/core/ir/data_type.h"
@@ -184,12 +185,53 @@ TEST(AttributesOfSizesAndBordersGoThroughJson) {
   EXPECT((*shapes)[3] == (Shape{1, 7, 9, 18}));
 }
 
+TEST(MirroredImagesAreAsLargeAsTheirPadding) {
+  Operator pad = Join(OperatorType::kPad, {-1});
+  pad.padding = {PaddingType::kExplicit, 2, 0, 0, 0};
+  const auto validate = [&](Shape input) {
+    return Validate(MakeBlock({pad}, {0}, std::move(input)));
+  };
+  pad.pad_mode = PadMode::kReflect;
+  EXPECT(validate({1, 3, 2, 3}).ok());
+  EXPECT_ERROR(validate({1, 2, 2, 3}),
+               "padding [2,0,0,0] must be smaller than the image in tensor "
+               "[1,2,2,3], because pad_mode is reflect");
+  EXPECT_ERROR(validate({0, 3, 2, 3}),
+               "tensor [0,3,2,3] must have at least one image");
+  pad.pad_mode = PadMode::kSymmetric;
+  EXPECT(validate({0, 2, 2, 3}).ok());
+  EXPECT_ERROR(validate({1, 1, 2, 3}),
+               "padding [2,0,0,0] must not be larger than the image in tensor "
+               "[1,1,2,3], because pad_mode is symmetric");
+}
+
+TEST(ResizedImagesHavePixels) {
+  Operator resize = Join(OperatorType::kResize, {-1});
+  EXPECT_ERROR(Validate(MakeBlock({resize}, {0}, {1, 0, 8, 3})),
+               "tensor [1,0,8,3] must have at least one pixel per image");
+  resize.size_from_last_input = true;
+  resize.inputs = {-1, -2};
+  Block block = MakeBlock({resize}, {0});
+  block.inputs.push_back({1, 5, 0, 2});
+  EXPECT_ERROR(Validate(block), "the output image has no pixels: [1,5,0,16]");
+}
+
 TEST(IllegalBlocksAreErrors) {
   EXPECT(Validate(MakeBlock({Conv(-1, 8, 3)}, {0})).ok());
   EXPECT(!Validate(MakeBlock({Conv(-2, 8, 3)}, {0})).ok());
   EXPECT(!Validate(MakeBlock({Conv(0, 8, 3)}, {0})).ok());  // reads itself
-  EXPECT(!Validate(MakeBlock({Conv(-1, 0, 3)}, {0})).ok());
   EXPECT(!Validate(MakeBlock({Conv(-1, 8, 3)}, {1})).ok());
+  Operator conv = Conv(-1, 0, 3);
+  EXPECT_ERROR(Validate(MakeBlock({conv}, {0})),
+               "filters must be positive, not 0");
+  conv.filters = 7;
+  conv.groups = 3;
+  EXPECT_ERROR(Validate(MakeBlock({conv}, {0})),
+               "the number of input channels, 16, must be a multiple of "
+               "groups=3");
+  conv.groups = 4;
+  EXPECT_ERROR(Validate(MakeBlock({conv}, {0})),
+               "the number of filters, 7, must be a multiple of groups=4");
   const Block unequal = MakeBlock(
       {Conv(-1, 8, 3), Conv(-1, 4, 3), Join(OperatorType::kAdd, {0, 1})}, {2});
   EXPECT(!Validate(unequal).ok());

@@ -12,8 +12,9 @@ namespace {
 uint16_t ToBFloat16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
-  if (std::isnan(value)) return (bits >> 16) | 0x40;  // stays a quiet NaN
-  // The carry of the addition rounds, to the even number in a tie.
+  if (std::isnan(value)) return (bits >> 16) | 0x40;  // becomes a quiet NaN
+  // The addition rounds by its carry to the upper half, and to the even number
+  // in a tie.
   return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
 }
 

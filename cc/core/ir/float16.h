@@ -41,7 +41,8 @@ inline uint16_t Float16FromFloat(float value) {
       ((magnitude + 0xfffu + ((magnitude >> 13) & 1u)) >> 13) - (112u << 10);
   result = magnitude >= 0x477ff000u ? 0x7c00u : result;  // rounds to infinity
   result = magnitude > 0x7f800000u ? 0x7e00u : result;   // NaN
-  // Numbers next to 0.5 are multiples of 2^-24, as subnormal numbers are.
+  // Rounds to a subnormal number by adding 0.5: the distance between float32
+  // numbers from 0.5 to 1 is 2^-24, as between subnormal float16 numbers.
   float shifted;
   std::memcpy(&shifted, &magnitude, sizeof(shifted));
   shifted += 0.5f;

@@ -19,7 +19,8 @@ constexpr int64_t kLeastSize = 8;
 bool IsWorthTrying(const Operator& op, DataType dtype, Algorithm algorithm,
                    const Shape& input, const Shape& output) {
   if (!MayCompute(op, algorithm)) return false;
-  // Only float32 has a choice between several kernels of products.
+  // Only float32 has several kernels for matrix products and for Winograd's
+  // algorithm to choose from.
   if (dtype != DataType::kFloat32 && algorithm != Algorithm::kRows) {
     return false;
   }
@@ -71,8 +72,8 @@ StatusOr<std::string> ProblemJson(const Block& block) {
     nlohmann::json key = OperatorToJsonValue(op);
     key.erase("name");
     key["inputs"] = inputs;
-    // A task converts tensors of other types than the block's, which takes
-    // time.
+    // The types of tensors are a part of the key if they differ from the
+    // block's type, because the task then converts tensors, which takes time.
     std::vector<DataType> dtypes = {DtypeOf(block, static_cast<int>(i))};
     for (int ref : op.inputs) dtypes.push_back(DtypeOf(block, ref));
     if (std::any_of(dtypes.begin(), dtypes.end(),

@@ -21,7 +21,7 @@ std::vector<std::vector<Algorithm>> AlgorithmsOf(
 //   "merge_classes": groups of operators that may merge (see MergeClasses);
 //   "algorithms": see AlgorithmsOf;
 //   "operator_keys": a string per operator, which is equal for equal work
-//     (type, attributes, input shapes).
+//     (type, attributes, input shapes, and data types).
 StatusOr<std::string> ProblemJson(const Block& block);
 
 }  // namespace ios

@@ -53,7 +53,7 @@ constexpr OperatorDefinition kChannelShuffleDefinition = [] {
   OperatorDefinition shuffle{"channel_shuffle"};
   shuffle.shape = [](const Operator& op, const Shapes& in) -> StatusOr<Shape> {
     if (in[0].back() % op.groups == 0) return in[0];
-    return GroupsDoNotDivide(op.groups, in[0].back());
+    return GroupsDoNotDivide(op.groups, "channels", in[0].back());
   };
   return shuffle;
 }();

@@ -41,12 +41,11 @@ constexpr OperatorDefinition kConv2DDefinition = [] {
   conv.arity = WithResidual;
   conv.reads_images = true;
   conv.shape = [](const Operator& op, const Shapes& in) -> StatusOr<Shape> {
-    if (in[0][3] % op.groups != 0 || op.filters < 1 ||
-        op.filters % op.groups != 0) {
-      return InvalidArgument(std::to_string(op.groups) +
-                             " groups do not divide " +
-                             std::to_string(in[0][3]) + " and " +
-                             std::to_string(op.filters) + " channels");
+    if (in[0][3] % op.groups != 0) {
+      return GroupsDoNotDivide(op.groups, "input channels", in[0][3]);
+    }
+    if (op.filters % op.groups != 0) {
+      return GroupsDoNotDivide(op.groups, "filters", op.filters);
     }
     return ShapeWithFilters(op, in);
   };

@@ -93,9 +93,13 @@ inline Status NotAsWanted(const Shape& input, const char* wanted) {
   return InvalidArgument("tensor " + ToString(input) + " must " + wanted);
 }
 
-inline Status GroupsDoNotDivide(int64_t groups, int64_t channels) {
-  return InvalidArgument(std::to_string(groups) + " groups do not divide " +
-                         std::to_string(channels) + " channels");
+// Returns an error such as "the number of channels, 8, must be a multiple of
+// groups=3".
+inline Status GroupsDoNotDivide(int64_t groups, const char* what,
+                                int64_t number) {
+  return InvalidArgument(
+      std::string("the number of ") + what + ", " + std::to_string(number) +
+      ", must be a multiple of groups=" + std::to_string(groups));
 }
 
 }  // namespace ios

@@ -14,6 +14,17 @@ StatusOr<Shape> WithinLimits(const Shape& image) {
   return InvalidArgument("the output image is too large: " + ToString(image));
 }
 
+// Returns the error that a padding is larger than the image that it mirrors.
+Status PaddingIsTooLarge(const Operator& op, const Shape& x) {
+  const Padding& p = op.padding;
+  const bool reflects = op.pad_mode == PadMode::kReflect;
+  return InvalidArgument(
+      "padding " + ToString({p.top, p.bottom, p.left, p.right}) + " must " +
+      (reflects ? "be smaller" : "not be larger") +
+      " than the image in tensor " + ToString(x) + ", because pad_mode is " +
+      (reflects ? "reflect" : "symmetric"));
+}
+
 }  // namespace
 
 constexpr OperatorDefinition kPadDefinition = [] {
@@ -30,12 +41,15 @@ constexpr OperatorDefinition kPadDefinition = [] {
   pad.shape = [](const Operator& op, const Shapes& in) -> StatusOr<Shape> {
     const Shape& x = in[0];
     const Padding& p = op.padding;
-    const int64_t less = op.pad_mode == PadMode::kReflect ? 1 : 0;
-    const bool mirrors = less || op.pad_mode == PadMode::kSymmetric;
-    if (mirrors && (std::max(p.top, p.bottom) > x[1] - less ||
-                    std::max(p.left, p.right) > x[2] - less || x[0] < less)) {
-      return NotAsWanted(x,
-                         "be at least as large as the padding that mirrors it");
+    const bool reflects = op.pad_mode == PadMode::kReflect;
+    const bool mirrors = reflects || op.pad_mode == PadMode::kSymmetric;
+    if (reflects && x[0] < 1) {
+      return NotAsWanted(
+          x, "have at least one image, because pad_mode is reflect");
+    }
+    if (mirrors && (std::max(p.top, p.bottom) > x[1] - reflects ||
+                    std::max(p.left, p.right) > x[2] - reflects)) {
+      return PaddingIsTooLarge(op, x);
     }
     Shape padded = {x[0], std::max<int64_t>(x[1] + p.top + p.bottom, 0),
                     std::max<int64_t>(x[2] + p.left + p.right, 0),
@@ -78,10 +92,12 @@ constexpr OperatorDefinition kResizeDefinition = [] {
                                               : x[1 + i] * op.factors[i];
     }
     // Images must have pixels even if the batch is empty, as in TensorFlow.
-    for (const Shape& shape : {x, output}) {
-      if (shape[1] < 1 || shape[2] < 1) {
-        return NotAsWanted(shape, "have at least one pixel per image");
-      }
+    if (x[1] < 1 || x[2] < 1) {
+      return NotAsWanted(x, "have at least one pixel per image");
+    }
+    if (output[1] < 1 || output[2] < 1) {
+      return InvalidArgument("the output image has no pixels: " +
+                             ToString(output));
     }
     return WithinLimits(output);
   };

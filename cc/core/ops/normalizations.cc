@@ -9,7 +9,7 @@ constexpr OperatorDefinition kNormalizeDefinition = [] {
   normalize.shape = [](const Operator& op,
                        const Shapes& in) -> StatusOr<Shape> {
     if (in[0].back() % op.groups == 0) return in[0];
-    return GroupsDoNotDivide(op.groups, in[0].back());
+    return GroupsDoNotDivide(op.groups, "channels", in[0].back());
   };
   normalize.weights = [](const Operator&, const Shape& x) {
     return Shapes{{x.back()}, {x.back()}};

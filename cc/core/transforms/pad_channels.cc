@@ -311,7 +311,7 @@ PaddedBlock ChannelPadder::Pad() {
   for (int i = 0; i < n; ++i) {
     Operator op = block_.operators[i];
     ranges_[i] = {{shapes_[i].back(), shapes_[i].back()}};
-    // An entry for each weight of the operator, which adds no channels yet.
+    // Adds an entry without padding for each weight of the operator.
     result_.weights.emplace_back(
         WeightShapes(op, ShapeOf(block_, shapes_, op.inputs[0])).size());
     bool padded = false;
