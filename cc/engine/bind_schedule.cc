@@ -195,7 +195,7 @@ Status ScheduleBinder::Append(const Segment& segment) {
     for (std::vector<int>& group : stage.groups) {
       for (int& op : group) {
         parameters.push_back(parameters_[op]);
-        op = static_cast<int>(parameters.size()) - 1;  // the number in the part
+        op = static_cast<int>(parameters.size()) - 1;  // index in the part
       }
     }
   }

@@ -106,7 +106,8 @@ TaskInfo CompiledBlock::Describe(int op) const {
     return NumElements(view.shape) * SizeOf(view.dtype);
   };
   info.bytes = bytes_of(plan_.operators[op].view);
-  // Adds the work and the weights of an operator that the task computes.
+  // Adds the work and the weights of an operator that the task computes to
+  // `info`.
   const auto add = [&](int computed) {
     const Operator& one = block_.operators[computed];
     const std::vector<Shape> read = InputShapes(block_, shapes_, computed);
@@ -128,7 +129,7 @@ TaskInfo CompiledBlock::Describe(int op) const {
 StatusOr<std::vector<BoundStage>> CompiledBlock::Bind(
     const std::vector<Stage>& stages, int lanes, std::vector<TaskInfo>* infos) {
   struct Group {
-    int number;  // in its stage
+    int number;  // index in its stage
     int64_t flops;
     std::vector<int> ops;
   };

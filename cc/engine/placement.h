@@ -19,7 +19,8 @@ struct Placement {
   // True for operators that their readers absorb. They have no memory and no
   // task.
   std::vector<bool> absorbed;
-  std::vector<int> host;  // operator whose output contains this one's, or -1
+  // The operator whose output contains the operator's output, or -1.
+  std::vector<int> host;
   std::vector<int64_t> offset;  // in channels of the host's output
 };
 

@@ -353,7 +353,7 @@ class ProfilerImpl : public Profiler {
   Backend* const backend_;
   const Block block_;
   const std::vector<Shape> shapes_;
-  std::mutex mutex_;  // for the callers
+  std::mutex mutex_;  // for callers_
   std::vector<std::unique_ptr<Caller>> callers_;
 };
 

@@ -57,8 +57,8 @@ class Program {
 
   // Runs the program on tensors in device memory. Inputs are [N,H,W,C] or
   // [N,C]. `outputs` are in the order of block.outputs, with the sizes of
-  // OutputShapes(). The schedule is chosen for this call's load, whose number
-  // of callers is the number of calls of all programs in progress. On a GPU,
+  // OutputShapes(). The schedule is chosen for this call's load. Its number of
+  // callers is the number of calls in progress, of all programs. On a GPU,
   // memory must be aligned to kDeviceAlignment bytes, and the work is enqueued
   // on `stream`, a CUstream. The first call with new shapes, or with another
   // schedule for them, compiles the program. Implementations of operators are

@@ -88,7 +88,8 @@ struct TaskSpec {
   // views.
   DataType dtype = DataType::kFloat32;
   std::vector<TensorView> inputs;
-  // The tensors and the absorbed operator behind one input of the operator.
+  // Where one input of the operator comes from: tensors and, if the task
+  // computes the input itself, an absorbed operator.
   struct Operand {
     // The number of entries of TaskSpec::inputs that belong to this input: the
     // parts of an absorbed concat or the terms of an absorbed sum, otherwise 1.

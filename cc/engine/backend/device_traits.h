@@ -23,7 +23,8 @@ struct DeviceTraits {
   // fast as a dense view (see TensorView). All tasks can read and write any
   // view; this is only about speed.
   OfOperator reads_pitched = Never;
-  // Whether the tasks of all operators do so if the block's type is bfloat16.
+  // Whether the tasks of all operators read pitched views as fast as dense
+  // views if the block's type is bfloat16.
   bool bfloat16_reads_pitched = false;
   Absorbs absorbs = [](const Operator&, const Operator&, const Shape&,
                        const Shape&) { return false; };

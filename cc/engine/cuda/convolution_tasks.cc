@@ -13,7 +13,8 @@ namespace {
 
 using Layout = CudaParameter::Layout;
 
-// A convolution, or a matrix product as a convolution, with its weights.
+// A convolution with its weights. Matrix products are computed as convolutions,
+// too.
 struct Weighted {
   std::shared_ptr<const Convolution> convolution;
   std::shared_ptr<const void> filter, bias;

@@ -23,8 +23,8 @@ namespace {
 // The largest number of instances of an execution. More callers share instances
 // and wait for the GPU.
 constexpr size_t kMaxInstances = 16;
-// The largest number of graphs of an instance. A new graph then replaces the
-// least recently used one.
+// The largest number of graphs of an instance. If there are this many, a new
+// graph replaces the least recently used one.
 constexpr size_t kMaxGraphs = 8;
 // The number of recent sets of input and output pointers that are remembered,
 // to find those that recur. A graph that was not used for this many runs may be

@@ -34,7 +34,7 @@ enum class Threads {
   kOnePerCore,  // they compute, and do not compete with each other
   kMany,        // they compute, and there may be more of them than cores
   kWaiting,     // they may wait for another device
-  kCompeting,   // they compute, and are more than there are cores
+  kCompeting,   // they compute, and there are more of them than cores
 };
 
 // Returns whether other processes took more than a few percent of the time

@@ -58,7 +58,7 @@ struct Power {
   float rest;
 };
 IOS_INLINE Power Reduce(float v) {
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: its last bit means 1
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: its last bit counts 1
   const float shifted = v * 1.44269504f + kRound;
   const float k = shifted - kRound;
   const float r = (v - k * 0.693359375f) - k * -2.12194440e-4f;
@@ -225,7 +225,7 @@ IOS_INLINE float GeluTanh(float v, const Limits& limits) {
 constexpr float kReducible = 1e8f;
 IOS_INLINE float Sin(float v) {
   constexpr double kRound =
-      6755399441055744.0;  // 1.5 * 2^52: its last bit means 1
+      6755399441055744.0;  // 1.5 * 2^52: its last bit counts 1
   const double x = v;
   const double shifted = x * 0.3183098861837907 + kRound;
   const double k = shifted - kRound;

@@ -23,8 +23,8 @@ IOS_INLINE uint32_t Rounded(float v) {
   uint32_t bits;
   std::memcpy(&bits, &v, sizeof(bits));
   // The addition carries into the upper half if the lower half is above one
-  // half of a unit. In a tie, it carries if the upper half is odd. A NaN would
-  // become infinity if its fraction overflowed.
+  // half of a unit. In a tie, it carries if the upper half is odd. NaN is
+  // treated separately, because the carry could turn it into another number.
   const uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
   return v != v ? bits | 0x400000 : rounded;
 }

@@ -16,7 +16,8 @@ struct BFloat16 {
 // number, and to the even one if two are equally near. NaN stays NaN.
 void Widen(const BFloat16* from, int64_t n, float* to);
 void Narrow(const float* from, int64_t n, BFloat16* to);
-// Copies, for code that is compiled for both types.
+// Code that is compiled for both types calls these functions for float. They
+// copy the numbers.
 inline void Widen(const float* from, int64_t n, float* to) {
   std::memcpy(to, from, n * sizeof(float));
 }

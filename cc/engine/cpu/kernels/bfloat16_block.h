@@ -23,7 +23,7 @@ constexpr int64_t kMostDepth = 32;
 // position of the pixel.
 struct ProductBlock {
   const BFloat16* cells = nullptr;
-  int64_t pitch = 0;  // elements between two positions
+  int64_t pitch = 0;  // elements between the positions of neighbouring pixels
   int64_t pixels = 0;
   const int64_t* offsets = nullptr;  // of each step
   int64_t steps = 0, depth = 0;

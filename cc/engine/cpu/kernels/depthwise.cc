@@ -13,7 +13,7 @@
 namespace ios::cpu {
 namespace {
 
-constexpr int64_t kMaxRingFloats = 1024 * 1024;  // more exceeds caches
+constexpr int64_t kMaxRingFloats = 1024 * 1024;  // more do not fit into caches
 constexpr int64_t kLineBytes = 64, kSets = 64, kWays = 8;  // of the L1 cache
 
 // Several rows of the output are computed together, one vector of channels
@@ -98,7 +98,8 @@ int64_t Depthwise<T>::scratch_floats(const Image& image) const {
 
 template <typename T>
 bool Depthwise<T>::ReadsDirectly(const Image& image) const {
-  const int64_t last = (out_width_ - 1) * strides_[1] - left_;  // window
+  // The column at which the last window of a row begins.
+  const int64_t last = (out_width_ - 1) * strides_[1] - left_;
   return image.terms.size() == 1 && !relu_ && channels_ >= kVectorFloats &&
          left_ < kernel_[1] && last < width_ &&
          FitsInL1(ring_rows() * width_, image.terms[0].pitch * sizeof(T));

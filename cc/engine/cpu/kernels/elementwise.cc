@@ -292,8 +292,9 @@ void BinaryPerChannel(BinaryFunction function, const SourceOf<X>& x,
               });
 }
 
-// Returns true if BinaryOfBlocks supports the operands: both have as many
-// pixels as `to`, and their rows are short and not contiguous.
+// Returns true if BinaryOfBlocks should compute the operands: the tensors have
+// few channels, and the rows of Binary() would each have only one pixel,
+// because a tensor is pitched or an operand has one channel that is broadcast.
 bool IsOfBlocks(const TensorView& x, const TensorView& y,
                 const TensorView& to) {
   const Shape& shape = to.shape;
@@ -348,7 +349,7 @@ void Binary(BinaryFunction function, const SourceOf<X>& x, const SourceOf<Y>& y,
         for (int64_t i = begin; i < end; ++i) {
           const int64_t first = piece * kMost;
           const int64_t n = std::min(kMost, rows.length() - first);
-          // A row of n elements, or a single one for the whole row.
+          // Reads n elements, or the one element that the whole row uses.
           const auto read = [&](auto* floats, const auto* data,
                                 int64_t step) -> RowOperand {
             return {floats->Read(data + first * step, step == 0 ? 1 : n), step};

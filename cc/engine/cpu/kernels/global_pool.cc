@@ -109,7 +109,7 @@ void SumPixels(const T* x, int64_t pitch, int64_t pixels, int64_t n,
 namespace ios::cpu {
 namespace {
 
-// Channels that are summed together: four cache lines.
+// The number of channels that are summed together. They fill four cache lines.
 constexpr int64_t kChunk = 64;
 // The number of pixels in one float32 sum. Partial sums are added in float64,
 // because a float32 sum of many numbers loses digits.

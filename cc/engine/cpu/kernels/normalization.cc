@@ -163,7 +163,8 @@ template <typename T>
 void Softmax(const SourceOf<T>& x, const TargetOf<T>& to) {
   // If a row contains NaN, or if its largest element is not finite, all results
   // of the row are NaN, because the differences or their sum are NaN.
-  constexpr int64_t kAtOnce = 4096;  // floats of a dense output
+  // The number of floats of a dense output that are computed together.
+  constexpr int64_t kAtOnce = 4096;
   const int64_t n = x.view.channels();
   const bool dense =
       to.view.dense() && (x.view.dense() || std::is_same_v<T, float>);

@@ -23,8 +23,8 @@ class WindowPool {
   struct Window {
     int64_t rows, columns;
     int64_t row_pitch, pitch;  // between rows and columns, in elements
-    float start;               // the value before the first cell
-    float factor;              // of the sum, for an average
+    float start;               // initial value of the maximum or the sum
+    float factor;              // by which an average multiplies the sum
     const Activation* activation;
     bool rounds_together;  // whether to round by AVX512_BF16
   };

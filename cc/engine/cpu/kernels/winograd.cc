@@ -66,7 +66,8 @@ IOS_INLINE V TransformCells(
   return squares;
 }
 
-// Transforms a tile. Returns true if the tile is even.
+// Transforms a tile. Returns true if the tile is certainly even (see
+// winograd_guard.h).
 template <typename Tiling>
 IOS_INLINE bool TransformTile(const WinogradPlan& plan,
                               const WinogradArguments& arguments,

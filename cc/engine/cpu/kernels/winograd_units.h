@@ -53,7 +53,7 @@ struct Unit {
 
   int64_t first, count;  // tiles
   int64_t filter_begin, filter_end;
-  int64_t blocks, rows;  // of tiles that are multiplied together
+  int64_t blocks, rows;  // blocks of tiles, and tiles of the largest block
   int64_t block_floats, tile_plane, product_plane;
   float* tiles;          // [planes][blocks][groups of channels][rows][kGroup]
   float* products;       // [planes][tiles][kBlock]

@@ -43,7 +43,8 @@ bool WritesFloats(const TaskSpec& spec) {
                                 spec.op->type == OperatorType::kMatMul);
 }
 
-// Returns the task of an operator that has a kernel for its tensors.
+// Returns the task of an operator. HasKernel() must be true, and the tensors
+// must have the types that the kernel reads and writes.
 std::unique_ptr<Task> MakeTask(const TaskSpec& spec,
                                const dnnl::engine& engine) {
   if (StreamsRows(spec)) return MakeRowsTask(spec, engine);

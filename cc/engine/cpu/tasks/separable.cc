@@ -232,8 +232,8 @@ class KernelSepConvTask : public SepConvTask {
   }
 
  private:
-  // The largest size of the values between the two convolutions of a strip: 1
-  // MiB, half of a core's cache.
+  // The largest output of the depthwise convolution for one strip, in floats: 1
+  // MiB, so that it fits into half of a core's L2 cache of 2 MiB.
   static constexpr int64_t kStripFloats = 256 * 1024;
 
   std::pair<int64_t, int64_t> Strip(int64_t i) const {

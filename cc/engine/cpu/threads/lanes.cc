@@ -421,9 +421,10 @@ void LanePool::EndParallel() {
 }
 
 void LanePool::Barrier(Team* team) {
-  // Each piece needs its own thread. There are more pieces than threads if the
-  // crew has fewer threads than its lane was made for. The first piece that
-  // reaches the barrier wakes spare threads for the missing ones.
+  // Every piece must reach the barrier, so each piece needs its own thread. If
+  // the crew has fewer threads than the lanes need, fewer threads were called
+  // than there are pieces. The first piece that reaches the barrier then calls
+  // a spare thread for each piece that has none.
   if (team->called < team->pieces() && !team->complete.exchange(true)) {
     for (int i = team->called; i < team->pieces(); ++i) {
       team->lane.crew->pool()->CallSpare(team);

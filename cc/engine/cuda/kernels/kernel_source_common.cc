@@ -48,14 +48,14 @@ __device__ __forceinline__ float FromBits(unsigned bits) {
 #endif
 
 // Returns n / d.value, rounded down, for n below 2^31.
-__device__ __forceinline__ unsigned CeilDiv(unsigned n, const Divisor& d) {
+__device__ __forceinline__ unsigned FloorDiv(unsigned n, const Divisor& d) {
   const unsigned high =
       static_cast<unsigned>(static_cast<unsigned long long>(n) * d.multiplier >> 32);
   return (high + n) >> d.shift;
 }
 // Divides n by d in place, and returns the remainder.
 __device__ __forceinline__ unsigned Split(unsigned& n, const Divisor& d) {
-  const unsigned quotient = CeilDiv(n, d);
+  const unsigned quotient = FloorDiv(n, d);
   const unsigned remainder = n - quotient * d.value;
   n = quotient;
   return remainder;

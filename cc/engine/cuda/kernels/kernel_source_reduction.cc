@@ -11,7 +11,7 @@ const char kReductionSource[] = R"cuda(
 #ifdef IOS_MAXIMUM
 
 __device__ __forceinline__ float Combine(float a, float b) {
-  // Keeps NaN.
+  // The maximum is NaN if a or b is NaN.
   return IOS_MAXIMUM ? (a > b || a != a ? a : b) : a + b;
 }
 

@@ -79,7 +79,7 @@ IOS_KERNEL(Window, WindowParams) {
   if (channel >= p.channels || column >= p.output_width || row >= p.output_height) {
     return;
   }
-  const unsigned input_channel = CeilDiv(channel, p.multiplier);
+  const unsigned input_channel = FloorDiv(channel, p.multiplier);
 
   Sums sums;
 #pragma unroll

@@ -148,7 +148,8 @@ StatusOr<BinaryKernel> BinaryKernel::Create(const Device* device,
   params.width = MakeDivisor(images && broadcasts ? output.shape[2] : 1);
   // Sets the distances, in elements, from one image, row and pixel to the next.
   // A distance is 0 if the view has only one image, row or pixel, which is then
-  // broadcast.
+  // broadcast. Without broadcasting, the kernel needs only the distance from
+  // one pixel to the next, as the first number.
   const auto set_strides = [&](const TensorView& view, unsigned* strides) {
     if (!broadcasts) {
       strides[0] = view.pitch;
