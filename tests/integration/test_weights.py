@@ -361,9 +361,12 @@ refused = functools.partial(pytest.raises, (ValueError, tf.errors.InvalidArgumen
         ({"weight": -1}, "is not a JSON object"),
         ({"weight": 1 << 40}, "is not a JSON object"),
         ({"swaps": [[1, 2, 3]]}, "is not a JSON object"),
-        ({"swaps": [[1, 1, 1, 1]]}, "does not fit operator"),
-        ({"swaps": [[-1, -216, 1, 1]]}, "does not fit operator"),
-        ({"swaps": [[1 << 62, 1 << 62, 216, 1]]}, "does not fit operator"),
+        ({"swaps": [[1, 1, 1, 1]]}, "swaps do not match the weight's size"),
+        ({"swaps": [[-1, -216, 1, 1]]}, "swaps do not match the weight's size"),
+        (
+            {"swaps": [[1 << 62, 1 << 62, 216, 1]]},
+            "swaps do not match the weight's size",
+        ),
         ({"swaps": 3}, "is not a JSON object"),
     ],
 )
@@ -382,7 +385,7 @@ def test_wrong_values_of_parameters_are_refused():
     filters = tf.constant(gh.random_array(3, 3, 3, 8))
     with refused(match="number of inputs or outputs is not that of its program"):
         call_region(program, filters, filters)
-    with refused(match="does not fit operator"):
+    with refused(match="not a multiple of the number of scales"):
         call_region(program, filters, scale=range(7))
     program["parameters"] = []
     with refused(match="number of inputs or outputs is not that of its program"):

@@ -20,7 +20,8 @@ struct Merge {
   std::vector<StagePlace> places;        // of the merged convolution
 };
 
-// Replaces the operators of each merge by one convolution and a split.
+// Replaces the operators of each merge by one convolution and slices of its
+// result.
 void WriteMerges(const Partition& partition, const std::vector<Merge>& merges,
                  GraphEditor* editor);
 

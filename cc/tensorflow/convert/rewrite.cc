@@ -204,7 +204,8 @@ class Rewriter {
       std::sort(group.begin(), group.end());
       const auto merge = block->merges.find(group);
       if (merge != block->merges.end()) {
-        place.merge = false;  // the graph then has one convolution
+        // WriteMerges() replaces the group by one convolution.
+        place.merge = false;
         const StatusOr<MergePlan> plan = PlanMerge(computed, group);
         if (plan.ok()) place.algorithm = plan->merged.algorithm;
         AddPlace(place, &merges_[merge->second].places);

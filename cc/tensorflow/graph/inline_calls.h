@@ -1,6 +1,7 @@
-// Inlines function calls that hide convolutions. Keras wraps a grouped
-// convolution in a function that XLA must compile, because TensorFlow once had
-// no grouped convolutions on the CPU. No other pass inlines such calls.
+// Inlines function calls that hide convolutions. Keras calls a function with
+// the attribute _XlaMustCompile to compute a grouped convolution, because
+// TensorFlow once had no grouped convolutions on the CPU. No other pass inlines
+// such calls.
 #ifndef IOS_TF_CC_TENSORFLOW_GRAPH_INLINE_CALLS_H_
 #define IOS_TF_CC_TENSORFLOW_GRAPH_INLINE_CALLS_H_
 
@@ -9,9 +10,10 @@
 
 namespace ios::tf {
 
-// Inlines a call that XLA must compile if its function only computes a
-// convolution. The call's node becomes an Identity of the result. Returns the
-// number of inlined calls.
+// Inlines each call that has the attribute _XlaMustCompile and whose function
+// contains only convolutions (Conv2D), constants and identities. The node of
+// the call becomes an Identity of the function's result. Returns the number of
+// inlined calls.
 absl::StatusOr<int> InlineConvolutionCalls(
     tensorflow::grappler::GrapplerItem* item);
 

@@ -11,7 +11,7 @@ namespace {
 
 // RoundedSamples() and ExactSamples() begin with these numbers.
 // MatchActivation() computes the parameters of activations from the function's
-// values at them.
+// values at these numbers.
 constexpr float kReadOff[] = {0.0f, 1.0f, -1.0f, 0.25f, -20.0f, 1e4f, -1e4f};
 constexpr float kLarge[] = {10.0f, 30.0f, 70.0f, 300.0f, 1e6f};
 

@@ -32,7 +32,13 @@ Result Refuse(Reason reason, absl::string_view text) {
 
 Result RefuseShape() {
   return Refuse(Reason::kUnknownShape,
-                "the shape of a tensor is not known well enough");
+                "the rank, the channels, the size or the type of a tensor is "
+                "unknown, or the engine does not support it");
+}
+
+Result RefuseVarying(absl::string_view operand) {
+  return Refuse(Reason::kOperandNotConstant,
+                absl::StrCat(operand, " must be constant"));
 }
 
 Reason ReasonOf(const Result& refusal) {

@@ -30,8 +30,11 @@ namespace ios::tf {
 using Result = absl::Status;
 
 Result Refuse(Reason reason, absl::string_view text);
-// Refuses a node because the shapes of its tensors are not known well enough.
+// Refuses a node because the engine does not know enough about the shapes or
+// types of its tensors, or does not support them.
 Result RefuseShape();
+// Refuses a node because `operand`, such as "the axis", is not constant.
+Result RefuseVarying(absl::string_view operand);
 // Returns the reason of a refusal.
 Reason ReasonOf(const Result& refusal);
 

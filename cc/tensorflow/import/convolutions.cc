@@ -254,7 +254,7 @@ Result ReadTransposedSize(ImportContext& in, int i,
     const auto size =
         k < static_cast<int>(sizes.size()) ? sizes[k] : std::nullopt;
     const int64_t window = (op.kernel[k] - 1) * op.dilations[k] + 1;
-    int64_t total;  // extent of all windows, less the output
+    int64_t total;  // extent of all windows minus the output's size
     if (size && size->factor == op.strides[k] &&
         size->tensor == SizesFrom(in.analyzed(), x) && size->axis == 1 + k) {
       total = window - op.strides[k] - size->offset;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "cc/tensorflow/graph/dtypes.h"
 #include "cc/tensorflow/import/handlers.h"
 
@@ -164,8 +165,12 @@ Result BinaryWithConstant(ImportContext& in, int i, int k, const Shape& x,
                           BinaryFunction function, const Tensor& constant) {
   if (!ToDataType(constant.dtype()) || constant.NumElements() == 0 ||
       constant.dims() > static_cast<int>(RankOf(x, in.layout()))) {
-    return Refuse(Reason::kOperandNotConstant,
-                  "the constant operand does not fit the input");
+    return Refuse(
+        Reason::kOperandNotConstant,
+        absl::StrCat("the engine does not support a constant operand of type ",
+                     tensorflow::DataTypeString(constant.dtype()),
+                     " and shape ", constant.shape().DebugString(),
+                     " for an input of rank ", RankOf(x, in.layout())));
   }
   ImportedOperator op = in.Make(i, OperatorType::kBinary, {in.Input(i, 1 - k)});
   op.op.function = function;

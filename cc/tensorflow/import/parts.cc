@@ -19,7 +19,8 @@ Result Concat(ImportContext& in, int i) {
   const int n = static_cast<int>(in.graph().inputs(i).size()) - 1;
   const auto axis = Integers(in.Constant(i, n));
   const Shape* x = in.InputShape(i, 0, {2, 4});
-  if (!x || !axis || axis->size() != 1) return RefuseShape();
+  if (!axis || axis->size() != 1) return RefuseVarying("the axis");
+  if (!x) return RefuseShape();
   if (LogicalAxis((*axis)[0], *x, in.layout()) + 1 !=
       static_cast<int64_t>(x->size())) {
     return Refuse(Reason::kDimension, "the node does not concatenate channels");
@@ -34,9 +35,8 @@ Result Concat(ImportContext& in, int i) {
 
 Result Pad(ImportContext& in, int i) {
   const auto of_dimensions = Integers(in.Constant(i, 1));
-  if (!in.InputShape(i, 0, {4}) || !of_dimensions) {
-    return RefuseShape();
-  }
+  if (!of_dimensions) return RefuseVarying("the padding");
+  if (!in.InputShape(i, 0, {4})) return RefuseShape();
   const std::vector<int64_t> pads = Logical(*of_dimensions, in.layout(), 2);
   if (pads.size() != 8 || pads[0] || pads[1]) {
     return Refuse(Reason::kDimension, "the node pads the batch");
@@ -107,9 +107,12 @@ Result Split(ImportContext& in, int i) {
   const bool v = in.graph().node(i).op() == "SplitV";
   const auto axis = Integers(in.Constant(i, v ? 2 : 0));
   const Shape* x = in.InputShape(i, v ? 0 : 1, {2, 4});
-  if (!x || !axis || axis->size() != 1 || in.graph().preserved(i)) {
-    return RefuseShape();
+  if (!axis || axis->size() != 1) return RefuseVarying("the axis");
+  if (in.graph().preserved(i)) {
+    return Refuse(Reason::kPartOfOperator,
+                  "a caller may fetch the node's results");
   }
+  if (!x) return RefuseShape();
   if (LogicalAxis((*axis)[0], *x, in.layout()) + 1 !=
       static_cast<int64_t>(x->size())) {
     return Refuse(Reason::kDimension, "the node does not split channels");
@@ -208,9 +211,8 @@ Result EmitRange(ImportContext& in, int i, const std::vector<int64_t>& begin) {
 Result Slice(ImportContext& in, int i) {
   const Shape* x = in.InputShape(i, 0, {2, 4});
   const auto begin = FixedIntegers(in, i, 1);
-  if (!x || !begin || begin->size() != RankOf(*x, in.layout())) {
-    return RefuseShape();
-  }
+  if (!begin) return RefuseVarying("the begin of the slice");
+  if (!x || begin->size() != RankOf(*x, in.layout())) return RefuseShape();
   // Unlike StridedSlice, Slice reports an error if the image is smaller than
   // the range.
   const TensorRef input = in.Input(i, 0);
@@ -278,7 +280,7 @@ Result Reshape(ImportContext& in, int i) {
       from->size() == 2 && to->size() == 4 && shapes.fixed_size(y);
   const auto keeps_values = [&](const Shape& a, const Shape& b) {
     if (NumElements(a) != NumElements(b)) return false;
-    if ((flattens || unflattens) && a[0] == b[0]) return true;  // per image
+    if ((flattens || unflattens) && a[0] == b[0]) return true;  // same batch
     return a.back() == b.back() && !(flattens && layouts.channels_first(x));
   };
   if (!shapes.Agree(x, y, keeps_values)) {

@@ -108,7 +108,8 @@ Result Reduce(ImportContext& in, int i) {
   const NodeDef& node = in.graph().node(i);
   auto axes = Integers(in.Constant(i, 1));
   const Shape* x = in.InputShape(i, 0, {2, 4});
-  if (!x || !axes) return RefuseShape();
+  if (!axes) return RefuseVarying("the axes of the reduction");
+  if (!x) return RefuseShape();
   for (int64_t& axis : *axes) axis = LogicalAxis(axis, *x, in.layout());
   // A sequence is an image of height 1, so a reduction over its width may also
   // include its height.

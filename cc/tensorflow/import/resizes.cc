@@ -84,9 +84,9 @@ Result Resize(ImportContext& in, int i) {
 
 Result MoveDepth(ImportContext& in, int i) {
   const NodeDef& node = in.graph().node(i);
-  // In both layouts, the channel index with more channels is (position of the
-  // cell in its block) * C + c, where c is the channel index with fewer
-  // channels, C.
+  // Channel c of a cell becomes channel (position of the cell in its block) * C
+  // + c of the image with more channels, in both layouts. C is the number of
+  // channels of the image with fewer channels.
   if (!in.InputShape(i, 0, {4}) ||
       Attr<std::string>(node, "data_format", "NHWC") == "NCHW_VECT_C") {
     return RefuseShape();

@@ -177,9 +177,9 @@ class IosRegionOp : public OpKernel {
     return absl::OkStatus();
   }
 
-  // Returns a program that runs by another schedule, for the same load. The
-  // weights are read again from the node. Called by another thread than the
-  // other functions.
+  // Returns a program that runs another schedule for the same load. The weights
+  // are read again from the node. The background thread of watched_region.h
+  // calls this function.
   StatusOr<std::shared_ptr<Program>> ProgramFor(
       const Schedule& schedule) const {
     std::vector<Tensor> tensors;
@@ -305,7 +305,7 @@ class IosRegionOp : public OpKernel {
 
   bool on_gpu() const { return device_ != "cpu"; }
 
-  std::string device_;  // the engine's name for it
+  std::string device_;  // the engine's name for the kernel's device
   DeviceAllocator* allocator_ = nullptr;
   RegionProgram region_;
   std::optional<RegionWeights> weights_;

@@ -1,5 +1,6 @@
 #include "cc/tensorflow/ops/region_weights.h"
 
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -41,17 +42,26 @@ StatusOr<RegionWeights> RegionWeights::Create(const RegionProgram& program,
   for (size_t k = 0; k < tensors.size(); ++k) {
     const Slot& slot = result.slots_[k];
     const int64_t elements = NumElements(slot.shape);
-    bool fits = tensors[k].dtype() == tensorflow::DT_FLOAT;
-    if (fits && slot.parameter < 0) {
-      fits = tensors[k].NumElements() == elements;
-    } else if (fits) {
-      const Recipe recipe = {program.parameters[slot.parameter].swaps,
-                             Floats(tensors[k])};
-      fits = recipe.Validate(elements).ok();
+    const std::string weight =
+        absl::StrCat("weight ", k, " of operator '", slot.name, "'");
+    if (tensors[k].dtype() != tensorflow::DT_FLOAT) {
+      return InvalidArgument(
+          absl::StrCat(weight, " must have type float, not ",
+                       tensorflow::DataTypeString(tensors[k].dtype())));
     }
-    if (!fits) {
-      return InvalidArgument(absl::StrCat(
-          "weight ", k, " does not fit operator '", slot.name, "'"));
+    if (slot.parameter < 0) {
+      if (tensors[k].NumElements() != elements) {
+        return InvalidArgument(absl::StrCat(weight, " must have ", elements,
+                                            " elements, not ",
+                                            tensors[k].NumElements()));
+      }
+      continue;
+    }
+    const Recipe recipe = {program.parameters[slot.parameter].swaps,
+                           Floats(tensors[k])};
+    const Status valid = recipe.Validate(elements);
+    if (!valid.ok()) {
+      return InvalidArgument(absl::StrCat(weight, ": ", valid.message()));
     }
   }
   result.parameters_ = program.parameters;

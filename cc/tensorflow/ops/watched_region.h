@@ -45,10 +45,10 @@ class WatchedRegion {
   struct State {
     std::string name;       // of the region's first operator
     bool waits = false;     // TensorFlow runs the region's nodes
-    int64_t blocks = 0;     // that a search can find schedules for
+    int64_t blocks = 0;     // blocks for which a search may find schedules
     int64_t missing = 0;    // blocks without a schedule in the cache
     int64_t oldest_ns = 0;  // time of the oldest schedule's file; 0: unknown
-    int64_t picked_up = 0;  // schedules that came after loading
+    int64_t picked_up = 0;  // schedules that the region got after it was loaded
   };
 
   // `program` runs the region now; it is null if `watch.waits`. `build` is
@@ -63,12 +63,13 @@ class WatchedRegion {
   // is using the builder.
   void Detach();
 
-  // Returns the program for a call of the region, or null if it waits.
+  // Returns the program for a call of the region, or null if the
+  // region waits for schedules.
   std::shared_ptr<Program> Current();
 
-  // Returns whether the engine can run the regions with this key. `inputs` are
-  // the shapes of a call, for which a program will be compiled in advance, or
-  // empty.
+  // Returns whether the engine can run the regions with this key. If `inputs`
+  // is not empty, it has the shapes of a call. Programs will be compiled for
+  // these shapes in advance.
   static bool IsReady(const std::string& key, const std::vector<Shape>& inputs);
 
   // Returns the states of all regions that exist.

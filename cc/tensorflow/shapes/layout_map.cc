@@ -48,7 +48,8 @@ bool KeepsLayout(const std::string& op) {
   if (UnaryOperations().count(op) > 0 || BinaryOperations().count(op) > 0) {
     return true;
   }
-  // Operations that are not element-wise in name, but keep the layout.
+  // Operations that also keep the layout, although they are not in the lists of
+  // elementwise.h.
   static const auto* const kKept = new std::unordered_set<std::string>{
       "AddN",  "Cast",         "ClipByValue",  "ConcatV2", "Greater",
       "Less",  "GreaterEqual", "LessEqual",    "Identity", "Max",

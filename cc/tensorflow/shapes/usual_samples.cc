@@ -35,9 +35,10 @@ void AddVariedSizes(const ImageSize& image_size,
                     std::vector<ShapeSample>* samples) {
   const auto [height, width] = image_size;
   // Batch and image size are not both large, because graphs count pixels in 32
-  // bits. Odd sizes of all magnitudes leave remainders, even after convolutions
-  // and pools have made the images smaller. Sizes that are small in one
-  // dimension reveal slices that then contain the whole dimension.
+  // bits. Most of these sizes are not multiples of common strides, so they
+  // reveal sizes that the network rounds. 32 * 331 and 32 * 337 still do so
+  // after five strides of 2. If an image has few rows or columns, a slice such
+  // as x[:, :100] contains all of them.
   for (ImageSize sizes : {ImageSize{32 * 331, 32 * 337},
                           {1, 2},
                           {2, 1},
