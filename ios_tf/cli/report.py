@@ -159,10 +159,15 @@ def _write_node_data(options: argparse.Namespace, paths: Sequence[str]) -> None:
         )
     found = document.read(paths[0])
     original = options.original or found["model"]
-    if not original or not os.path.isdir(original):
+    if not original:
         raise UserError(
-            f"the original, {original}, is not the directory of a SavedModel. Use "
-            "--original=DIR to name the model before its conversion"
+            f"{paths[0]} does not contain the path of the original model. Give the "
+            "path with --original=DIR"
+        )
+    if not os.path.isdir(original):
+        raise UserError(
+            f"the original model {original!r} is not a directory. Give the directory "
+            "of the original SavedModel with --original=DIR"
         )
     files = node_data(found, original)
     try:

@@ -18,14 +18,17 @@ class DifferenceError(UserError):
     """A converted function computes other outputs than the original."""
 
     def __init__(
-        self, signature: str, batch_size: int, where: str, difference: float
+        self, signature: str, batch_size: int, where: str, difference: float | str
     ) -> None:
-        self.difference = f"{difference:.1e} (relative) at batch size {batch_size}"
+        """`difference` is a relative difference, or words that follow "differs by"."""
+        if not isinstance(difference, str):
+            difference = f"{difference:.1e} (relative)"
+        self.difference = f"{difference} at batch size {batch_size}"
         self.signature = signature
         super().__init__(
             f"signature {signature!r} would not compute the same as the original, so "
             f"nothing is written: at batch size {batch_size}, {where} differs by "
-            f"{difference:.1e} (relative)"
+            f"{difference}"
         )
 
 

@@ -167,9 +167,11 @@ def _most_exact(
         meter = _Meter(function, batch_sizes)
         errors = meter.errors(whole)
     except tf.errors.OpError as error:
-        return unchanged(f"its error could not be measured ({first_line(error)})")
+        return unchanged(
+            f"the error of bfloat16 could not be measured ({first_line(error)})"
+        )
     if errors is None:
-        return unchanged("its error could not be measured")
+        return unchanged("the error of bfloat16 could not be measured")
     choice = dataclasses.replace(choice, whole=errors)
     if errors.error <= precision.max_error:
         choice = dataclasses.replace(choice, precision="bfloat16", chosen=errors)

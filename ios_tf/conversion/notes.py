@@ -120,8 +120,8 @@ def lost_functions(report: Report, names: Sequence[str]) -> Report:
     if not names:
         return report
     functions = "function" if len(names) == 1 else "functions"
-    text = f"the result does not have the {functions} {', '.join(names)} of the model, "
-    text += "which no signature computes"
+    text = f"the result does not have the model's {functions} {', '.join(names)}, "
+    text += "because no signature computes the same outputs"
     return report.with_decisions(Decision(models.LOST_FUNCTION, text))
 
 

@@ -217,10 +217,20 @@ class Reference:
         """
         for (size, height, width), inputs, expected in self.calls.at_bounds():
             outputs = self._outputs(found, size, inputs)
+            where = f"for images of {height} x {width}"
+            found_shapes = shapes(outputs)
+            for name, shape in shapes(expected).items():
+                if found_shapes[name] != shape:
+                    raise DifferenceError(
+                        self.name,
+                        size,
+                        f"output {name!r} {where}",
+                        f"its shape, {_shape_text(found_shapes[name])} instead of "
+                        f"{_shape_text(shape)}",
+                    )
             difference, _ = compare_outputs(outputs, expected)
-            if (difference or 0.0) > _CLEAR or shapes(outputs) != shapes(expected):
-                where = f"an output for images of {height} x {width}"
-                raise DifferenceError(self.name, size, where, difference or math.inf)
+            if difference is not None and difference > _CLEAR:
+                raise DifferenceError(self.name, size, f"an output {where}", difference)
 
     @property
     def _max_error(self) -> float:
@@ -377,3 +387,8 @@ class Reference:
             ],
             Load.of(load).callers,
         )
+
+
+def _shape_text(components: Sequence[Sequence[int]]) -> str:
+    """The shapes of an output's components (one, unless the output is composite)."""
+    return ", ".join(str(list(shape)) for shape in components)

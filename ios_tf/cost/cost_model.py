@@ -218,8 +218,11 @@ class RemoteCostModel(Protocol):
     def request(self, requests: Sequence[StageRequest], likely: str = "") -> None:
         """Asks for latencies; does not wait for them.
 
-        Requests with `likely` may not be needed. They replace earlier requests with
-        the same `likely` that no device has begun.
+        Args:
+          requests: the latencies to measure.
+          likely: a label for requests that the search may not need, or "" if it needs
+            them. Requests with a label replace the earlier requests with the same label
+            that no device has begun.
         """
 
     def spare(self, likely: str) -> int:

@@ -132,9 +132,12 @@ class Dispatcher:
     ) -> None:
         """Submits tasks.
 
-        The answers to tasks with `likely` may not be needed. These tasks come last, and
-        replace the driver's earlier tasks with the same `likely` that no device has
-        begun.
+        Args:
+          driver: the driver that asks.
+          tasks: the latencies to measure.
+          likely: a label for tasks whose answers the driver may not need, or "" if it
+            needs them. Tasks with a label come last, and replace the driver's earlier
+            tasks with the same label that no device has begun.
         """
         async with self._changed:
             if driver in self._gone:

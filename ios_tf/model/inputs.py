@@ -145,11 +145,12 @@ def without_open_batch(function: Any) -> tuple[str, tf.TensorShape] | None:
 
 
 def open_sizes(shape: Sequence[int | None]) -> dict[int, int]:
-    """Maps each open dimension to 0 if it is a height, and to 1 if it is a width.
+    """Maps each unknown dimension to 0 if it is a height, and to 1 if it is a width.
 
-    The leading dimension is the batch. Several open dimensions are alternately a height
-    and a width. A single open dimension is a height only if two dimensions follow it:
-    the length of a sequence is a width, because a sequence is an image of height 1.
+    The leading dimension is the batch. Several unknown dimensions are alternately a
+    height and a width. A single unknown dimension is a height only if two dimensions
+    follow it: the length of a sequence is a width, because a sequence is an image of
+    height 1.
     (WithSample in cc/tensorflow/shapes/shape_sample.cc does the same.)
     """
     dimensions = [d for d, size in enumerate(shape) if d and size is None]

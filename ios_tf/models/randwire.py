@@ -55,8 +55,12 @@ def read_graphs(path: str) -> tuple[Graph, ...]:
             Graph(graph["nodes"], tuple((u, v) for u, v in graph["edges"]))
             for graph in (data["graphs"][name] for name in data["stages"]["graphs"])
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: the graphs cannot be read: {error!r}") from None
+    except KeyError as error:
+        raise UserError(
+            f"{path}: the graphs cannot be read: {error} is missing"
+        ) from None
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"{path}: the graphs cannot be read: {error}") from None
 
 
 def watts_strogatz(nodes: int, seed: int) -> Graph:

@@ -50,7 +50,7 @@ STATEFUL = Reason(
     "Each call of the original changes the outputs of the next call",
     "The model keeps state, such as a table or a queue. A comparison would change this "
     "state.",
-    "Compare the models yourself in a place where changes of the state do no harm.",
+    "Compare the models yourself, with a copy of the state that the calls change.",
 )
 CONSTANT_OUTPUT = Reason(
     207,

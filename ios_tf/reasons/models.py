@@ -101,8 +101,8 @@ CHANGES_VARIABLE = Reason(
     "A signature changes a variable that its outputs need",
     "A converted model has constants in place of variables. A call that changes a "
     "variable would then have no effect on later calls.",
-    "Export a function that calls the model with training=False, without counters and "
-    "moving averages.",
+    "Export a function that calls the model with training=False, and that does not "
+    "update counters or moving averages.",
 )
 NO_OUTPUTS = Reason(
     112,

@@ -215,7 +215,7 @@ def _parts(network: Mapping[str, Any], total: float) -> list[Gain]:
         "merge": counted(counts.get("merge", 0), "stage merges", "stages merge")
         + " convolutions into one",
         "split": counted(counts.get("split", 0), "stage splits", "stages split")
-        + " the batch over the lanes",
+        + " the batch into parts that run side by side",
     }
     found = {"algorithms": algorithms if special else 0.0}
     found |= {kind: weight * scale for kind, weight in weights.items()}

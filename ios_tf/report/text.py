@@ -251,7 +251,7 @@ def _measured(size: Mapping[str, Any]) -> tuple[str, str]:
     speedup = size["sequential_ms"] / size["scheduled_ms"]
     return (
         f"{rounded(size['sequential_ms'])} ms",
-        f"{rounded(size['scheduled_ms'])} ms ({speedup:.2f}x of sequential)",
+        f"{rounded(size['scheduled_ms'])} ms ({speedup:.2f}x as fast as sequential)",
     )
 
 
@@ -259,7 +259,7 @@ def _speedups(latencies: Mapping[str, Any], name: str) -> dict[str, str]:
     speedups = {}
     for size, found in latencies.items():
         milliseconds = f"{rounded(found[name]['ms'])} ms"
-        text = f"{speedup_of(found, name):.2f}x of TensorFlow"
+        text = f"{speedup_of(found, name):.2f}x as fast as TensorFlow"
         if by_processor_time(found, name):
             milliseconds += ", disturbed"
             text += " by processor time"

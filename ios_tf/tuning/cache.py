@@ -100,7 +100,7 @@ class ScheduleCache:
         self._own: set[str] = set()  # paths that this object has written
         self._root = directory
         self._directory = os.path.join(directory, device)
-        self._failing = False  # whether a warning has been logged
+        self._has_warned = False  # only the first failed read or write is logged
 
     def path(self, signature: str, strategy: str) -> str:
         """The path of a block's schedule."""
@@ -151,7 +151,7 @@ class ScheduleCache:
             self._warn(f"{self._directory} cannot be written", error)
 
     def _warn(self, what: str, error: Exception) -> None:
-        if not self._failing:
+        if not self._has_warned:
             text = f"schedule cache: {what} ({first_line(error)})"
             _logger.warning("%s", Decision(CACHE_NOT_WRITTEN, text))
-        self._failing = True
+        self._has_warned = True

@@ -370,7 +370,8 @@ class _SearchThread(threading.Thread):
     """A thread that searches for schedules of the optimizer's blocks.
 
     The optimizer itself runs in TensorFlow's threads, which must not run Python: they
-    would wait for Python's global lock while they hold locks of TensorFlow.
+    would wait for Python's global lock while they hold locks of TensorFlow. This is a
+    deadlock if the thread that has the global lock waits for one of TensorFlow's locks.
     """
 
     def __init__(self, library: ctypes.CDLL, options: EnableOptions) -> None:

@@ -116,7 +116,7 @@ class Progress:
 
     def best(self, ratio: float, of: str) -> None:
         """Shows from now on that the best result is `ratio` times as fast as `of`."""
-        self._state.best = f"{ratio:.2f}x", f" of {of}"
+        self._state.best = f"{ratio:.2f}x", f" vs {of}"
 
     def _set(self, done: float) -> None:
         """Sets the completed fraction of the whole work."""

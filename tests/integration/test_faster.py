@@ -142,8 +142,8 @@ def test_functions_that_gain_are_converted(tmp_path, monkeypatch):
     assert all(part in told for part in ("'two'", "batch size 1"))
     rows = {line[:18].strip(): line[18:].strip() for line in report.table().split("\n")}
     assert rows["TensorFlow"] == "2.00 ms"
-    assert rows["converted"] == "1.00 ms (2.00x of TensorFlow)"
-    assert rows["without ios_tf"] == "2.50 ms (0.80x of TensorFlow)"
+    assert rows["converted"] == "1.00 ms (2.00x as fast as TensorFlow)"
+    assert rows["without ios_tf"] == "2.50 ms (0.80x as fast as TensorFlow)"
     assert report.operators == 5
     assert regions_of(output, "one") == []
     assert len(regions_of(output, "two")) == 1

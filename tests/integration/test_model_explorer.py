@@ -62,7 +62,10 @@ def test_node_data(converted, tmp_path):
     ("words", "message"),
     [
         ([], "takes two paths, not 1. Give a converted model and the directory"),
-        (["DIR", "--original=missing"], "the original, missing, is not the directory"),
+        (
+            ["DIR", "--original=missing"],
+            "the original model 'missing' is not a directory",
+        ),
         (["DIR", "--original=EMPTY"], "Model Explorer cannot read"),
     ],
 )

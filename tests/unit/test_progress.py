@@ -56,7 +56,7 @@ def test_one_line_on_a_terminal(columns):
             assert " 62%" in line or " 63%" in line
             assert re.search(r" 0:00 left ", line)
         assert ("12 of 86 blocks" in line) == (columns >= 80)
-        assert ("1.23x of sequential" in line) == (columns >= 80)
+        assert ("1.23x vs sequential" in line) == (columns >= 80)
         if columns >= 80:
             bar = re.search("━+", line.replace("╸", "━").replace("╺", "━"))
             assert bar and len(bar[0]) >= 8
@@ -155,7 +155,7 @@ def test_lines_in_a_pipe():
     assert [re.sub(r"\d+:\d\d", "TIME", line) for line in lines] == [
         "ios_tf: TIME load",
         "ios_tf: TIME search",
-        r"ios_tf: TIME another\n (1.50x of sequential)",
+        r"ios_tf: TIME another\n (1.50x vs sequential)",
     ]
 
 

@@ -105,8 +105,8 @@ def test_the_text():
         "   40 %  6 of 6 convolutions and products use a faster algorithm"
     )
     rows = dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in lines[7:-1])
-    assert rows["converted"] == "2.50 ms (2.00x of TensorFlow)"
-    assert rows["scheduled"] == "1.40 ms (2.14x of sequential)"
+    assert rows["converted"] == "2.50 ms (2.00x as fast as TensorFlow)"
+    assert rows["scheduled"] == "1.40 ms (2.14x as fast as sequential)"
     assert any(line.endswith("Cumsum x2 [IOS001]") for line in lines)
     assert lines[-1] == "to explain a code: ios_tf explain IOS001"
 
