@@ -70,7 +70,7 @@ class Target:
 
     @property
     def gpu(self) -> str:
-        """The GPU as CUDA_VISIBLE_DEVICES names it; its index if it is not set."""
+        """The GPU's name in CUDA_VISIBLE_DEVICES, or its index if this is not set."""
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         names = visible.split(",") if visible else []
         return names[self.ordinal] if self.ordinal < len(names) else str(self.ordinal)

@@ -97,7 +97,7 @@ def test_generated_graphs_are_small_worlds():
     graphs = generated_graphs(seed=3)
     assert graphs == generated_graphs(seed=3)
     assert graphs != generated_graphs(seed=4)
-    # WS(4, ...): every node adds two edges.
+    # Each node is connected to four nodes on average, so there are two edges per node.
     assert [(g.nodes, len(g.edges)) for g in graphs] == [(16, 32)] + [(32, 64)] * 3
 
 
