@@ -70,7 +70,7 @@ def test_a_conversion_in_a_pipe(tmp_path):
     assert done.returncode == 0, done.stderr
     names = [re.sub(r"^ios_tf: \d+:\d\d ", "", s) for s in done.stderr.splitlines()]
     assert [re.sub(r" \(.*", "", name) for name in names] == list(phases.WEIGHTS)
-    assert re.search(r"\(\d+\.\d\dx of (sequential|TensorFlow)\)$", names[-1])
+    assert re.search(r"\(\d+\.\d\dx vs (sequential|TensorFlow)\)$", names[-1])
     assert "written" in done.stdout and "\x1b" not in done.stdout + done.stderr
 
 
