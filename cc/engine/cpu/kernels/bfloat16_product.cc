@@ -6,6 +6,7 @@
 
 #include "cc/engine/cpu/kernels/activations.h"
 #include "cc/engine/cpu/kernels/bfloat16_block.h"
+#include "cc/engine/cpu/kernels/caches.h"
 #include "cc/engine/cpu/kernels/registers.h"
 #include "cc/engine/cpu/kernels/scratch_layout.h"
 
@@ -15,11 +16,6 @@ namespace {
 // A copied strip has at most this many bytes, so that it stays in a core's L2
 // cache together with the factors of a panel.
 constexpr int64_t kStripBytes = 384 << 10;
-
-// Factors of at most this many bytes stay in a core's L2 cache beside a strip.
-constexpr int64_t kFactorBytes = 512 << 10;
-
-constexpr int64_t kLineBytes = 64;  // of a cache line
 
 // Returns the largest even number up to kMostDepth that divides `channels`, or
 // 0 if `channels` is odd.

@@ -7,6 +7,7 @@
 
 #include "cc/core/limits.h"
 #include "cc/engine/cpu/kernels/activations.h"
+#include "cc/engine/cpu/kernels/caches.h"
 #include "cc/engine/cpu/kernels/depthwise_rows.h"
 #include "cc/engine/cpu/kernels/registers.h"
 
@@ -14,7 +15,7 @@ namespace ios::cpu {
 namespace {
 
 constexpr int64_t kMaxRingFloats = 1024 * 1024;  // more do not fit into caches
-constexpr int64_t kLineBytes = 64, kSets = 64, kWays = 8;  // of the L1 cache
+constexpr int64_t kSets = 64, kWays = 8;         // of the L1 cache
 
 // Several rows of the output are computed together, one vector of channels
 // after another, so that a row of the image that several windows share is read
@@ -144,17 +145,17 @@ class Depthwise<T>::Walk {
     output_.activation =
         at_once_ ? arguments.activation.kind : Activation::kNone;
     output_.pitch = at_once_ ? arguments.output_pitch : kVectorFloats;
-    output_.next_windows = of_.strides_[0] * of_.width_ * output_.pixel;
+    output_.next_windows = of_.strides_[0] * output_.end;
     output_.next_output = of_.out_width_ * output_.pitch;
-    const int64_t row_bytes = of_.width_ * output_.pixel * int64_t{sizeof(T)};
+    const int64_t row_bytes = output_.end * int64_t{sizeof(T)};
     const bool shares_rows = 2 * of_.strides_[0] <= of_.kernel_[0];
     if (shares_rows && of_.height_ * row_bytes <= kImageBytes) {
-      rows_at_once_ = kBlockBytes / (of_.strides_[0] * row_bytes);
+      block_rows_ = kBlockBytes / (of_.strides_[0] * row_bytes);
     }
     if (!at_once_) {
-      rows_at_once_ = std::min(rows_at_once_, kApartVectors / of_.out_width_);
+      block_rows_ = std::min(block_rows_, kApartVectors / of_.out_width_);
     }
-    rows_at_once_ = std::max<int64_t>(rows_at_once_, 1);
+    block_rows_ = std::max<int64_t>(block_rows_, 1);
     if constexpr (!kDirect) ClearPadding();
   }
 
@@ -203,7 +204,7 @@ class Depthwise<T>::Walk {
   int64_t WholeRows(int64_t y) const {
     if (output_.count < of_.kernel_[0]) return 1;
     const int64_t rows = (of_.height_ - of_.ring_rows() - y) / of_.strides_[0];
-    return std::min(rows + 1, rows_at_once_);
+    return std::min(rows + 1, block_rows_);
   }
 
   // Returns the filter. With few channels, this is a copy at `free`, padded to
@@ -335,7 +336,7 @@ class Depthwise<T>::Walk {
   // the vectors of a row of the output for the same channels, in `apart_`.
   const bool at_once_;
   float* apart_;
-  int64_t rows_at_once_ = 1;         // of the output, if kDirect
+  int64_t block_rows_ = 1;           // of the output, if kDirect
   int64_t first_;                    // first column that windows reach
   int64_t number_ = -1, ready_ = 0;  // current image; next row to copy of it
   InputRow<T> input_;

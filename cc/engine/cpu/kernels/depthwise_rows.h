@@ -51,26 +51,28 @@ struct InputRow {
 void CopyInputRow(const InputRow<float>& row);
 void CopyInputRow(const InputRow<BFloat16>& row);
 
-// The arguments for computing one vector of channels of one row of the output
-// from rows of the image or of the ring. Their elements are of type S.
+// The arguments for computing one vector of channels of rows of the output from
+// rows of the image or of the ring, whose elements are of type S.
 template <typename S>
 struct OutputRow {
-  const S* rows[kMaxRows];  // from this vector of channels on
-  int64_t first, count;     // rows of the window that are in the image
-  const float* filter;      // of this vector
-  int64_t filter_step;      // floats between cells
-  int64_t width;            // of the window
-  int64_t pixel;            // elements between pixels
-  int64_t step, stride;     // elements between cells, between windows
-  int64_t left;             // elements of padding before each row
-  int64_t end;              // elements from a row's first pixel to its end
+  // The rows of the window for the first row of the output, from this vector of
+  // channels on.
+  const S* rows[kMaxRows];
+  int64_t first, count;  // rows of the window that are in the image
+  const float* filter;   // of this vector
+  int64_t filter_step;   // floats between cells
+  int64_t width;         // of the window
+  int64_t pixel;         // elements between pixels
+  int64_t step, stride;  // elements between cells, between windows
+  int64_t left;          // elements of padding before each row
+  int64_t end;           // elements from a row's first pixel to its end
   int64_t columns;
   Vector bias;
   Activation::Kind activation;  // kNone, kRelu or kRelu6
   int64_t pitch;                // elements between pixels of the output
-  // The number of rows of the output to compute. `rows` are those of the first
-  // one. The windows of the next one begin `next_windows` elements later, and
-  // its pixels are stored `next_output` elements later.
+  // The number of rows of the output. The windows of each next row begin
+  // `next_windows` elements later, and its pixels are stored `next_output`
+  // elements later.
   int64_t height = 1, next_windows = 0, next_output = 0;
   int64_t channels;  // of a pixel
   // A vector may be longer than a pixel. In the first `whole` columns, a whole

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cc/engine/cpu/kernels/activations.h"
+#include "cc/engine/cpu/kernels/caches.h"
 #include "cc/engine/cpu/kernels/registers.h"
 
 #define IOS_KERNEL_SOURCE "cc/engine/cpu/kernels/gemm.cc"
@@ -32,10 +33,8 @@ constexpr int64_t kDepth = 768;
 // and AVX-512.
 constexpr int64_t kPixels = 84;
 
-// Factors of at most this many floats (512 KiB) stay in a core's L2 cache.
-constexpr int64_t kFactors = 128 << 10;
-
-constexpr int64_t kLine = 16;  // floats of a cache line
+constexpr int64_t kFloat = sizeof(float);
+constexpr int64_t kLine = kLineBytes / kFloat;  // floats of a cache line
 
 // A part of a unit of work: some pixels, times the filters of one panel. The
 // last panel may have fewer filters than the others.
@@ -213,7 +212,7 @@ void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
       // After the first block, the filters may be in the L2 cache.
       const bool prefetches =
           p == first_pixel ||
-          (end_filter - first_filter) * plan.channels > kFactors;
+          (end_filter - first_filter) * plan.channels * kFloat > kFactorBytes;
       for (int64_t step = 0; step < steps; ++step) {
         const int64_t channel = step * plan.channels / steps;
         tile.depth = (step + 1) * plan.channels / steps - channel;

@@ -1,0 +1,17 @@
+// What kernels assume about the caches of a core.
+#ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_CACHES_H_
+#define IOS_TF_CC_ENGINE_CPU_KERNELS_CACHES_H_
+
+#include <cstdint>
+
+namespace ios::cpu {
+
+constexpr int64_t kLineBytes = 64;  // of a cache line
+
+// The factors of a convolution stay in the L2 cache, beside the pixels that are
+// multiplied with them, if they have at most this many bytes.
+constexpr int64_t kFactorBytes = 512 << 10;
+
+}  // namespace ios::cpu
+
+#endif  // IOS_TF_CC_ENGINE_CPU_KERNELS_CACHES_H_
