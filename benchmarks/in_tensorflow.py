@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import tempfile
 import time
@@ -164,20 +165,24 @@ def _measure(name: str, device: Any, options: argparse.Namespace) -> dict[str, A
             functions[row] = (converted, True)
             if options.direct:
                 functions[f"{row}, direct"] = (ios_tf.direct(converted), True)
-        for size in options.batch_sizes:
+
+        @functools.cache
+        def with_openvino(size: int) -> tuple[Mapping[str, Any], dict[str, Any]]:
+            """Returns inputs of this batch size, and all functions for them."""
             inputs, _ = accepted_inputs(stock, size, {})
-            measured = dict(functions)
-            if options.openvino:
-                measured[_OPENVINO] = (_openvino(source, inputs), False)
+            if not options.openvino:
+                return inputs, functions
+            openvino = {_OPENVINO: (_openvino(source, inputs), False)}
+            return inputs, functions | openvino
+
+        for size in options.batch_sizes:
+            inputs, measured = with_openvino(size)
             found["batch_sizes"][str(size)] = _latencies(
                 measured, inputs, device, options.callers
             )
         if images is not None:
-            if options.openvino:
-                inputs, _ = accepted_inputs(stock, 1, {})
-                functions[_OPENVINO] = (_openvino(source, inputs), False)
             (argument,) = stock.structured_input_signature[1]
-            found["images"] = _compare(functions, argument, images, device)
+            found["images"] = _compare(with_openvino(1)[1], argument, images, device)
         return found
 
 
@@ -262,7 +267,7 @@ def _compare(
 
     Returns:
       For each other function, the share of images whose largest output is the same, and
-      the largest difference of outputs over the largest output.
+      the largest difference of outputs, divided by the largest output.
     """
     import tensorflow as tf
 

@@ -26,8 +26,8 @@ DEVICES = ("h200", "a100", "l4")
 CASES = [(dtype, batch) for batch in (1, 32) for dtype in real_cudnn.DTYPES]
 # The dtypes for devices other than the first one.
 _DTYPES_BESIDE = ("float16", "float32")
-# Convolutions that cuDNN compiles for minutes: those of the zoo, because of their
-# activations, and those that write a part of a tensor, in float16. They are recorded
+# cuDNN compiles two kinds of convolutions for minutes: the zoo's, because of their
+# activations, and float16 convolutions that write a part of a tensor. Both are recorded
 # only for the first device and for single images.
 _COMPILED = ("zoo", gpu_data.IN_CONCATS)
 # Device -> the (network, dtype, batch) for which the complete answers are recorded.
