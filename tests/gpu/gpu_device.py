@@ -57,6 +57,7 @@ class GpuDevice:
         tf.load_library(path)
         self._library = ctypes.CDLL(path)
         self._library.fake_gpu_device_taken.restype = ctypes.c_int64
+        self._library.fake_gpu_device_allocated.restype = ctypes.c_int64
 
     def misalign(self, count: int) -> None:
         """Places new tensors on the GPU `count` bytes behind an aligned address."""
@@ -65,6 +66,10 @@ class GpuDevice:
     def taken(self) -> int:
         """The bytes of the GPU's memory that TensorFlow's allocator has taken."""
         return self._library.fake_gpu_device_taken()
+
+    def allocated(self) -> int:
+        """The bytes of all allocations of TensorFlow's allocator until now."""
+        return self._library.fake_gpu_device_allocated()
 
 
 @functools.cache

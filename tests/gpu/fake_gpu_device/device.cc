@@ -159,7 +159,13 @@ class FakeAllocator : public Allocator {
       taken_ += taken;
     }
     used_[memory] = piece;
+    allocated_ += bytes;
     return memory;
+  }
+  // Returns the number of bytes of all allocations until now.
+  int64_t allocated() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return allocated_;
   }
   // Returns the number of bytes that the allocator has taken from the driver.
   int64_t taken() {
@@ -183,6 +189,7 @@ class FakeAllocator : public Allocator {
   // Maps each misalignment to the free pieces: their sizes and addresses.
   std::map<int, std::set<std::pair<size_t, void*>>> free_;
   std::map<void*, Piece> used_;
+  int64_t allocated_ = 0;
   int64_t taken_ = 0;
 };
 
@@ -310,3 +317,8 @@ extern "C" void fake_gpu_device_misalign(int bytes) { misalignment = bytes; }
 
 // Returns the bytes of device memory that TensorFlow's allocator has taken.
 extern "C" int64_t fake_gpu_device_taken() { return TheAllocator()->taken(); }
+
+// Returns the bytes of all allocations of TensorFlow's allocator until now.
+extern "C" int64_t fake_gpu_device_allocated() {
+  return TheAllocator()->allocated();
+}
