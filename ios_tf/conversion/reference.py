@@ -16,7 +16,7 @@ import tensorflow as tf
 from ios_tf.conversion import inner_tensors, timing
 from ios_tf.conversion.comparison import Comparison, DifferenceError
 from ios_tf.conversion.inner_tensors import InnerTensor
-from ios_tf.conversion.made_up_inputs import Inputs, Size
+from ios_tf.conversion.made_up_inputs import CannotCompareError, Inputs, Size
 from ios_tf.conversion.original_calls import (
     STEADY,
     Case,
@@ -126,75 +126,94 @@ class Reference:
           NotConvertedError: TensorFlow's optimizers change the original's outputs.
           UserError: `found` fails.
         """
+        cases, reason = self.calls.cases(batch_sizes, batch_sizes_of(timed))
+        decisions = self._not_compared(cases, reason, batch_sizes_of(timed))
         differences: list[float] = []
-        decisions: list[Decision] = []
         equal = True
-        references, reason = self.calls.cases(batch_sizes, batch_sizes_of(timed))
-        if not references:
+        inner: Sequence[InnerTensor] = ()
+        for batch_size, case in cases.items():
+            outputs = self._outputs(found, batch_size, case.inputs)
+            difference, unequal = compare_outputs(
+                outputs, case.expected, None if self._max_error else case.spreads
+            )
+            decisions += self._all_nan(batch_size, case)
+            equal = equal and not unequal
+            if difference is not None:
+                differences.append(difference)
+            differs = differ(difference, unequal, self._unexplained(case)) or unequal
+            if inner and not differs:
+                continue
+            compared = self._compare_inside(graph_def, case)
+            inner = inner or compared
+            worst = inner_tensors.worst(compared)
+            if differs or (worst and worst.differs):
+                decisions += self._explain(
+                    worst, batch_size, case, difference or 0.0, unequal
+                )
+                self._check_numbers(batch_size, case, outputs)
+        if cases:
+            self._compare_at_bounds(found)
+        measured = [load for load in timed if int(load) in self.calls.inputs]
+        if timed and not measured:
+            measured = list(cases)[:1]
+        latencies = {size: self._latencies(found, size, portable) for size in measured}
+        traces, skipped = self._traces(found, batch_sizes_of(measured))
+        constant = constant_in_all(cases)
+        return Comparison(
+            self.name,
+            max(differences, default=None),
+            list(cases),
+            [*decisions, *self._constant_outputs(constant, inner), *skipped],
+            equal,
+            bool(constant) and has_no_evidence(cases),
+            inner,
+            traces,
+            by_value=self._max_error > 0,
+            latencies=latencies,
+        )
+
+    def _not_compared(
+        self,
+        cases: Mapping[int, Case],
+        reason: CannotCompareError | None,
+        timed: Sequence[int],
+    ) -> list[Decision]:
+        """Says why the signature is not compared, or not at some batch sizes.
+
+        Args:
+          cases, reason: what `OriginalCalls.cases` returned.
+          timed: the batch sizes of the measurements.
+        """
+        if not cases:
             assert reason is not None
             text = f"signature {self.name!r} is not compared with the original"
-            decisions.append(Decision(reason.reason, f"{text}: {reason}"))
-        decisions += [
+            return [Decision(reason.reason, f"{text}: {reason}")]
+        return [
             Decision(
                 refusal.reason,
                 f"signature {self.name!r} is neither compared nor timed at batch size "
                 f"{size}: {refusal}",
             )
             for size, refusal in self.calls.refused.items()
-            if references and size in batch_sizes_of(timed)
+            if size in timed
         ]
-        inner: Sequence[InnerTensor] = ()
-        constant = constant_in_all(references)
-        for batch_size, case in references.items():
-            expected = case.expected
-            outputs = self._outputs(found, batch_size, case.inputs)
-            difference, unequal = compare_outputs(
-                outputs, expected, None if self._max_error else case.spreads
+
+    def _all_nan(self, batch_size: int, case: Case) -> list[Decision]:
+        """Says so if all values of one of the original's outputs are NaN."""
+        if 1.0 not in undefined(case.expected):
+            return []
+        return [
+            Decision(
+                comparisons.ALL_NAN,
+                f"signature {self.name!r}: all values of an output are NaN at "
+                f"batch size {batch_size}, so the comparison proves little",
             )
-            if 1.0 in undefined(expected):
-                decisions.append(
-                    Decision(
-                        comparisons.ALL_NAN,
-                        f"signature {self.name!r}: all values of an output are NaN at "
-                        f"batch size {batch_size}, so the comparison proves little",
-                    )
-                )
-            equal = equal and not unequal
-            if difference is not None:
-                differences.append(difference)
-            # Outputs may differ by this much. A larger difference must be explained by
-            # inner tensors.
-            noise = min(allowed_difference(0.0, case.noise), STEADY)
-            explained = self._max_error or max(self._tolerance(), noise)
-            differs = differ(difference, unequal, explained) or unequal
-            if not inner or differs:
-                compared = self._compare_inside(graph_def, case)
-                inner = inner or compared
-                worst = inner_tensors.worst(compared)
-                if differs or (worst and worst.differs):
-                    decisions += self._explain(
-                        worst, batch_size, case, difference or 0.0, unequal
-                    )
-                    self._check_numbers(batch_size, case, outputs)
-        if references:
-            self._compare_at_bounds(found)
-        measured = [load for load in timed if int(load) in self.calls.inputs]
-        if timed and not measured:
-            measured = list(references)[:1]
-        latencies = {size: self._latencies(found, size, portable) for size in measured}
-        traces, skipped = self._traces(found, batch_sizes_of(measured))
-        return Comparison(
-            self.name,
-            max(differences, default=None),
-            list(references),
-            [*decisions, *self._constant_outputs(constant, inner), *skipped],
-            equal,
-            bool(constant) and has_no_evidence(references),
-            inner,
-            traces,
-            by_value=self._max_error > 0,
-            latencies=latencies,
-        )
+        ]
+
+    def _unexplained(self, case: Case) -> float:
+        """The largest difference of outputs that inner tensors need not explain."""
+        noise = min(allowed_difference(0.0, case.noise), STEADY)
+        return self._max_error or max(self._tolerance(), noise)
 
     def _outputs(
         self, found: Callable[..., Any], batch_size: int, inputs: Inputs

@@ -277,16 +277,59 @@ void BFloat16Product::CopyStrip(const Strip& strip, const BFloat16* input,
   }
 }
 
+void BFloat16Product::FinishBlock(const Arguments& arguments,
+                                  const Strip& strip, const ProductBlock& block,
+                                  int64_t position, int64_t filter) const {
+  const bool narrows = output_dtype_ == DataType::kBFloat16;
+  const int64_t size = SizeOf(output_dtype_);
+  const int64_t first_pixel =
+      flat_ ? strip.begin
+            : (strip.image * out_height_ + strip.begin) * out_width_;
+  FinishedRows finished;
+  finished.filters = block.filters;
+  finished.bias = arguments.bias ? arguments.bias + filter : nullptr;
+  finished.residual_pitch = arguments.residual ? arguments.residual_pitch : 0;
+  // Finishes each run of neighbouring pixels in the block. The results go to
+  // the output, or replace the sums if an activation is still to follow.
+  const auto finish = [&](bool to_output) {
+    finished.narrows = to_output && narrows;
+    finished.output_pitch = to_output ? output_pitch_ : kPanel;
+    int64_t row = position / row_positions_, column = position % row_positions_;
+    for (int64_t i = 0; i < block.pixels; ++row, column = 0) {
+      const int64_t left = block.pixels - i;
+      float* const sums = block.sums + i * kPanel;
+      i += std::min(left, row_positions_ - column);
+      finished.count = std::min(left, out_width_ - column);
+      if (finished.count <= 0) continue;
+      const int64_t pixel = first_pixel + row * out_width_ + column;
+      finished.sums = sums;
+      finished.output = to_output ? static_cast<char*>(arguments.output) +
+                                        (pixel * output_pitch_ + filter) * size
+                                  : reinterpret_cast<char*>(sums);
+      if (finished.residual_pitch > 0) {
+        finished.residual =
+            arguments.residual + pixel * finished.residual_pitch + filter;
+      }
+      FinishRows(finished);
+    }
+  };
+  if (IsInRegisters(arguments.activation)) {
+    finished.activation = arguments.activation.kind;
+    return finish(/*to_output=*/true);
+  }
+  finish(/*to_output=*/false);
+  const auto activate = narrows ? ActivateRowForBFloat16 : ActivateRow;
+  activate(block.sums, block.pixels * kPanel, arguments.activation, block.sums);
+  finished.bias = nullptr;
+  finished.residual = nullptr;
+  finished.residual_pitch = 0;
+  finish(/*to_output=*/true);
+}
+
 void BFloat16Product::RunStrip(const Arguments& arguments, const Strip& strip,
                                const BFloat16* cells, int64_t first_panel,
                                int64_t last_panel, float* sums) const {
   const std::vector<int64_t> offsets = Offsets(strip.end - strip.begin);
-  const bool at_once = IsInRegisters(arguments.activation);
-  const bool narrows = output_dtype_ == DataType::kBFloat16;
-  const int64_t first_pixel =
-      flat_ ? strip.begin
-            : (strip.image * out_height_ + strip.begin) * out_width_;
-  const int64_t size = SizeOf(output_dtype_);
   const int64_t all = positions(strip);
   BlockMultiplier multiplier(depth_);
   ProductBlock block;
@@ -309,60 +352,21 @@ void BFloat16Product::RunStrip(const Arguments& arguments, const Strip& strip,
   // is computed with one panel, prefetches a part of the next panel.
   const int64_t ahead_lines =
       CeilDiv(CeilDiv(depth_ * kPanel * 2, kLineBytes), blocks);
-  FinishedRows finished;
   for (int64_t i = 0; i < panels * blocks; ++i) {
     const int64_t panel =
         first_panel + (output_in_order ? i % panels : i / blocks);
     const int64_t number = output_in_order ? i / panels : i % blocks;
-    const int64_t p = number * kBlockPixels, filter = panel * kPanel;
+    const int64_t position = number * kBlockPixels, filter = panel * kPanel;
     block.filters = std::min(kPanel, filters_ - filter);
     block.factors = arguments.filter + panel * panel_factors;
-    block.pixels = std::min(kBlockPixels, all - p);
-    block.cells = cells + p * position_pitch_;
+    block.pixels = std::min(kBlockPixels, all - position);
+    block.cells = cells + position * position_pitch_;
     block.ahead_lines =
         output_in_order || panel + 1 == last_panel ? 0 : ahead_lines;
     block.ahead = block.factors + panel_factors +
                   number * ahead_lines * block.steps * (kLineBytes / 2);
-    finished.filters = block.filters;
     multiplier.Multiply(block);
-    // Finishes each run of neighbouring pixels in the block. The results go
-    // to the output, or replace the sums if an activation is still to follow.
-    const auto finish = [&](bool to_output) {
-      finished.narrows = to_output && narrows;
-      finished.output_pitch = to_output ? output_pitch_ : kPanel;
-      int64_t row = p / row_positions_, column = p % row_positions_;
-      for (int64_t i = 0; i < block.pixels; ++row, column = 0) {
-        const int64_t first = i, left = block.pixels - i;
-        i += std::min(left, row_positions_ - column);
-        finished.count = std::min(left, out_width_ - column);
-        if (finished.count <= 0) continue;
-        const int64_t pixel = first_pixel + row * out_width_ + column;
-        finished.sums = sums + first * kPanel;
-        finished.output = to_output
-                              ? static_cast<char*>(arguments.output) +
-                                    (pixel * output_pitch_ + filter) * size
-                              : reinterpret_cast<char*>(sums + first * kPanel);
-        if (finished.residual_pitch > 0) {
-          finished.residual =
-              arguments.residual + pixel * finished.residual_pitch + filter;
-        }
-        FinishRows(finished);
-      }
-    };
-    finished.bias = arguments.bias ? arguments.bias + filter : nullptr;
-    finished.residual_pitch = arguments.residual ? arguments.residual_pitch : 0;
-    if (at_once) {
-      finished.activation = arguments.activation.kind;
-      finish(/*to_output=*/true);
-      continue;
-    }
-    finish(/*to_output=*/false);
-    const auto activate = narrows ? ActivateRowForBFloat16 : ActivateRow;
-    activate(sums, block.pixels * kPanel, arguments.activation, sums);
-    finished.bias = nullptr;
-    finished.residual = nullptr;
-    finished.residual_pitch = 0;
-    finish(/*to_output=*/true);
+    FinishBlock(arguments, strip, block, position, filter);
   }
 }
 

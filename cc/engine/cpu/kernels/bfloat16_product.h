@@ -25,6 +25,8 @@
 
 namespace ios::cpu {
 
+struct ProductBlock;
+
 class BFloat16Product {
  public:
   // Plans a Conv2D without groups, or a MatMul with a dense input, for
@@ -103,6 +105,12 @@ class BFloat16Product {
 
   Strip StripOf(int64_t number) const;
   void CopyStrip(const Strip& strip, const BFloat16* input, BFloat16* to) const;
+  // Adds the bias and the residual to the sums of a block, applies the
+  // activation, and writes the output. The block's first pixel is at `position`
+  // of the strip, and its first filter is `filter`.
+  void FinishBlock(const Arguments& arguments, const Strip& strip,
+                   const ProductBlock& block, int64_t position,
+                   int64_t filter) const;
   void RunStrip(const Arguments& arguments, const Strip& strip,
                 const BFloat16* cells, int64_t first_panel, int64_t last_panel,
                 float* sums) const;
