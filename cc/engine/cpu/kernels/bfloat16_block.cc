@@ -167,11 +167,15 @@ IOS_AVX512_BF16 void MultiplyInVectors(const ProductBlock& block, int64_t row) {
   }
 }
 
-template <int kVectors, int kRows = 14>
-void MultiplyRowsInVectors(const ProductBlock& block, int64_t row) {
+// The largest number of rows whose sums fit in the registers.
+constexpr int kMostRows = 14;
+
+template <int kVectors, int kRows = kMostRows>
+void MultiplyRowsInVectors(const ProductBlock& block, int64_t row,
+                           int64_t count) {
   if constexpr (kRows > 1) {
-    if (block.pixels - row < kRows) {
-      return MultiplyRowsInVectors<kVectors, kRows - 1>(block, row);
+    if (count < kRows) {
+      return MultiplyRowsInVectors<kVectors, kRows - 1>(block, row, count);
     }
   }
   MultiplyInVectors<kRows, kVectors>(block, row);
@@ -179,8 +183,13 @@ void MultiplyRowsInVectors(const ProductBlock& block, int64_t row) {
 
 template <int kVectors>
 void MultiplyWithVectors(const ProductBlock& block) {
-  for (int64_t row = 0; row < block.pixels; row += 14) {
-    MultiplyRowsInVectors<kVectors>(block, row);
+  // All groups of rows have about the same size, because a small group has too
+  // few independent sums to keep the processor busy.
+  int64_t row = 0;
+  for (int64_t left = CeilDiv(block.pixels, kMostRows); left > 0; --left) {
+    const int64_t count = CeilDiv(block.pixels - row, left);
+    MultiplyRowsInVectors<kVectors>(block, row, count);
+    row += count;
   }
 }
 
