@@ -303,6 +303,7 @@ def test_building_plans_takes_the_host_s_time(gpu):
         "cuGraphInstantiate": 10,
         "captured nodes": 1,
         "cudnnCreate": 10_000,
+        "nvrtcCompileProgram": 130_000,
     }
 
     def spent_on_plans() -> tuple[int, int]:
@@ -319,6 +320,18 @@ def test_building_plans_takes_the_host_s_time(gpu):
     spent, plans = spent_on_plans()
     assert plans == 1
     assert spent in (1400, 300_000)
+
+
+def test_the_host_s_time_may_be_real(gpu):
+    """With host_costs=2, each call sleeps for its time, also if calls are nested."""
+    gpu.fake.set(host_costs=2)
+    block = block_of({**CONV, "inputs": [-1]})
+    block["inputs"] = [[1, 6, 12, 16]]
+    weights = [np.zeros((1, 1, 16, 16), np.float32)]
+    engine.Program(block, stages([[0]]), weights, "gpu")
+    counts = gpu.fake.report()["counts"]
+    assert counts["host microseconds"] > 4 * 1400
+    assert counts["microseconds of sleep"] == counts["host microseconds"]
 
 
 CLOCKS = """

@@ -64,7 +64,7 @@ cudnnStatus_t FailIncomplete(const std::string& missing) {
 
 #define FAKE_ENTER()                 \
   Machine& machine = Machine::Get(); \
-  std::lock_guard<std::recursive_mutex> lock(machine.mutex)
+  const fake::Call entered(&machine)
 
 // Returns whether the option "hold_plans" delays building the plan: 1 delays
 // all plans, and 2 those that cuDNN compiles.

@@ -117,7 +117,7 @@ thread_local std::vector<CUcontext> context_stack;
 // Every driver call begins with this.
 #define FAKE_ENTER()                 \
   Machine& machine = Machine::Get(); \
-  std::lock_guard<std::recursive_mutex> lock(machine.mutex)
+  const fake::Call entered(&machine)
 
 // Sleeps for as many microseconds as the option "slow_launches" says, so that
 // other threads run in between. Without the sleep, they would rarely do so.

@@ -1,10 +1,13 @@
 #include "machine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <sstream>
+#include <thread>
+#include <utility>
 
 namespace fake {
 namespace {
@@ -14,6 +17,11 @@ constexpr size_t kMaxPending = 20000;
 constexpr size_t kMaxFreed = 64;
 constexpr size_t kCellBytes = 2;  // the smallest element
 constexpr uintptr_t kAlignment = 256;
+
+// The calls that this thread is in, one inside of the other, and the time for
+// which the outermost call sleeps.
+thread_local int calls = 0;
+thread_local int64_t sleep_microseconds = 0;
 
 std::string Quoted(const std::string& text) {
   std::string out = "\"";
@@ -126,6 +134,26 @@ void Machine::Reset() {
   violations_.clear();
   counts_.clear();
   planted_.clear();
+}
+
+void Machine::Prepare(int64_t microseconds) {
+  const int64_t costs = Option("host_costs");
+  if (costs == 0) return;
+  Spend(microseconds);
+  Count("host microseconds", microseconds);
+  if (costs == 2) sleep_microseconds += microseconds;
+}
+
+Call::Call(Machine* machine) : machine_(machine) {
+  machine_->mutex.lock();
+  ++calls;
+}
+
+Call::~Call() {
+  const int64_t wait = --calls == 0 ? std::exchange(sleep_microseconds, 0) : 0;
+  if (wait > 0) machine_->Count("microseconds of sleep", wait);
+  machine_->mutex.unlock();
+  if (wait > 0) std::this_thread::sleep_for(std::chrono::microseconds(wait));
 }
 
 // --- memory

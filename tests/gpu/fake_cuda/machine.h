@@ -44,7 +44,7 @@ class Machine {
  public:
   static Machine& Get();
 
-  // Every call into the libraries holds this mutex.
+  // Every call into the libraries holds this mutex; see Call.
   std::recursive_mutex mutex;
 
   // --- options, set by FAKE_CUDA_OPTIONS="name=value,…" or fake_cuda_set().
@@ -95,12 +95,9 @@ class Machine {
   // Advances the host's simulated time.
   void Spend(double microseconds) { host_time_ += microseconds; }
   // With the option "host_costs", advances the host's simulated time for a call
-  // that prepares work. The times of several threads add up.
-  void Prepare(int64_t microseconds) {
-    if (!Option("host_costs")) return;
-    Spend(microseconds);
-    Count("host microseconds", microseconds);
-  }
+  // that prepares work. The times of several threads add up. If the option is
+  // 2, the call also sleeps for this time; see Call.
+  void Prepare(int64_t microseconds);
   uint64_t Random() { return random_(); }
 
  private:
@@ -150,6 +147,20 @@ class Machine {
   double host_time_ = 0;
   Timeline timeline_;
   std::mt19937_64 random_;
+};
+
+// A call into the libraries. It holds the machine's mutex, and sleeps at its
+// end for the time that Machine::Prepare() adds. It sleeps without the mutex,
+// so several threads can sleep at the same time, as if each had a core.
+class Call {
+ public:
+  explicit Call(Machine* machine);
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  ~Call();
+
+ private:
+  Machine* const machine_;
 };
 
 // Enqueues work on a stream of the driver, or adds it to the stream's capture.
