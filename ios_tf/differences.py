@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 
 # The smallest divisor. If all expected values are 0, any other value has a huge or
@@ -15,6 +14,12 @@ _ROUNDINGS = 16
 
 def epsilon(dtype: np.dtype) -> float:
     """Returns the distance from 1 to the next larger number of a real type."""
+    if issubclass(dtype.type, np.floating):
+        return float(np.finfo(dtype).eps)
+    # Only TensorFlow makes arrays of other types. Its requirement ml_dtypes may be
+    # missing on a machine that measures the engine without TensorFlow.
+    import ml_dtypes
+
     return float(ml_dtypes.finfo(dtype).eps)
 
 
