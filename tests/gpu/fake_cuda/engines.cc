@@ -109,16 +109,17 @@ int64_t Blocks(const OperationGraph& graph, int64_t block_elements) {
   return std::max<int64_t>((elements + block_elements - 1) / block_elements, 1);
 }
 
-// Returns the simulated time of an engine of average speed. `seed` identifies
-// the engine. Depending on it and on the shapes, the time is 0.75 to 1.25 times
-// a mean value.
+// Returns the simulated time of an engine of average speed, which is the option
+// "flops_per_us". `seed` identifies the engine. Depending on it and on the
+// shapes, the time is 0.75 to 1.25 times a mean value.
 double Microseconds(const OperationGraph& graph, uint64_t seed) {
   uint64_t hash = seed + 1;
   for (int64_t dim : graph.operations[0].b.dims) hash = hash * 1000003 + dim;
   for (int64_t dim : graph.operations[0].x.dims) hash = hash * 1000003 + dim;
   const double variation =
       0.75 + 0.5 * (hash * 0x9e3779b97f4a7c15u >> 40) / (1 << 24);
-  return variation * (2 + graph.Flops() / 1e5);
+  const int64_t speed = Machine::Get().Option("flops_per_us", 100'000);
+  return variation * (2 + graph.Flops() / speed);
 }
 
 EnginePtr MakeInvented(const OperationGraph& graph, int index) {
@@ -146,6 +147,21 @@ EnginePtr MakeInvented(const OperationGraph& graph, int index) {
   return std::make_shared<const Engine>(std::move(engine));
 }
 
+bool EndsInIdentity(const OperationGraph& graph) {
+  const GraphOperation& last = graph.operations.back();
+  return !last.convolution && last.mode == CUDNN_POINTWISE_IDENTITY;
+}
+
+// Returns the recorded answers for a graph, or null. With the option
+// "any_recording", graphs that were not recorded get another graph's answers,
+// so that they have as many plans as in the real cuDNN. Graphs that end in an
+// identity do not, because these answers have no compiled plans.
+const RecordedGraph* Recorded(const OperationGraph& graph) {
+  const bool any =
+      Machine::Get().Option("any_recording") && !EndsInIdentity(graph);
+  return FindRecorded(KeyOf(graph), any);
+}
+
 // Adds the simulated values of an engine, which a recording does not contain.
 EnginePtr Complete(Engine engine, const OperationGraph& graph) {
   for (const auto note : engine.numerical) {
@@ -156,11 +172,6 @@ EnginePtr Complete(Engine engine, const OperationGraph& graph) {
   engine.microseconds = Microseconds(graph, Hash(engine.Name()));
   engine.blocks = Blocks(graph, kBlockElements);
   return std::make_shared<const Engine>(std::move(engine));
-}
-
-bool EndsInIdentity(const OperationGraph& graph) {
-  const GraphOperation& last = graph.operations.back();
-  return !last.convolution && last.mode == CUDNN_POINTWISE_IDENTITY;
 }
 
 std::vector<int> ProposeInvented(const OperationGraph& graph,
@@ -197,9 +208,8 @@ bool Engine::Compiles() const {
 std::vector<EnginePtr> Propose(const OperationGraph& graph,
                                cudnnBackendHeurMode_t mode) {
   std::vector<EnginePtr> proposed;
-  const std::string key = KeyOf(graph);
-  if (const RecordedGraph* const recorded = FindRecorded(key)) {
-    Machine::Get().Count("cudnn recorded " + key);
+  if (const RecordedGraph* const recorded = Recorded(graph)) {
+    Machine::Get().Count("cudnn recorded " + KeyOf(graph));
     const auto engines = recorded->proposed.find(mode);
     if (engines == recorded->proposed.end()) return {};
     for (const size_t i : engines->second) {
@@ -214,7 +224,7 @@ std::vector<EnginePtr> Propose(const OperationGraph& graph,
 }
 
 EnginePtr FindEngine(const OperationGraph& graph, const std::string& name) {
-  if (const RecordedGraph* const recorded = FindRecorded(KeyOf(graph))) {
+  if (const RecordedGraph* const recorded = Recorded(graph)) {
     for (const Engine& engine : recorded->engines) {
       if (engine.Name() == name) return Complete(engine, graph);
     }

@@ -1,5 +1,7 @@
 #include "machine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -532,6 +534,13 @@ void fake_cuda_clear_options() {
   fake::Machine& machine = fake::Machine::Get();
   std::lock_guard<std::recursive_mutex> lock(machine.mutex);
   machine.ClearOptions();
+}
+
+// The GNU C library's function, which std::thread::hardware_concurrency() calls.
+// If LD_PRELOAD names this library, the option "cores" replaces the number of
+// cores. The host's work only sleeps, so it needs no real cores.
+int get_nprocs() {
+  return fake::Machine::Get().Option("cores", sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 // Plants a mistake, which the machine makes once:

@@ -19,9 +19,10 @@ struct RecordedGraph {
   std::map<int, std::vector<size_t>> proposed;
 };
 
-// Returns the recorded answer for the graph with this key. Returns null if
-// FAKE_CUDNN_RECORDINGS is not set, or if its file does not have the graph.
-const RecordedGraph* FindRecorded(const std::string& key);
+// Returns the recorded answer for the graph with this key. If the file of
+// FAKE_CUDNN_RECORDINGS does not have the graph, returns another graph's answer
+// if `any` is true, and otherwise null. Returns null if there is no such file.
+const RecordedGraph* FindRecorded(const std::string& key, bool any);
 
 }  // namespace fake
 
