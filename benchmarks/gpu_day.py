@@ -14,9 +14,10 @@ import dataclasses
 import importlib.util
 import os
 import shutil
+import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from ios_tf.files import utc_now, write_json
 from ios_tf.tables import table
 
 _SANITIZER = "compute-sanitizer"
+# The peers that can run a network without a SavedModel, except torch.compile.
+_PEERS = ("ios", "ios_sequential", "torch", "torch_channels_last")
 _FINGERPRINT = (
     "import sys; from ios_tf.native import engine; "
     "print(engine.device_fingerprint(sys.argv[1]))"
@@ -41,8 +44,7 @@ class Step:
     Attributes:
       name: name of the step and of its files.
       command: the words of the command.
-      share: largest share of all minutes for this step. Unused time remains for the
-        other steps.
+      share: share of all minutes that this step may use; see `_limit`.
       missing: message about a missing requirement, or "".
     """
 
@@ -56,7 +58,7 @@ def steps(options: argparse.Namespace) -> list[Step]:
     """Returns all steps, the most important first."""
     device = [f"--device={options.device}"]
     networks = list(options.networks or gpu_data.NETWORKS)
-    smallest = networks[-1:]
+    smallest = [options.networks[-1] if options.networks else gpu_data.SMALLEST]
     no_sanitizer = "" if shutil.which(_SANITIZER) else f"{_SANITIZER} is not installed"
     no_reference = _missing("torch", "PyTorch, the float64 reference,")
 
@@ -71,33 +73,43 @@ def steps(options: argparse.Namespace) -> list[Step]:
         command = [*words, *check(tool, "--only_networks", *smallest)]
         return Step(tool, command, 0.1, no_sanitizer or no_reference)
 
-    def experiment(name: str, share: float, dtype: str, missing: str = "") -> Step:
-        words = [name, *networks, *device, "--quick", f"--dtype={dtype}"]
-        words.append(f"--output={file(dtype)}")
-        return Step(f"{name}_{dtype}", command_line(*words), share, missing)
+    def experiment(
+        name: str, share: float, dtype: str, *words: str, missing: str = ""
+    ) -> Step:
+        words = (name, *networks, *device, "--quick", f"--dtype={dtype}", *words)
+        command = command_line(*words, f"--output={file(dtype)}")
+        return Step(f"{name}_{dtype}", command, share, missing)
 
-    types = "--dtypes=float32,float16,bfloat16"
+    def frameworks(dtype: str) -> Step:
+        # A network's results are written when all peers are measured. torch.compile
+        # searches for minutes, so it has its own step.
+        return experiment("frameworks", 0.2, dtype, f"--peers={','.join(_PEERS)}")
+
+    types = "--dtypes=float16,float32,bfloat16"
     whole = check("networks", types, "--only_networks", *networks)
     no_tensorflow = _missing("tensorflow", "TensorFlow")
     tests = ["pytest", "-n", "0", "tests/gpu/test_tensorflow_gpu.py"]
     models = ["keras:InceptionV3", "keras:MobileNetV2", "keras:ResNet50"]
     in_tensorflow = ["in_tensorflow", *models, f"--device={options.device}", "--xla"]
     in_tensorflow += ["--dtypes=float32,mixed_float16", f"--json={file('models')}.json"]
+    no_counters = _missing("pynvml", "nvidia-ml-py")
+    compiled = ["frameworks", *smallest, *device, "--quick", "--dtype=float16"]
+    compiled += ["--peers=ios,torch_compile", f"--output={file('torch_compile')}"]
     return [
         Step("library", [sys.executable, "-c", _FINGERPRINT, options.device], 0.05),
         Step("operators", check("operators", types), 0.15, no_reference),
         Step("tensorflow", [sys.executable, "-m", *tests], 0.15, no_tensorflow),
         Step("models", command_line(*in_tensorflow), 0.2, no_tensorflow),
-        experiment("schedules", 0.2, "float32"),
         experiment("schedules", 0.2, "float16"),
-        experiment("frameworks", 0.2, "float32"),
-        experiment("frameworks", 0.2, "float16"),
+        frameworks("float16"),
+        experiment("schedules", 0.2, "float32"),
+        frameworks("float32"),
         Step("networks", whole, 0.15, no_reference),
         Step("streams", command_line("streams", *smallest, *device), 0.05),
         sanitized("memcheck"),
         sanitized("racecheck"),
         experiment("batch", 0.15, "float32"),
-        experiment("utilization", 0.1, "float32", _missing("pynvml", "nvidia-ml-py")),
+        experiment("utilization", 0.1, "float32", missing=no_counters),
         Step(
             "plans",
             command_line(
@@ -108,6 +120,9 @@ def steps(options: argparse.Namespace) -> list[Step]:
                 f"--json={file('plans')}.json",
             ),
             0.15,
+        ),
+        Step(
+            "torch_compile", command_line(*compiled), 0.2, _missing("torch", "PyTorch")
         ),
     ]
 
@@ -157,12 +172,15 @@ def run(options: argparse.Namespace) -> int:
     for variable in ("IOS_TF_PLAN_CACHE", "IOS_TF_CODE_CACHE"):
         os.environ.setdefault(variable, os.path.join(options.output, variable.lower()))
     outcomes = []
-    for step in every:
-        if step.name not in chosen:
-            continue
-        limit = min(step.share * 60 * options.minutes, end - time.monotonic())
-        outcomes.append(_outcome(step, limit, options.output))
-        print(f"{step.name}: {outcomes[-1].outcome}", flush=True)
+    todo = [step for step in every if step.name in chosen]
+    while todo:
+        limit = _limit(todo, 60 * options.minutes, end - time.monotonic())
+        outcomes.append(outcome := _outcome(todo.pop(0), limit, options.output))
+        print(
+            f"{outcome.step}: {outcome.outcome} after {outcome.seconds:.0f} s of "
+            f"{limit:.0f} s: {outcome.last_line}",
+            flush=True,
+        )
         record = {
             "command": options.command,
             "date": utc_now(),
@@ -171,13 +189,32 @@ def run(options: argparse.Namespace) -> int:
             "steps": [dataclasses.asdict(one) for one in outcomes],
         }
         write_json(os.path.join(options.output, "gpu_day.json"), record)
-    for one in outcomes:
-        print(f"{one.step}: {one.last_line}")
     rows = [(one.step, one.outcome, f"{one.seconds:.0f} s") for one in outcomes]
     print(table(("step", "outcome", "took"), rows))
     if latencies := _latencies(options.output):
         print(table(_LATENCIES, latencies))
     return int(any(one.outcome != "passed" for one in outcomes))
+
+
+@contextlib.contextmanager
+def _exit_on_sigterm() -> Iterator[None]:
+    """Lets SIGTERM raise SystemExit, so that the running step is ended, too."""
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _limit(todo: Sequence[Step], whole: float, left: float) -> float:
+    """Returns the time limit in seconds of the first step of `todo`.
+
+    It is the step's share of the whole time. If more time is left, because other steps
+    did not need theirs, the remaining steps share what is left.
+    """
+    shares = sum(step.share for step in todo if not step.missing)
+    share = todo[0].share
+    return min(left, max(share * whole, share * left / max(shares, share)))
 
 
 # The columns of _latencies().
@@ -226,7 +263,7 @@ def _outcome(step: Step, limit: float, output: str) -> Outcome:
         line = "no time was left"
     elif not step.missing:
         log = Path(output, f"{step.name}.log")
-        with open(log, "wb") as file:
+        with open(log, "wb") as file, _exit_on_sigterm():
             code = run_for(limit, step.command, file)
         what = {0: "passed", None: "ended: no time"}.get(code, "failed")
         said = log.read_text(encoding="utf-8", errors="replace").split("\n")
@@ -241,7 +278,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NETWORK",
         nargs="*",
         help="files that python -m benchmarks export_blocks wrote; the sanitizers run "
-        "the last file; default: the paper's four networks",
+        "the last file; default: the paper's four networks, of which they run "
+        "SqueezeNet",
     )
     cudnn_plans.add_inputs(parser)
     parser.add_argument(

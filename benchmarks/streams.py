@@ -101,7 +101,7 @@ def _of_thread(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "network", metavar="NETWORK", nargs="?", default=gpu_data.NETWORKS[-1]
+        "network", metavar="NETWORK", nargs="?", default=gpu_data.SMALLEST
     )
     add_engine_device(parser, "gpu")
     parser.add_argument("--dtype", default="float16")

@@ -3,13 +3,21 @@
 import argparse
 import json
 import os
+import signal
 import subprocess
 
 import bench_helpers
 import cuda_helpers
 import pytest
 
-from benchmarks import checks, command_line, cudnn_plans, gpu_data, gpu_day
+from benchmarks import (
+    checks,
+    command_line,
+    cudnn_plans,
+    gpu_data,
+    gpu_day,
+    python_line,
+)
 from benchmarks.network import Network
 from ios_tf.native import engine
 from ios_tf.scheduler import sequential_schedule
@@ -43,6 +51,12 @@ def rehearse(directory, environment, *words):
     )
     record = json.loads((directory / "day" / "gpu_day.json").read_text())
     return record, done
+
+
+def options_of(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    gpu_day.add_arguments(parser)
+    return parser.parse_args(words)
 
 
 def test_steps(environment, tmp_path):
@@ -95,10 +109,7 @@ def test_three_latencies_of_a_network_are_compared(tmp_path, monkeypatch, capsys
     for cache in _CACHES:
         monkeypatch.setenv(cache, "")
     monkeypatch.setattr(gpu_day, "steps", lambda options: [])
-    parser = argparse.ArgumentParser()
-    gpu_day.add_arguments(parser)
-    options = parser.parse_args([f"--output={tmp_path}"])
-    assert gpu_day.run(options) == 0
+    assert gpu_day.run(options_of(f"--output={tmp_path}")) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split() for line in lines[-2:]] == [
         ["net,", "float16", "sequential", "0.400", "0.500", "0.450", "25%"],
@@ -109,7 +120,7 @@ def test_three_latencies_of_a_network_are_compared(tmp_path, monkeypatch, capsys
 def test_a_day_goes_on_after_failures_and_ends_in_time(environment, tmp_path):
     """The command continues after failed steps, and leaves steps out if time is short.
 
-    Without a driver, every step fails. In a tenth of a minute, there is no time to run
+    Without a driver, every step fails. In three seconds, there is no time to run
     the first step.
     """
     without = {k: v for k, v in environment.items() if k != "LD_PRELOAD"}
@@ -119,10 +130,75 @@ def test_a_day_goes_on_after_failures_and_ends_in_time(environment, tmp_path):
     assert outcomes == ["failed", "failed", "left out", "failed"]
     assert all(one["last_line"] for one in record["steps"])
     record, done = rehearse(
-        tmp_path, environment, "--steps=library,schedules_float32", "--minutes=0.1"
+        tmp_path, environment, "--steps=library,schedules_float32", "--minutes=0.05"
     )
     assert record["steps"][0]["outcome"] == "left out"  # it has less than a second
     assert done.returncode == 1
+
+
+def step(name: str, share: float, missing: str = "", command=()) -> gpu_day.Step:
+    return gpu_day.Step(name, command, share, missing)
+
+
+def test_time_that_steps_do_not_need_goes_to_later_steps():
+    steps = [step("a", 0.2), step("b", 0.2, "c is missing"), step("c", 0.3)]
+    assert gpu_day._limit(steps, 100, 100) == pytest.approx(40)  # 0.2 of 0.5
+    assert gpu_day._limit(steps, 100, 45) == pytest.approx(20)  # its share
+    assert gpu_day._limit(steps, 100, 5) == 5
+    assert gpu_day._limit(steps[1:], 100, 90) == pytest.approx(60)
+    assert gpu_day._limit(steps[2:], 100, 90) == 90  # nothing else needs the time
+
+
+def test_torch_compile_does_not_delay_other_peers(tmp_path):
+    """torch.compile may take minutes, and results are written with the last peer."""
+    every = gpu_day.steps(options_of(f"--output={tmp_path}"))
+    peers = [
+        (step.name, word)
+        for step in every
+        for word in step.command
+        if word.startswith("--peers=")
+    ]
+    assert [name for name, word in peers if "torch_compile" in word] == [every[-1].name]
+    assert [name for name, _ in peers] == [
+        "frameworks_float16",
+        "frameworks_float32",
+        "torch_compile",
+    ]
+    outputs = [
+        word
+        for step in every
+        for word in step.command
+        if step.command[3] == "frameworks" and word.startswith("--output=")
+    ]
+    assert len({*outputs}) == 3
+
+
+def test_sigterm_ends_the_running_step(tmp_path):
+    """The step asks gpu_day to end, and then never ends on its own.
+
+    The results of the step before it are on disk.
+    """
+    program = """
+import sys
+from benchmarks import gpu_day
+from benchmarks.__main__ import main
+endless = "echo $$ > $0; kill -TERM $PPID; while :; do read line < $1; done"
+gpu_day.steps = lambda options: [
+    gpu_day.Step("first", ["echo", "done"], 0.5),
+    gpu_day.Step("endless", ["sh", "-c", endless, *sys.argv[2:]], 0.5),
+]
+main(["gpu_day", "--output=" + sys.argv[1]])
+"""
+    os.mkfifo(tmp_path / "pipe")
+    files = [str(tmp_path / name) for name in ("day", "number", "pipe")]
+    command = python_line(program, *files)
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 128 + signal.SIGTERM, done.stderr
+    assert done.stdout.startswith("first: passed after 0 s of 750 s: done\n")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "number").read_text()), 0)
+    (first,) = json.loads((tmp_path / "day" / "gpu_day.json").read_text())["steps"]
+    assert first["outcome"] == "passed"
 
 
 def test_plans_are_compared_with_recordings():
@@ -150,16 +226,16 @@ def test_expectations_are_of_the_gpu_at_hand():
 def test_networks_are_in_the_package():
     """gpu_data has the paper's networks, for images of the original sizes.
 
-    The smallest network, with 50 operators, is the last one.
+    The smallest one has 50 operators.
     """
-    networks = [Network.read(path) for path in gpu_data.NETWORKS]
-    counts = [
-        sum(len(region.block["operators"]) for region in network.regions)
-        for network in networks
-    ]
-    assert min(counts) == counts[-1] == 50
-    shapes = [network.regions[0].block["inputs"][0] for network in networks]
-    assert [shape[1] for shape in shapes] == [299, 224, 331, 224]
+    networks = {path: Network.read(path) for path in gpu_data.NETWORKS}
+    counts = {
+        path: sum(len(region.block["operators"]) for region in network.regions)
+        for path, network in networks.items()
+    }
+    assert min(counts.values()) == counts[gpu_data.SMALLEST] == 50
+    shapes = [network.regions[0].block["inputs"][0] for network in networks.values()]
+    assert [shape[1] for shape in shapes] == [299, 224, 224, 331]
 
 
 def test_all_merges_of_networks_of_the_package():
@@ -174,9 +250,7 @@ def test_all_merges_of_networks_of_the_package():
 
 def test_nothing_has_to_be_named(tmp_path):
     """By default, each step uses networks and files that exist, in any directory."""
-    parser = argparse.ArgumentParser()
-    gpu_day.add_arguments(parser)
-    every = gpu_day.steps(parser.parse_args([f"--output={tmp_path}"]))
+    every = gpu_day.steps(options_of(f"--output={tmp_path}"))
     named = [
         word.partition("=")[2] or word
         for step in every
@@ -188,9 +262,7 @@ def test_nothing_has_to_be_named(tmp_path):
 
 
 def test_unknown_steps_are_one_line(environment, tmp_path):
-    parser = argparse.ArgumentParser()
-    gpu_day.add_arguments(parser)
-    options = parser.parse_args([f"--output={tmp_path}", "--steps=lunch"])
+    options = options_of(f"--output={tmp_path}", "--steps=lunch")
     message = "there is no step 'lunch'. The steps are library, operators"
     with pytest.raises(gpu_day.UserError, match=message):
         gpu_day.run(options)
