@@ -162,17 +162,27 @@ class Experiment(abc.ABC):
     def measure(self, context: Context) -> dict[str, Any]:
         """Measures all networks; returns an object that can be written as JSON.
 
+        If a network fails, measures the others before it raises an error.
+
         Raises:
-          UserError: the input is wrong; the message is one line.
+          UserError: the input is wrong, or the engine failed; the message is one line.
         """
         networks: dict[str, Any] = {}
+        failures: list[str] = []
         for network in context.networks:
 
             def keep(found: Any, name: str = network.name) -> None:
                 networks[name] = found
                 context.keep({"networks": networks})
 
-            keep(self.measure_network(network, dataclasses.replace(context, keep=keep)))
+            of_network = dataclasses.replace(context, keep=keep)
+            try:
+                keep(self.measure_network(network, of_network))
+            except (engine.EngineError, UserError) as error:
+                failures.append(f"{network.name}: {error}")
+                context.log(failures[-1])
+        if failures:
+            raise UserError("; ".join(failures))
         return {"networks": networks}
 
     @abc.abstractmethod

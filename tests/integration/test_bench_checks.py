@@ -82,6 +82,21 @@ def test_the_engine_is_measured_without_tensorflow(tmp_path):
     assert result["device"] == engine.device_fingerprint("cpu")
 
 
+def test_an_operator_that_fails_is_a_check_that_fails(monkeypatch, capsys):
+    class Program(engine.Program):
+        def __init__(self, block, schedule, weights, device=None):
+            # Programs without a device compute the size of random weights.
+            if device and block["operators"][0]["type"] == "pool":
+                raise engine.EngineError("no memory")
+            super().__init__(block, schedule, weights, device or "cpu")
+
+    monkeypatch.setattr(engine, "Program", Program)
+    checks = bench.check_nan("cpu", "float32")
+    failed = [check.what for check in checks if not check.passed]
+    assert failed == [check.what for check in checks if " pool " in check.what] != []
+    assert "the engine cannot run a block: no memory" in capsys.readouterr().out
+
+
 def test_checks_against_float64(exported):
     pytest.importorskip("torch", reason="PyTorch, the float64 reference, is missing")
     checks = bench.check_operators("cpu", "float32")

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import signal
+from typing import Any
 
 import bench_helpers
 import pytest
@@ -26,6 +27,7 @@ from benchmarks.page import write_page
 from benchmarks.worker import Worker
 from ios_tf.cost import work
 from ios_tf.errors import UserError
+from ios_tf.native.engine import EngineError
 
 _PAPER = {
     "schedules_batch_1": {
@@ -178,6 +180,30 @@ def test_results_of_earlier_networks_are_kept(tiny, monkeypatch):
     sizes = {str(size): {"ios": {"median_ms": size}} for size in (1, 2)}
     expected = {"first": sizes, "second": {"1": sizes["1"]}}
     assert json.loads(kept[-1]) == {"networks": expected}
+
+
+def test_a_network_that_fails_costs_no_other(tiny, monkeypatch):
+    def compare(network, *_):
+        if network.name == "first":
+            raise EngineError("no memory")
+        return {"ios": {"median_ms": 1.0}}
+
+    monkeypatch.setattr(frameworks, "compare", compare)
+    network = Network.read(tiny)
+    networks = [dataclasses.replace(network, name=n) for n in ("first", "second")]
+    kept: list[Any] = []
+    context = Context(
+        networks,
+        Target("cpu", "float32", 1, 1.0),
+        2,
+        True,
+        argparse.Namespace(peers=["ios"]),
+        print,
+        kept.append,
+    )
+    with pytest.raises(UserError, match=r"^first: no memory$"):
+        frameworks.Frameworks().measure(context)
+    assert kept == [{"networks": {"second": {"ios": {"median_ms": 1.0}}}}]
 
 
 def test_specialization(measured, tmp_path, tiny):
