@@ -59,6 +59,8 @@ def steps(options: argparse.Namespace) -> list[Step]:
     device = [f"--device={options.device}"]
     networks = list(options.networks or gpu_data.NETWORKS)
     smallest = [options.networks[-1] if options.networks else gpu_data.SMALLEST]
+    # Large networks take most of the time, so they come after all other steps.
+    large = [] if options.networks else list(gpu_data.LARGE_NETWORKS)
     no_sanitizer = "" if shutil.which(_SANITIZER) else f"{_SANITIZER} is not installed"
     no_reference = _missing("torch", "PyTorch, the float64 reference,")
 
@@ -74,16 +76,24 @@ def steps(options: argparse.Namespace) -> list[Step]:
         return Step(tool, command, 0.1, no_sanitizer or no_reference)
 
     def experiment(
-        name: str, share: float, dtype: str, *words: str, missing: str = ""
+        name: str,
+        share: float,
+        dtype: str,
+        missing: str = "",
+        run_on: Sequence[str] = networks,
+        folder: str = "",
     ) -> Step:
-        words = (name, *networks, *device, "--quick", f"--dtype={dtype}", *words)
-        command = command_line(*words, f"--output={file(dtype)}")
-        return Step(f"{name}_{dtype}", command, share, missing)
+        folder = folder or dtype
+        words = [name, *run_on, *device, "--quick", f"--dtype={dtype}"]
+        if name == "frameworks":
+            # A network's results are written when all peers are measured.
+            # torch.compile searches for minutes, so it has its own step.
+            words.append(f"--peers={','.join(_PEERS)}")
+        command = command_line(*words, f"--output={file(folder)}")
+        return Step(f"{name}_{folder}", command, share, missing)
 
-    def frameworks(dtype: str) -> Step:
-        # A network's results are written when all peers are measured. torch.compile
-        # searches for minutes, so it has its own step.
-        return experiment("frameworks", 0.2, dtype, f"--peers={','.join(_PEERS)}")
+    def of_large(name: str) -> Step:
+        return experiment(name, 0.2, "float16", run_on=large, folder="large")
 
     types = "--dtypes=float16,float32,bfloat16"
     whole = check("networks", types, "--only_networks", *networks)
@@ -101,15 +111,15 @@ def steps(options: argparse.Namespace) -> list[Step]:
         Step("tensorflow", [sys.executable, "-m", *tests], 0.15, no_tensorflow),
         Step("models", command_line(*in_tensorflow), 0.2, no_tensorflow),
         experiment("schedules", 0.2, "float16"),
-        frameworks("float16"),
+        experiment("frameworks", 0.2, "float16"),
         experiment("schedules", 0.2, "float32"),
-        frameworks("float32"),
+        experiment("frameworks", 0.2, "float32"),
         Step("networks", whole, 0.15, no_reference),
         Step("streams", command_line("streams", *smallest, *device), 0.05),
         sanitized("memcheck"),
         sanitized("racecheck"),
         experiment("batch", 0.15, "float32"),
-        experiment("utilization", 0.1, "float32", missing=no_counters),
+        experiment("utilization", 0.1, "float32", no_counters),
         Step(
             "plans",
             command_line(
@@ -121,6 +131,7 @@ def steps(options: argparse.Namespace) -> list[Step]:
             ),
             0.15,
         ),
+        *(of_large(name) for name in ("schedules", "frameworks") if large),
         Step(
             "torch_compile", command_line(*compiled), 0.2, _missing("torch", "PyTorch")
         ),
@@ -175,12 +186,11 @@ def run(options: argparse.Namespace) -> int:
     todo = [step for step in every if step.name in chosen]
     while todo:
         limit = _limit(todo, 60 * options.minutes, end - time.monotonic())
-        outcomes.append(outcome := _outcome(todo.pop(0), limit, options.output))
-        print(
-            f"{outcome.step}: {outcome.outcome} after {outcome.seconds:.0f} s of "
-            f"{limit:.0f} s: {outcome.last_line}",
-            flush=True,
-        )
+        outcomes.append(last := _outcome(todo.pop(0), limit, options.output))
+        time_used = f" after {last.seconds:.0f} s of {limit:.0f} s"
+        if last.outcome == "left out":
+            time_used = ""
+        print(f"{last.step}: {last.outcome}{time_used}: {last.last_line}", flush=True)
         record = {
             "command": options.command,
             "date": utc_now(),
@@ -279,7 +289,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="files that python -m benchmarks export_blocks wrote; the sanitizers run "
         "the last file; default: the paper's four networks, of which they run "
-        "SqueezeNet",
+        "SqueezeNet. RandWire and NASNet come last",
     )
     cudnn_plans.add_inputs(parser)
     parser.add_argument(

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 _HERE = Path(__file__).resolve().parent
-# In the order in which they are measured. The last ones take the longest time.
-NETWORKS = tuple(
-    str(_HERE / "networks" / f"{name}.json")
-    for name in ("inception_v3", "squeezenet", "randwire", "nasnet_a_large")
+# The networks in the order in which they are measured.
+NETWORKS, LARGE_NETWORKS = (
+    tuple(str(_HERE / "networks" / f"{name}.json") for name in names)
+    for names in (("inception_v3", "squeezenet"), ("randwire", "nasnet_a_large"))
 )
-SMALLEST = str(_HERE / "networks" / "squeezenet.json")
+SMALLEST = NETWORKS[1]
 CONVOLUTIONS = str(_HERE / "convolutions.json")
 RECORDINGS = str(_HERE / "recordings")
 # For each dtype, the arithmetic that channels are padded for. The padding, and so the

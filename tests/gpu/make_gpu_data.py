@@ -246,7 +246,8 @@ def check(texts: Sequence[str], kind: str) -> None:
 
 
 def main() -> None:
-    files = {Path(path).stem: Path(path) for path in gpu_data.NETWORKS}
+    paths = map(Path, [*gpu_data.NETWORKS, *gpu_data.LARGE_NETWORKS])
+    files = {path.stem: path for path in paths}
     files |= {name: Path(sys.argv[1], f"{name}.json") for name in _ZOO}
     for name, path in files.items():
         if not path.exists():

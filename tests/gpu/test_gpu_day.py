@@ -24,6 +24,7 @@ from ios_tf.scheduler import sequential_schedule
 
 pytestmark = pytest.mark.one_core
 
+_NETWORKS = (*gpu_data.NETWORKS, *gpu_data.LARGE_NETWORKS)
 _CACHES = ("IOS_TF_PLAN_CACHE", "IOS_TF_CODE_CACHE")
 
 
@@ -162,15 +163,30 @@ def test_torch_compile_does_not_delay_other_peers(tmp_path):
     assert [name for name, _ in peers] == [
         "frameworks_float16",
         "frameworks_float32",
+        "frameworks_large",
         "torch_compile",
     ]
-    outputs = [
-        word
+
+
+def test_no_step_overwrites_another_s_results(tmp_path):
+    every = gpu_day.steps(options_of(f"--output={tmp_path}"))
+    results = [
+        (step.command[3], word)
         for step in every
         for word in step.command
-        if step.command[3] == "frameworks" and word.startswith("--output=")
+        if word.startswith(("--output=", "--json="))
     ]
-    assert len({*outputs}) == 3
+    assert len({*results}) == len(results) > 10
+
+
+def test_named_networks_are_all_measured_in_the_first_steps(tmp_path):
+    every = gpu_day.steps(options_of("a.json", "b.json", f"--output={tmp_path}"))
+    names = [step.name for step in every]
+    assert "schedules_large" not in names
+    by_name = dict(zip(names, every, strict=True))
+    assert {"a.json", "b.json"} < {*by_name["schedules_float16"].command}
+    assert "b.json" in by_name["memcheck"].command
+    assert "a.json" not in by_name["memcheck"].command
 
 
 def test_sigterm_ends_the_running_step(tmp_path):
@@ -228,7 +244,7 @@ def test_networks_are_in_the_package():
 
     The smallest one has 50 operators.
     """
-    networks = {path: Network.read(path) for path in gpu_data.NETWORKS}
+    networks = {path: Network.read(path) for path in _NETWORKS}
     counts = {
         path: sum(len(region.block["operators"]) for region in network.regions)
         for path, network in networks.items()
@@ -240,7 +256,7 @@ def test_networks_are_in_the_package():
 
 def test_all_merges_of_networks_of_the_package():
     """The step `networks` schedules all merges, even in a block of 484 operators."""
-    for network in map(Network.read, gpu_data.NETWORKS):
+    for network in map(Network.read, _NETWORKS):
         for problem in network.problems.values():
             schedule = checks.without_measuring(problem, "merge")
             engine.check_schedule(problem.block, schedule.to_json())
@@ -257,7 +273,7 @@ def test_nothing_has_to_be_named(tmp_path):
         for word in step.command
         if "gpu_data" in word
     ]
-    assert {*gpu_data.NETWORKS, gpu_data.CONVOLUTIONS, gpu_data.RECORDINGS} == {*named}
+    assert {*_NETWORKS, gpu_data.CONVOLUTIONS, gpu_data.RECORDINGS} == {*named}
     assert all(os.path.exists(path) for path in named)
 
 
