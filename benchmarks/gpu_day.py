@@ -14,10 +14,9 @@ import dataclasses
 import importlib.util
 import os
 import shutil
-import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +181,10 @@ def run(options: argparse.Namespace) -> int:
     # Steps share caches, so that a step reuses what earlier steps timed and compiled.
     for variable in ("IOS_TF_PLAN_CACHE", "IOS_TF_CODE_CACHE"):
         os.environ.setdefault(variable, os.path.join(options.output, variable.lower()))
+    path = os.path.join(options.output, "gpu_day.json")
+    # A command with other steps may have run before.
+    earlier = read_json(path)["steps"] if os.path.exists(path) else []
+    earlier = [step for step in earlier if step["step"] not in chosen]
     outcomes = []
     todo = [step for step in every if step.name in chosen]
     while todo:
@@ -196,24 +199,14 @@ def run(options: argparse.Namespace) -> int:
             "date": utc_now(),
             "minutes": options.minutes,
             "seconds": round(time.monotonic() - begin, 1),
-            "steps": [dataclasses.asdict(one) for one in outcomes],
+            "steps": earlier + [dataclasses.asdict(one) for one in outcomes],
         }
-        write_json(os.path.join(options.output, "gpu_day.json"), record)
+        write_json(path, record)
     rows = [(one.step, one.outcome, f"{one.seconds:.0f} s") for one in outcomes]
     print(table(("step", "outcome", "took"), rows))
     if latencies := _latencies(options.output):
         print(table(_LATENCIES, latencies))
     return int(any(one.outcome != "passed" for one in outcomes))
-
-
-@contextlib.contextmanager
-def _exit_on_sigterm() -> Iterator[None]:
-    """Lets SIGTERM raise SystemExit, so that the running step is ended, too."""
-    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _limit(todo: Sequence[Step], whole: float, left: float) -> float:
@@ -273,7 +266,7 @@ def _outcome(step: Step, limit: float, output: str) -> Outcome:
         line = "no time was left"
     elif not step.missing:
         log = Path(output, f"{step.name}.log")
-        with open(log, "wb") as file, _exit_on_sigterm():
+        with open(log, "wb") as file:
             code = run_for(limit, step.command, file)
         what = {0: "passed", None: "ended: no time"}.get(code, "failed")
         said = log.read_text(encoding="utf-8", errors="replace").split("\n")

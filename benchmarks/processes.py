@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
@@ -23,6 +24,9 @@ def run_for(
 ) -> int | None:
     """Runs a command in its own process group, and ends the group afterwards.
 
+    SIGTERM also ends the group, and then this process. Call this function in the main
+    thread, which alone handles signals.
+
     Args:
       seconds: time limit.
       command: the program and its arguments.
@@ -32,25 +36,37 @@ def run_for(
     Returns:
       The exit code, negative for a signal, or None if the time limit was reached.
     """
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        env=environment,
-    )
-    with process:
-        try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, number)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(_GRACE_SECONDS)
+    numbers: list[int] = []  # of the signals so far
+    process: subprocess.Popen[bytes] | None = None
+
+    def exit_if_asked(number: int = 0, _: object = None) -> None:
+        if number:
+            numbers.append(number)
+        # While Popen starts the process, nobody could end it.
+        if numbers and process:
+            sys.exit(128 + numbers[0])
+
+    before = signal.signal(signal.SIGTERM, exit_if_asked)
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=environment,
+        )
+        exit_if_asked()
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        for number in (signal.SIGTERM, signal.SIGKILL) if process else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE_SECONDS)
 
 
 def run_python(program: str, *arguments: str, variables: Mapping[str, str] = {}) -> Any:

@@ -168,6 +168,19 @@ def test_torch_compile_does_not_delay_other_peers(tmp_path):
     ]
 
 
+def test_a_second_command_keeps_the_outcomes_of_other_steps(tmp_path, monkeypatch):
+    every = [step(name, 0.5, command=["true"]) for name in ("first", "second")]
+    for cache in _CACHES:
+        monkeypatch.setenv(cache, "")
+    monkeypatch.setattr(gpu_day, "steps", lambda options: every)
+    for name in ("first", "second", "second"):
+        options = options_of(f"--output={tmp_path}", f"--steps={name}")
+        options.command = ""
+        assert gpu_day.run(options) == 0
+    record = json.loads((tmp_path / "gpu_day.json").read_text())
+    assert [one["step"] for one in record["steps"]] == ["first", "second"]
+
+
 def test_no_step_overwrites_another_s_results(tmp_path):
     every = gpu_day.steps(options_of(f"--output={tmp_path}"))
     results = [
