@@ -536,9 +536,9 @@ void fake_cuda_clear_options() {
   machine.ClearOptions();
 }
 
-// The GNU C library's function, which std::thread::hardware_concurrency() calls.
-// If LD_PRELOAD names this library, the option "cores" replaces the number of
-// cores. The host's work only sleeps, so it needs no real cores.
+// The GNU C library's function, which std::thread::hardware_concurrency()
+// calls. If LD_PRELOAD names this library, the option "cores" replaces the
+// number of cores. The host's work only sleeps, so it needs no real cores.
 int get_nprocs() {
   return fake::Machine::Get().Option("cores", sysconf(_SC_NPROCESSORS_ONLN));
 }
