@@ -28,7 +28,7 @@ namespace ios::cpu {
 namespace {
 
 // The revision that is part of Backend::Fingerprint.
-constexpr int kRevision = 14;
+constexpr int kRevision = 15;
 
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");

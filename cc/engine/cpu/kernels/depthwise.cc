@@ -26,6 +26,17 @@ constexpr int64_t kImageBytes = 1 << 20, kBlockBytes = 256 << 10;
 // vectors are computed together, so that these stay in the L1 cache.
 constexpr int64_t kApartVectors = 256;
 
+// In a larger image whose rows do not fit in the L1 cache, the windows of a
+// tile of the output are computed for all channels before the next tile. So the
+// image and the output are accessed almost in the order of their addresses,
+// which the processor can prefetch. Wide windows would need more pixels than
+// the processor follows.
+constexpr int64_t kTileRows = 2, kTileColumns = 4, kTiledWidth = 3;
+
+// The ring is used if the L1 cache cannot hold the rows of a window, and if
+// each line would be loaded from the L2 cache more often than this.
+constexpr int64_t kMaxLineLoads = 8;
+
 // Returns true if the L1 cache can hold one line of each of `pixels` pixels,
 // `pitch` bytes apart. If the pitch is a multiple of a large power of two, many
 // of these lines compete for one set of the cache.
@@ -103,7 +114,14 @@ bool Depthwise<T>::ReadsDirectly(const Image& image) const {
   const int64_t last = (out_width_ - 1) * strides_[1] - left_;
   return image.terms.size() == 1 && !relu_ && channels_ >= kVectorFloats &&
          left_ < kernel_[1] && last < width_ &&
-         FitsInL1(ring_rows() * width_, image.terms[0].pitch * sizeof(T));
+         (WindowsFitInL1(image) ||
+          kernel_[0] * LineLoads(kernel_[1], strides_[1], dilations_[1]) <=
+              kMaxLineLoads);
+}
+
+template <typename T>
+bool Depthwise<T>::WindowsFitInL1(const Image& image) const {
+  return FitsInL1(ring_rows() * width_, image.terms[0].pitch * sizeof(T));
 }
 
 // Executes one call of Run(), and stores the state that only this call needs.
@@ -141,6 +159,13 @@ class Depthwise<T>::Walk {
     output_.end = of_.width_ * output_.pixel;
     output_.columns = of_.out_width_;
     output_.channels = of_.channels_;
+    output_.filter = filter_;
+    output_.bias = arguments.bias;
+    if (arguments.bias && of_.channels_ < kVectorFloats) {
+      std::copy_n(arguments.bias, of_.channels_, padded_bias_);
+      output_.bias = padded_bias_;
+    }
+    output_.vector_step = kDirect || image.make ? 0 : ring_.vector;
     output_.filter_step = std::max(of_.channels_, kVectorFloats);
     output_.activation =
         at_once_ ? arguments.activation.kind : Activation::kNone;
@@ -148,8 +173,16 @@ class Depthwise<T>::Walk {
     output_.next_windows = of_.strides_[0] * output_.end;
     output_.next_output = of_.out_width_ * output_.pitch;
     const int64_t row_bytes = output_.end * int64_t{sizeof(T)};
+    output_.tile_columns = of_.out_width_;
+    const bool is_large = of_.height_ * row_bytes > kImageBytes;
     const bool shares_rows = 2 * of_.strides_[0] <= of_.kernel_[0];
-    if (shares_rows && of_.height_ * row_bytes <= kImageBytes) {
+    if (is_large) {
+      if (kDirect && at_once_ && of_.dilations_[1] == 1 &&
+          of_.kernel_[1] <= kTiledWidth && !of_.WindowsFitInL1(image)) {
+        block_rows_ = kTileRows;
+        output_.tile_columns = kTileColumns;
+      }
+    } else if (shares_rows) {
       block_rows_ = kBlockBytes / (of_.strides_[0] * row_bytes);
     }
     if (!at_once_) {
@@ -298,26 +331,13 @@ class Depthwise<T>::Walk {
     if (at_once_ && channels < kVectorFloats) {
       output_.whole = output_.pitch == channels ? pixels - beyond() : 0;
     }
-    int64_t reached = 0;  // the offset already added to output_.rows
+    if (at_once_) {
+      ComputeRow<!kDirect>(output_, 0, of_.vectors(), to);
+      return;
+    }
     for (int64_t v = 0; v < of_.vectors(); ++v) {
       const int64_t channel = FirstChannel(v * kVectorFloats, channels);
-      const int64_t place = kDirect || image_.make ? channel : v * ring_.vector;
-      for (int64_t i = 0; i < output_.count; ++i) {
-        output_.rows[i] += place - reached;
-      }
-      reached = place;
-      output_.filter = filter_ + channel;
-      output_.bias = Vector{};
-      if (arguments_.bias) {
-        std::memcpy(
-            &output_.bias, arguments_.bias + channel,
-            std::min(kVectorFloats, channels - channel) * sizeof(float));
-      }
-      if (at_once_) {
-        ComputeRow<!kDirect>(output_, to + channel);
-        continue;
-      }
-      ComputeRow<!kDirect>(output_, apart_);
+      ComputeRow<!kDirect>(output_, v, v + 1, apart_);
       const int64_t count = output_.height * of_.out_width_;
       ActivateRowFor<T>(apart_, count * kVectorFloats, arguments_.activation,
                         apart_);
@@ -332,6 +352,7 @@ class Depthwise<T>::Walk {
   const Ring ring_;
   float* const in_ring_;
   const float* filter_;
+  float padded_bias_[kVectorFloats] = {};  // if the channels are few
   // True if the activation is applied in registers. Otherwise it is applied to
   // the vectors of a row of the output for the same channels, in `apart_`.
   const bool at_once_;

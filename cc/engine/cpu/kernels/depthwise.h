@@ -79,6 +79,10 @@ class Depthwise {
   // Returns true if Run() reads the image where it is, without the ring.
   bool ReadsDirectly(const Image& image) const;
 
+  // Returns true if the L1 cache can hold a vector of all pixels of the rows of
+  // a window, where they lie in the image.
+  bool WindowsFitInL1(const Image& image) const;
+
   int64_t ring_rows() const { return (kernel_[0] - 1) * dilations_[0] + 1; }
   int64_t padded_width() const {
     return (out_width_ - 1) * strides_[1] + (kernel_[1] - 1) * dilations_[1] +

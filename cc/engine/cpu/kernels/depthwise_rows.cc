@@ -196,9 +196,16 @@ IOS_INLINE void Write(const OutputRow<S>& row, int64_t column, int64_t part,
   }
 }
 
-// Computes rows of windows for the channels of one register, V, which starts at
-// channel `part` of the vector of kVectorFloats channels. With kWidth and
-// kStride 0, windows may have any shape. With kRows > 0, windows have kRows
+// One vector of channels in some columns of the output.
+struct Tile {
+  int64_t begin, end;  // columns
+  int64_t channel;     // first channel of the vector
+  int64_t place;       // elements from the start of a pixel to the vector
+};
+
+// Computes a tile of rows of windows for the channels of one register, V, which
+// starts at channel `part` of the vector of kVectorFloats channels. With kWidth
+// and kStride 0, windows may have any shape. With kRows > 0, windows have kRows
 // rows, all of them inside the image, whose factors stay in registers.
 template <bool kIsPadded, typename S, typename T, typename V, int kRows,
           int kWidth, int kStride>
@@ -207,13 +214,19 @@ struct Columns {
   static constexpr int kMost = kWindows<kFactors>;
 
   const OutputRow<S>& row;
+  const Tile& tile;
   const int64_t part;
   T* out;
   int64_t windows;  // elements from `row.rows` to the windows
+  V bias = {};
   V factors[kFactors];
 
-  IOS_INLINE Columns(const OutputRow<S>& row, int64_t part, T* out)
-      : row(row), part(part), out(out), windows(part) {
+  IOS_INLINE Columns(const OutputRow<S>& row, const Tile& tile, int64_t part,
+                     T* out)
+      : row(row), tile(tile), part(part), out(out), windows(tile.place + part) {
+    if (row.bias) {
+      std::memcpy(&bias, row.bias + tile.channel + part, sizeof(V));
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       LoadFactors<kWidth>(row, Filter(r), factors + r * kWidth);
@@ -221,17 +234,14 @@ struct Columns {
   }
 
   IOS_INLINE const float* Filter(int64_t r) const {
-    return row.filter + r * row.width * row.filter_step + part;
+    return row.filter + tile.channel + r * row.width * row.filter_step + part;
   }
 
   template <int kCount>
   IOS_INLINE void Compute(int64_t column) {
     V sums[kCount];
 #pragma GCC unroll 8
-    for (int i = 0; i < kCount; ++i) {
-      std::memcpy(&sums[i], reinterpret_cast<const float*>(&row.bias) + part,
-                  sizeof(V));
-    }
+    for (int i = 0; i < kCount; ++i) sums[i] = bias;
     const int64_t begin = column * row.stride - row.left;
     if constexpr (kRows > 0) {
 #pragma GCC unroll 8
@@ -258,7 +268,7 @@ struct Columns {
   template <int kCount = kMost - 1>
   IOS_INLINE void ComputeRest(int64_t column) {
     if constexpr (kCount > 0) {
-      if (row.columns - column < kCount) {
+      if (tile.end - column < kCount) {
         ComputeRest<kCount - 1>(column);
       } else {
         Compute<kCount>(column);
@@ -268,8 +278,8 @@ struct Columns {
 
   IOS_INLINE void ComputeAll() {
     for (int64_t y = 1;; ++y) {
-      int64_t column = 0;
-      for (; column + kMost <= row.columns; column += kMost) {
+      int64_t column = tile.begin;
+      for (; column + kMost <= tile.end; column += kMost) {
         Compute<kMost>(column);
       }
       ComputeRest(column);
@@ -280,30 +290,28 @@ struct Columns {
   }
 };
 
-template <bool kIsPadded, int kStride, typename S, typename T>
-IOS_INLINE bool ComputeAdjacent(const OutputRow<S>& row, int64_t part, T* out) {
-  using V = Native::Vector;
-  if (row.step != row.pixel || row.stride != kStride * row.pixel) return false;
-  switch (row.width) {
-    case 3:
-      if (row.first == 0 && row.count == 3) {
-        Columns<kIsPadded, S, T, V, 3, 3, kStride>(row, part, out).ComputeAll();
-      } else {
-        Columns<kIsPadded, S, T, V, 0, 3, kStride>(row, part, out).ComputeAll();
+// Computes all tiles, each for the vectors `begin` to `end` of channels.
+template <typename Columns, typename S, typename T>
+IOS_INLINE void ComputeVectors(const OutputRow<S>& row, int64_t begin,
+                               int64_t end, T* out) {
+  constexpr int64_t kWidth = Width<Native::Vector>();
+  const int64_t from = FirstChannel(begin * kVectorFloats, row.channels);
+  const int64_t channels = std::min(row.channels, kVectorFloats);
+  for (int64_t column = 0; column < row.columns; column += row.tile_columns) {
+    Tile tile;
+    tile.begin = column;
+    tile.end = std::min(column + row.tile_columns, row.columns);
+    for (int64_t v = begin; v < end; ++v) {
+      tile.channel = FirstChannel(v * kVectorFloats, row.channels);
+      tile.place = row.vector_step ? v * row.vector_step : tile.channel;
+      // The last channels are computed first. Their vector also overwrites the
+      // first channels of the next pixel, which are written later.
+      for (int64_t part = (channels - 1) / kWidth * kWidth; part >= 0;
+           part -= kWidth) {
+        Columns(row, tile, part, out + tile.channel - from).ComputeAll();
       }
-      return true;
-    case 5:
-      Columns<kIsPadded, S, T, V, 0, 5, kStride>(row, part, out).ComputeAll();
-      return true;
-  }
-  // Windows of width 7 occur in networks such as ConvNeXt.
-  if constexpr (kStride == 1) {
-    if (row.width == 7) {
-      Columns<kIsPadded, S, T, V, 0, 7, kStride>(row, part, out).ComputeAll();
-      return true;
     }
   }
-  return false;
 }
 
 // Special code for the usual windows takes long to compile. So x86 processors
@@ -314,21 +322,58 @@ constexpr bool kHasAdjacent = IOS_VECTOR_BYTES > 16;
 constexpr bool kHasAdjacent = true;
 #endif
 
-template <bool kIsPadded, typename S, typename T>
-void Compute(const OutputRow<S>& row, T* out) {
-  constexpr int64_t kWidth = Width<Native::Vector>();
-  const int64_t channels = std::min(row.channels, kVectorFloats);
-  // The last channels are computed first. Their vector also overwrites the
-  // first channels of the next pixel, which are written later.
-  for (int64_t part = (channels - 1) / kWidth * kWidth; part >= 0;
-       part -= kWidth) {
-    if constexpr (kHasAdjacent) {
-      if (ComputeAdjacent<kIsPadded, 1>(row, part, out)) continue;
-      if (ComputeAdjacent<kIsPadded, 2>(row, part, out)) continue;
-    }
-    Columns<kIsPadded, S, T, Native::Vector, 0, 0, 0>(row, part, out)
-        .ComputeAll();
+// Returns true if ComputeAdjacent() computes windows of this width, which are
+// `stride` columns apart.
+constexpr bool IsUsual(int64_t width, int64_t stride) {
+  if (!kHasAdjacent) return false;
+  // Windows of width 7 occur in networks such as ConvNeXt.
+  if (stride == 1) return width == 3 || width == 5 || width == 7;
+  return stride == 2 && (width == 3 || width == 5);
+}
+
+int64_t LoadsOfLine(int64_t width, int64_t stride, int64_t dilation) {
+  const int64_t parts = kVectorFloats / Width<Native::Vector>();
+  return dilation == 1 && IsUsual(width, stride) ? parts : parts * width;
+}
+
+template <bool kIsPadded, int kStride, typename S, typename T>
+IOS_INLINE bool ComputeAdjacent(const OutputRow<S>& row, int64_t begin,
+                                int64_t end, T* out) {
+  using V = Native::Vector;
+  if (row.step != row.pixel || row.stride != kStride * row.pixel) return false;
+  switch (row.width) {
+    case 3:
+      if (row.first == 0 && row.count == 3) {
+        ComputeVectors<Columns<kIsPadded, S, T, V, 3, 3, kStride>>(row, begin,
+                                                                   end, out);
+      } else {
+        ComputeVectors<Columns<kIsPadded, S, T, V, 0, 3, kStride>>(row, begin,
+                                                                   end, out);
+      }
+      return true;
+    case 5:
+      ComputeVectors<Columns<kIsPadded, S, T, V, 0, 5, kStride>>(row, begin,
+                                                                 end, out);
+      return true;
   }
+  if constexpr (IsUsual(7, kStride)) {
+    if (row.width == 7) {
+      ComputeVectors<Columns<kIsPadded, S, T, V, 0, 7, kStride>>(row, begin,
+                                                                 end, out);
+      return true;
+    }
+  }
+  return false;
+}
+
+template <bool kIsPadded, typename S, typename T>
+void Compute(const OutputRow<S>& row, int64_t begin, int64_t end, T* out) {
+  if constexpr (kHasAdjacent) {
+    if (ComputeAdjacent<kIsPadded, 1>(row, begin, end, out)) return;
+    if (ComputeAdjacent<kIsPadded, 2>(row, begin, end, out)) return;
+  }
+  ComputeVectors<Columns<kIsPadded, S, T, Native::Vector, 0, 0, 0>>(row, begin,
+                                                                    end, out);
 }
 
 template <typename T>
@@ -361,15 +406,24 @@ void CopyInputRow(const InputRow<BFloat16>& row) {
 }
 
 template <bool kIsPadded, typename S, typename T>
-void ComputeRow(const OutputRow<S>& row, T* out) {
-  IOS_DISPATCH(Compute<kIsPadded, S, T>)(row, out);
+void ComputeRow(const OutputRow<S>& row, int64_t begin, int64_t end, T* out) {
+  IOS_DISPATCH(Compute<kIsPadded, S, T>)(row, begin, end, out);
 }
 
-template void ComputeRow<true>(const OutputRow<float>&, float*);
-template void ComputeRow<true>(const OutputRow<float>&, BFloat16*);
-template void ComputeRow<false>(const OutputRow<float>&, float*);
-template void ComputeRow<false>(const OutputRow<BFloat16>&, float*);
-template void ComputeRow<false>(const OutputRow<BFloat16>&, BFloat16*);
+template void ComputeRow<true>(const OutputRow<float>&, int64_t, int64_t,
+                               float*);
+template void ComputeRow<true>(const OutputRow<float>&, int64_t, int64_t,
+                               BFloat16*);
+template void ComputeRow<false>(const OutputRow<float>&, int64_t, int64_t,
+                                float*);
+template void ComputeRow<false>(const OutputRow<BFloat16>&, int64_t, int64_t,
+                                float*);
+template void ComputeRow<false>(const OutputRow<BFloat16>&, int64_t, int64_t,
+                                BFloat16*);
+
+int64_t LineLoads(int64_t width, int64_t stride, int64_t dilation) {
+  return IOS_DISPATCH(LoadsOfLine)(width, stride, dilation);
+}
 
 void StoreVectors(const float* vectors, int64_t count, int64_t channels,
                   float* to, int64_t pitch) {

@@ -51,15 +51,15 @@ struct InputRow {
 void CopyInputRow(const InputRow<float>& row);
 void CopyInputRow(const InputRow<BFloat16>& row);
 
-// The arguments for computing one vector of channels of rows of the output from
-// rows of the image or of the ring, whose elements are of type S.
+// The arguments for computing rows of the output from rows of the image or of
+// the ring, whose elements are of type S.
 template <typename S>
 struct OutputRow {
-  // The rows of the window for the first row of the output, from this vector of
-  // channels on.
+  // The rows of the window for the first row of the output.
   const S* rows[kMaxRows];
   int64_t first, count;  // rows of the window that are in the image
-  const float* filter;   // of this vector
+  const float* filter;   // of channel 0, with whole vectors
+  const float* bias;     // also with whole vectors, or null for none
   int64_t filter_step;   // floats between cells
   int64_t width;         // of the window
   int64_t pixel;         // elements between pixels
@@ -67,7 +67,10 @@ struct OutputRow {
   int64_t left;          // elements of padding before each row
   int64_t end;           // elements from a row's first pixel to its end
   int64_t columns;
-  Vector bias;
+  int64_t tile_columns;  // computed for all channels before the next columns
+  // Elements between the vectors of a pixel, or 0 if the channels of a pixel
+  // are contiguous.
+  int64_t vector_step;
   Activation::Kind activation;  // kNone, kRelu or kRelu6
   int64_t pitch;                // elements between pixels of the output
   // The number of rows of the output. The windows of each next row begin
@@ -81,12 +84,16 @@ struct OutputRow {
   int64_t whole;
 };
 
-// Computes the first channels of rows of the output, at `out`. If kIsPadded,
-// the rows include the padding, so `left` is 0. Otherwise a window may begin
-// before a row and end behind it, but at least one of its columns is in the
-// row.
+// Computes the vectors of channels `begin` to `end` (exclusive) of rows of the
+// output. The first of these channels are stored at `out`. If kIsPadded, the
+// rows include the padding, so `left` is 0. Otherwise a window may begin before
+// a row and end behind it, but at least one of its columns is in the row.
 template <bool kIsPadded, typename S, typename T>
-void ComputeRow(const OutputRow<S>& row, T* out);
+void ComputeRow(const OutputRow<S>& row, int64_t begin, int64_t end, T* out);
+
+// Returns how often ComputeRow() loads each line of a row of the image, for
+// windows of `width` columns.
+int64_t LineLoads(int64_t width, int64_t stride, int64_t dilation);
 
 // Rounds `count` vectors to the type of `to`, and stores the first `channels`
 // elements of each vector. The results are `pitch` elements apart.

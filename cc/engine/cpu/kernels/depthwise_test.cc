@@ -173,8 +173,9 @@ TEST(WindowsThatLieInThePadding) {
 }
 
 TEST(PixelsThatAreNotAdjacent) {
-  // Rows are read directly from the first image, but not from the second: its
-  // pixels are 1 KiB apart, and too many of them share a set of the L1 cache.
+  // The pixels of the second image are 1 KiB apart, and too many of them share
+  // a set of the L1 cache. So some instruction sets do not read its rows
+  // directly.
   for (const auto& [width, channels, gap] :
        {std::array<int64_t, 3>{9, 24, 5}, {40, 250, 6}}) {
     Check({{2, 6, width, channels},
@@ -187,6 +188,23 @@ TEST(PixelsThatAreNotAdjacent) {
            /*relu=*/false,
            /*terms=*/1,
            gap});
+  }
+}
+
+TEST(LargeImages) {
+  // The image is computed in tiles. Neither its rows nor its columns are
+  // multiples of a tile, and the last vectors of channels overlap.
+  for (const int64_t stride : {1, 2}) {
+    Check({{1, 41, 53, 120},
+           {1, 40 / stride + 1, 52 / stride + 1, 120},
+           {3, 3},
+           {stride, stride},
+           {1, 1},
+           1,
+           1,
+           /*relu=*/false,
+           /*terms=*/1,
+           /*gap=*/8});
   }
 }
 
