@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ios_tf.reasons.comparisons import AFTER_REGIONS, ROUNDING
 from ios_tf.report.document import Document
 from ios_tf.tables import counted, rounded
 
@@ -111,13 +112,17 @@ def by_processor_time(latencies: Mapping[str, Any], name: str = "converted") -> 
 
 
 def _equality(report: Document) -> str:
+    """The end of the headline, which says how far outputs differ."""
     kept = [one for one in report["signatures"] if one["kept"]]
     differences = [one["difference"] for one in kept if one["difference"] is not None]
+    largest = f"{max(differences):.0e}".replace("e-0", "e-") if any(differences) else ""
+    codes = {one["code"] for one in report["decisions"]}
+    notes = sorted({AFTER_REGIONS.code, ROUNDING.code} & codes)
+    if notes and kept:
+        upto = f" by up to {largest}" if largest else ""
+        return f"; outputs differ{upto} [{', '.join(notes)}]"
     if differences:
-        largest = max(differences)
-        return "; outputs equal" + (
-            f" to {largest:.0e}".replace("e-0", "e-") if largest else ""
-        )
+        return "; outputs equal" + (f" to {largest}" if largest else "")
     if any(one["compared_batch_sizes"] for one in kept):
         return "; outputs equal" if all(one["equal"] for one in kept) else ""
     return "; outputs not compared" if kept else ""

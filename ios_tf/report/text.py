@@ -36,13 +36,15 @@ def text(report: Document) -> str:
         lines = [*head, *notes(decisions), *written, *_hint(decisions)]
         return "\n".join(map(printable, lines))
     search = report["search"]
+    several_sizes = len(report["batch_sizes"]) > 1
+    of_sizes = " over all batch sizes" if several_sizes else ""
     rows = [
         ("device", report["machine"]["device"]),
         ("operators", str(report["operators"])),
         *_precisions(report),
         (
             "blocks",
-            f"{report['blocks']} ({search['different_blocks']} different, "
+            f"{report['blocks']} ({search['different_blocks']} different{of_sizes}, "
             f"{search['cached_blocks']} from cache)",
         ),
         *_image_size(report),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import report_documents as rd
 
+from ios_tf.reasons.comparisons import AFTER_REGIONS, ROUNDING
 from ios_tf.report import document, gain, page
 from ios_tf.report.text import text
 
@@ -65,6 +66,26 @@ def test_a_busy_machine_has_no_milliseconds_in_the_headline():
     assert gain.speedup(found) == pytest.approx(1.39)
 
 
+@pytest.mark.parametrize("reason", [AFTER_REGIONS, ROUNDING])
+def test_the_headline_does_not_call_outputs_equal_that_differ(reason):
+    note = {
+        "code": reason.code,
+        "sentence": "signature 'serving_default': outputs differ",
+        "nodes": [],
+        "types": {},
+        "count": 1,
+    }
+    found = with_latencies(("1", 5.0, 2.5))
+    found["decisions"].append(note)
+    (signature,) = found["signatures"]
+    for difference, amount in ((0.69, " by up to 7e-1"), (0.0, ""), (None, "")):
+        signature["difference"] = difference
+        line = gain.headline(document.check(found))
+        assert line.endswith(f"; outputs differ{amount} [{reason.code}]")
+    signature["kept"] = False
+    assert "differ" not in gain.headline(found)
+
+
 def test_the_speedup_is_a_geometric_mean():
     found = with_latencies(("1", 4.0, 1.0), ("8", 1.0, 1.0))
     assert gain.speedup(found) == pytest.approx(2.0)
@@ -109,6 +130,14 @@ def test_the_text():
     assert rows["scheduled"] == "1.40 ms (2.14x as fast as sequential)"
     assert any(line.endswith("Cumsum x2 [IOS001]") for line in lines)
     assert lines[-1] == "to explain a code: ios_tf explain IOS001"
+
+
+def test_blocks_of_several_batch_sizes_are_not_counted_among_those_of_one():
+    found = rd.document()
+    found["search"]["different_blocks"] = 2
+    assert "  1 (2 different, 0 from cache)" in text(found)
+    found["batch_sizes"]["8"] = found["batch_sizes"]["1"]
+    assert "  1 (2 different over all batch sizes, 0 from cache)" in text(found)
 
 
 def test_control_characters_do_not_reach_the_terminal():
