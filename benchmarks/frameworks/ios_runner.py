@@ -1,4 +1,4 @@
-"""Runner on the engine."""
+"""Runs a network on the engine of IOS-TF."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runners on PyTorch, the peer on GPUs."""
+"""Runs networks on PyTorch, the peer on GPUs."""
 
 from __future__ import annotations
 

@@ -26,22 +26,22 @@ constexpr int kMostCores = 256;
 // virtual machine with two cores that docs/benchmarks/callers_simulation.md
 // names.
 struct Costs {
-  int64_t load = 1;        // of a word in the core's cache
-  int64_t update = 5;      // of a word that only this core has; measured
-  int64_t transfer = 120;  // of a cache line between cores; measured
-  // Of a line between nodes (NUMA).
-  int64_t far_transfer = 240;
+  int64_t load = 1;        // to load a word that is in the core's cache
+  int64_t update = 5;      // to change a word that no other core has; measured
+  int64_t transfer = 120;  // to move a cache line to another core; measured
+  int64_t far_transfer = 240;  // to move a cache line to another NUMA node
   // Time after which the next core can get a copy of the same line.
   int64_t copy = 20;
-  int64_t clock = 30;         // reading it; measured
-  int64_t sleep = 500;        // going to sleep, until the core is free
-  int64_t wake_nobody = 220;  // measured
-  int64_t wake = 6'500;       // for the thread that wakes another; measured
-  int64_t wake_up = 13'000;   // until the other thread runs; measured
-  int64_t change = 1'500;     // a core's change from one thread to another
-  int64_t start = 20'000;     // of a thread
-  int64_t slice = 3'000'000;  // for which a thread keeps a core that is wanted
-  int64_t look = 10'000;      // the longest time between looks at the clock
+  int64_t clock = 30;         // to read the clock; measured
+  int64_t sleep = 500;        // from going to sleep until the core is free
+  int64_t wake_nobody = 220;  // to wake threads if none sleeps; measured
+  int64_t wake = 6'500;       // spent by a thread that wakes another; measured
+  int64_t wake_up = 13'000;   // until the woken thread runs; measured
+  int64_t change = 1'500;     // for a core to change to another thread
+  int64_t start = 20'000;     // to start a thread
+  // Time for which a thread keeps a core that another thread waits for.
+  int64_t slice = 3'000'000;
+  int64_t look = 10'000;  // the longest time between two readings of the clock
 };
 
 class Thread;

@@ -47,9 +47,9 @@ bool SameButBatch(const Shape& a, const Shape& b) {
 Status CheckWeights(const Block& block, const std::vector<Shape>& shapes,
                     const Weights& weights) {
   if (weights.size() != block.operators.size()) {
-    return InvalidArgument("the number of operators with weights is " +
+    return InvalidArgument("there are weights for " +
                            std::to_string(weights.size()) +
-                           ", but the number of operators of the block is " +
+                           " operators, but the block has " +
                            std::to_string(block.operators.size()));
   }
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -222,9 +222,10 @@ class ProgramImpl : public Program {
     return CatchExceptions([&] { return CompileForCallers(inputs); });
   }
 
-  // Compiles the program for the shapes of the block. If the device measures
-  // when it compiles, compiles it for all other scheduled batch sizes, too.
-  // Must be called once, before all other methods.
+  // Compiles the program for the shapes of the block. If compiling includes
+  // measurements, also compiles it for all other scheduled batch sizes, so that
+  // calls do not wait for measurements. Must be called once, before all other
+  // methods.
   Status Initialize() {
     IOS_RETURN_IF_ERROR(Prepare(block_.inputs));
     if (backend_->traits().measures_when_compiling) {

@@ -82,7 +82,10 @@ class Session(abc.ABC):
 
 
 class SeparateSession(Session):
-    """A session that makes separate objects of the framework for each caller, once."""
+    """A session in which each caller has its own objects of the framework.
+
+    The objects of a caller are created when the caller is first requested.
+    """
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)

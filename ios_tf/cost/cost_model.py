@@ -180,10 +180,12 @@ class Arrivals:
 
     Attributes:
       latencies: new latencies.
-      confirmed: keys of latencies, of this or earlier arrivals, whose device passed its
-        next check.
-      withdrawn: keys of latencies of earlier arrivals whose device failed the check.
-      estimated: like `withdrawn`, but no other device can measure these latencies.
+      confirmed: keys of new or earlier latencies whose device has since passed a check
+        of its speed.
+      withdrawn: keys of latencies whose device has failed that check. Another device
+        must measure them again.
+      estimated: keys of latencies whose device has failed that check, but is the only
+        device. The search uses these latencies, but does not store them.
     """
 
     latencies: dict[str, Latency] = dataclasses.field(default_factory=dict)

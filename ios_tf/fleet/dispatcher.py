@@ -14,7 +14,7 @@ Drivers submit tasks and collect events:
     {"kind": "answer", "key": …, "answer": …}    a device has measured a task
     {"kind": "confirmed", "keys": […]}           the device has passed its next check
     {"kind": "withdrawn", "keys": […]}           the check failed: submit the task again
-    {"kind": "estimated", "keys": […]}           it failed, without any other device
+    {"kind": "estimated", "keys": […]}           the only device failed its check
     {"kind": "devices", "count": N}              the number of devices that get tasks
     {"kind": "notice", "text": …}                a sentence for the user
     {"kind": "failed", "text": …}                no more answers will come, and why

@@ -50,9 +50,11 @@ class Weights:
     def copied(self, frozen: FrozenSignature) -> FrozenSignature:
         """A signature with copies of the variables that are filters or tables."""
         captures = dict(frozen.captures)
-        placeholders: dict[int, str] = {}  # by the identities of the copies' handles
-        # Equal variables share one copy, and a function captures a variable only once.
-        # So the placeholders of equal variables become one placeholder.
+        # The first placeholder of each copy, by the identity of the copy's handle.
+        placeholders: dict[int, str] = {}
+        # Variables with equal values share a copy, and a function can capture the copy
+        # only once. So the copy's first placeholder replaces all placeholders of these
+        # variables.
         same: dict[str, str] = {}
         filters = {
             node.input[0]: tf.dtypes.as_dtype(node.attr["dtype"].type)

@@ -34,7 +34,8 @@ INPUT_TYPE = Reason(
     "IOS-TF cannot generate values of an input's type",
     "IOS-TF generates random numbers, booleans and encoded images. It cannot generate "
     "resources, variants or quantized numbers.",
-    "Export a signature that takes numbers or strings.",
+    "Export a signature that takes numbers, booleans, or strings that are encoded "
+    "images.",
 )
 NOT_REPEATABLE = Reason(
     205,

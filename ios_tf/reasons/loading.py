@@ -18,8 +18,9 @@ GRAPH_NOT_LOWERED = Reason(
     402,
     "graph-not-lowered",
     "A graph runs as plain TensorFlow",
-    "The graph has schedules, or `ios_tf.enable` is on, but it could not be prepared "
-    "for the engine. The outputs are the same, but the graph does not run faster.",
+    "A graph that has schedules, or that is loaded while `ios_tf.enable` is on, could "
+    "not be prepared for the engine. The outputs are the same, but the graph does not "
+    "run faster.",
     "Convert the model again with this version of IOS-TF. If that does not help, "
     "please report the message.",
 )
@@ -71,14 +72,16 @@ CACHE_FILE_IGNORED = Reason(
     "A file of the schedule cache is ignored",
     "The file is damaged, belongs to another block or version, or is not a regular "
     "file.",
-    "Remove the file, or run `ios_tf cache verify`. A conversion writes it again.",
+    "Remove the file, or run `ios_tf cache prune`, which removes all files that are "
+    "not valid. IOS-TF writes a file again when it is needed.",
 )
 CACHE_NOT_WRITTEN = Reason(
     409,
     "cache-not-written",
     "The schedule cache cannot be read or written",
-    "The directory is missing, full or not writable, or it already contains 1,000 "
-    "blocks that wait for a schedule. Searches work, but their results are not stored.",
+    "The directory is full, not readable or not writable, or it already contains 1,000 "
+    "blocks that wait for a schedule. A schedule that is not stored is searched again "
+    "in the next process. `ios_tf tune` cannot schedule a block that is not stored.",
     "Name a writable directory with --cache_dir or IOS_TF_CACHE. If blocks wait for a "
     "schedule, run `ios_tf tune`.",
 )
@@ -138,8 +141,8 @@ NOT_SEARCHED = Reason(
     "not-searched",
     "A pending block cannot be searched",
     "The engine rejects the block, or a measurement of the block failed.",
-    "If the message says that the file is damaged, remove the file. Otherwise free "
-    "memory, and run `ios_tf tune` again.",
+    "If the message says that memory is short, free memory, and run `ios_tf tune` "
+    "again. Otherwise TensorFlow computes the block, and you can remove the file.",
 )
 LATENCIES_NOT_KEPT = Reason(
     417,

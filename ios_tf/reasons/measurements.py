@@ -17,7 +17,8 @@ NOT_TIMED = Reason(
     "not-timed",
     "A signature was not timed",
     "The signature could not be called. It is converted in any case, because of the "
-    "option --keep_slower or the strategy. It may be slower than the original.",
+    "option --keep_slower, or because --strategy names a baseline (sequential or "
+    "greedy). It may be slower than the original.",
     "Give real inputs with --samples=FILE.npz (samples= in Python), or measure with "
     "`ios_tf bench`.",
 )
@@ -54,7 +55,7 @@ TIME_LIMIT = Reason(
     "time-limit",
     "The search stopped at the time limit",
     "The best schedules found by then are used. The message says how much faster "
-    "another schedule could be at most.",
+    "another schedule could be at most, if this is known.",
     "Give the search more time with --time_limit=SECONDS, or 0 for no limit. The next "
     "search reuses the stored measurements.",
 )

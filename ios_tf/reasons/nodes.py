@@ -160,8 +160,8 @@ RESHAPE = Reason(
     "reshape",
     "The reshape changes the order of pixels, or mixes images or channels",
     "The engine supports reshapes that only add, remove or flatten height and width.",
-    "Flatten or pool images before you reorder them, and keep batch and channels "
-    "apart.",
+    "Flatten or pool images before you reorder their values. In other reshapes, keep "
+    "the batch and the channels as separate dimensions.",
 )
 TRANSPOSE = Reason(
     17,

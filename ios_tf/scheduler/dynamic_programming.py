@@ -38,7 +38,7 @@ class DynamicProgram:
     """
 
     def __init__(self, space: StateSpace, stage_ms: np.ndarray) -> None:
-        """Solves the program for the first latencies, of all stages of the space."""
+        """Solves the program for the first latency of each stage of the space."""
         count = len(space.first) - 1
         self._space = space
         self.stage_ms = stage_ms.copy()
@@ -58,8 +58,8 @@ class DynamicProgram:
 
         Returns:
           Indices into `space.stages` in execution order, and the sum of their
-          latencies. If several ways have exactly the same cost, a new program
-          always returns the same one of those with the fewest stages.
+          latencies. If several ways have exactly the same cost, it is one with the
+          fewest stages, and a new program always chooses the same one.
         """
         stages = []
         state = len(self._cost) - 1

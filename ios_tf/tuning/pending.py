@@ -268,7 +268,11 @@ def _read_problems(
 def _schedules(
     tuner: BlockTuner, problems: Mapping[str, Problem]
 ) -> tuple[dict[str, Schedule], list[str]]:
-    """Searches blocks; returns their schedules, and the files of the other blocks."""
+    """Searches blocks.
+
+    Returns:
+      The schedules, and the files of the blocks that cannot be searched.
+    """
     if not problems:
         return {}, []
     try:

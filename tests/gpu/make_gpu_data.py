@@ -78,7 +78,7 @@ def export(name: str, path: Path) -> None:
 
 
 def specs(programs: Sequence[tuple[Any, str]], kind: str) -> list[list[str]]:
-    """The engine's texts about the convolutions of each (block, schedule).
+    """The names of the convolutions of each (block, schedule), as in the plan cache.
 
     `kind` is a key of _DTYPES.
     """
@@ -96,7 +96,7 @@ def specs(programs: Sequence[tuple[Any, str]], kind: str) -> list[list[str]]:
 
 
 def of_network(network: Network, kind: str) -> set[str]:
-    """The texts about a network's convolutions.
+    """The names of a network's convolutions, as in the plan cache.
 
     The schedules are the sequential ones, and those with the most merges.
     """

@@ -154,7 +154,7 @@ def _linked(directory: Path) -> None:
     [
         (_shared_with_others, "other users may write to it"),
         (_shared_with_a_group, "other users may write to it"),
-        (_linked, ""),
+        (_linked, "it is not a directory, or it is a symbolic link"),
     ],
 )
 def test_a_directory_that_others_may_fill_is_not_used(filled, share, why):
@@ -165,6 +165,19 @@ def test_a_directory_that_others_may_fill_is_not_used(filled, share, why):
     (line,) = errors.splitlines()
     assert f"the code cache {filled} is not used: {why}" in line
     assert only_file(filled).read_bytes() == before
+
+
+def test_a_directory_that_cannot_be_created_is_not_used():
+    """The message has the error of creating the directory."""
+    cuda_helpers.build_fakes()
+    directory = Path("/sys/ios_tf_code")  # nobody can create directories in /sys
+    with pytest.raises(OSError) as refusal:
+        directory.mkdir()
+    why = os.strerror(refusal.value.errno)
+    compiled, errors = run_in_process(directory)
+    assert compiled == 1
+    (line,) = errors.splitlines()
+    assert f"the code cache {directory} is not used: {why}" in line
 
 
 def test_other_options_are_other_code(filled):

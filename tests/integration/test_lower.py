@@ -1,5 +1,8 @@
-"""Lowers annotated graphs to IosRegion: by the named optimizer, after TensorFlow's own
-passes, and by the plugin in functions and SavedModels."""
+"""Annotated graphs become IosRegion nodes.
+
+Some tests run the optimizer IosOptimizer by its name, also after TensorFlow's own
+passes. Other tests call functions and SavedModels, which the plugin optimizes.
+"""
 
 import functools
 import json

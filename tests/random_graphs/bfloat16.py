@@ -238,11 +238,11 @@ def _converts(frozen: FrozenSignature, settings: Settings) -> bool:
 
 
 class _References:
-    """The references for all inputs of a graph.
+    """Computes the expected outputs of a graph, once for each set of inputs.
 
     Args:
       frozen: the original graph.
-      marked: the graph whose nodes tell their precision.
+      marked: the graph in which nodes that compute in bfloat16 have an attribute.
     """
 
     def __init__(self, frozen: FrozenSignature, marked: Any) -> None:

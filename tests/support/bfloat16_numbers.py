@@ -32,10 +32,11 @@ def numbers(*shape, seed=0):
 
 
 def check(found, expected, slack=SLACK, more=0.0, activation="none"):
-    """Checks that results are correct up to one rounding, and errors of float32.
+    """Checks results that were computed in float32 and then rounded to bfloat16.
 
-    `more` is the error of the results before that rounding, beside the error of the
-    activation.
+    Args:
+      slack: allowed error of the float32 computation, relative to the largest result.
+      more: allowed error before the rounding, in addition to that of the activation.
     """
     assert found.shape == expected.shape
     np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))

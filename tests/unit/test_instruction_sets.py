@@ -1,4 +1,6 @@
-"""One function selects the code of every kernel, and ONEDNN_MAX_CPU_ISA limits it.
+"""One function selects the instruction set of every kernel.
+
+The environment variable ONEDNN_MAX_CPU_ISA limits the choice.
 
 tests/integration/test_cc.py runs dispatch_test.cc, which checks the choice itself.
 """

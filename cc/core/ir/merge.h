@@ -11,9 +11,9 @@
 
 namespace ios {
 
-// The convolution that replaces several convolutions, its parts. For each part,
-// the plan says which output channels belong to it and where its kernel lies
-// inside the larger kernel.
+// Describes how one convolution replaces several convolutions, the parts. For
+// each part, the plan says where its output channels begin, and where its
+// kernel lies inside the larger kernel.
 struct MergePlan {
   Operator merged;
   struct Part {

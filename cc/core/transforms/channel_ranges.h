@@ -57,9 +57,9 @@ inline bool operator<(const WeightPadding& a, const WeightPadding& b) {
   return std::tie(a.read, a.made) < std::tie(b.read, b.made);
 }
 
-// Returns the ranges, for WeightPadding, of a weight's dimension that indexes
-// the channels of a tensor with the ranges `channels`. Empty if no channels are
-// added.
+// Returns the member of WeightPadding for the dimension of a weight that
+// indexes the channels of a tensor. `channels` are the ranges of the tensor.
+// The result is empty if no channels are added.
 ChannelRanges OfWeight(const ChannelRanges& channels);
 
 Shape PaddedShape(const Shape& weight, const WeightPadding& padding);

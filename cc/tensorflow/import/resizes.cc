@@ -41,8 +41,8 @@ Result ReadOutputSize(ImportContext& in, int i, const SizeExpressions& sizes,
       shape->size() != 4 || shapes.dtype(*like) != shapes.dtype(x)) {
     return Refuse(
         Reason::kOutputSize,
-        "the output must take height and width from one image of the input's "
-        "data type");
+        "the height and width of the output must both come from one tensor of "
+        "images of the input's data type");
   }
   op->op.size_from_last_input = true;
   op->inputs.push_back(*like);

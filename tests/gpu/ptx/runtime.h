@@ -297,8 +297,8 @@ inline uint16_t FloatToHalf(float x) {
   const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
   const float magnitude = std::fabs(x);
   if (magnitude >= 65520) return sign | 0x7c00;
-  // The exponent of the number's last bit. Subnormal numbers have the same one
-  // as 2^-14.
+  // The exponent of the number's last bit. Subnormal numbers have the same
+  // exponent as 2^-14.
   const int exponent = std::fmax(std::ilogb(magnitude), -14) - 10;
   const int units = std::nearbyint(std::ldexp(magnitude, -exponent));
   // A sum of the fraction and the exponent's field carries correctly.

@@ -81,9 +81,13 @@ std::optional<std::string> CodeCache::Find(const std::string& key) {
 void CodeCache::Insert(const std::string& key, const std::string& code) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (directory_.empty()) return;
-  MakeDirectories(directory_, 0700);
+  if (!MakeDirectories(directory_, 0700)) return GiveUp(strerror(errno));
   const OpenFile directory(OpenDirectory());
-  if (directory.get() < 0) return GiveUp(strerror(errno));
+  if (directory.get() < 0) {
+    return GiveUp(errno == ENOTDIR
+                      ? "it is not a directory, or it is a symbolic link"
+                      : strerror(errno));
+  }
   const std::string name = FileName(key);
   const std::string temporary = name + "." + std::to_string(getpid());
   if (!WriteNewFile(directory.get(), temporary, 0600,

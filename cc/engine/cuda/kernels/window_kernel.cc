@@ -42,9 +42,9 @@ constexpr int64_t kThreadsForStrips = 256;
 constexpr int64_t kThreadsForVectors = 64;
 
 // Returns the largest share for which every multiprocessor still has work. Long
-// strips are better, because a cell that several windows share is read only
-// once. If there are too few threads, strips become shorter, and then vectors
-// narrower.
+// strips are better, because the windows of a strip overlap, and a thread reads
+// each input pixel only once. If there are too few threads, the strip is
+// shortened first, and then the vector.
 Share ChooseShare(const Device* device, const WindowSpec& spec) {
   int64_t vector = std::min(VectorOf(spec.dtype, spec.input),
                             VectorOf(spec.dtype, spec.output));
