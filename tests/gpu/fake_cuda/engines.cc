@@ -154,8 +154,9 @@ bool EndsInIdentity(const OperationGraph& graph) {
 
 // Returns the recorded answers for a graph, or null. With the option
 // "any_recording", graphs that were not recorded get another graph's answers,
-// so that they have as many plans as in the real cuDNN. Graphs that end in an
-// identity do not, because these answers have no compiled plans.
+// so that they have as many plans as in the real cuDNN. But for graphs that end
+// in an identity, cuDNN compiles plans, which the recorded answers do not have.
+// So these graphs get no other answers.
 const RecordedGraph* Recorded(const OperationGraph& graph) {
   const bool any =
       Machine::Get().Option("any_recording") && !EndsInIdentity(graph);

@@ -19,9 +19,9 @@ struct RecordedGraph {
   std::map<int, std::vector<size_t>> proposed;
 };
 
-// Returns the recorded answer for the graph with this key. If the file of
-// FAKE_CUDNN_RECORDINGS does not have the graph, returns another graph's answer
-// if `any` is true, and otherwise null. Returns null if there is no such file.
+// Returns the recorded answer for the graph with this key, or null if
+// FAKE_CUDNN_RECORDINGS is not set. If its file does not have the graph,
+// returns another graph's answer if `any` is true, and null otherwise.
 const RecordedGraph* FindRecorded(const std::string& key, bool any);
 
 }  // namespace fake

@@ -1,4 +1,4 @@
-// What kernels assume about the caches of a core.
+// Sizes that kernels assume for the caches of a core.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_CACHES_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_CACHES_H_
 
