@@ -74,26 +74,30 @@ def steps(options: argparse.Namespace) -> list[Step]:
         command = [*words, *check(tool, "--only_networks", *smallest)]
         return Step(tool, command, 0.1, no_sanitizer or no_reference)
 
-    def experiment(
+    def measured(
         name: str,
-        share: float,
+        run_on: Sequence[str],
         dtype: str,
-        missing: str = "",
-        run_on: Sequence[str] = networks,
-        folder: str = "",
-    ) -> Step:
-        folder = folder or dtype
+        folder: str,
+        peers: Sequence[str] = _PEERS,
+    ) -> list[str]:
         words = [name, *run_on, *device, "--quick", f"--dtype={dtype}"]
         if name == "frameworks":
-            # A network's results are written when all peers are measured.
-            # torch.compile searches for minutes, so it has its own step.
-            words.append(f"--peers={','.join(_PEERS)}")
-        command = command_line(*words, f"--output={file(folder)}")
-        return Step(f"{name}_{folder}", command, share, missing)
+            words.append(f"--peers={','.join(peers)}")
+        return command_line(*words, f"--output={file(folder)}")
+
+    def experiment(name: str, share: float, dtype: str, missing: str = "") -> Step:
+        command = measured(name, networks, dtype, dtype)
+        return Step(f"{name}_{dtype}", command, share, missing)
 
     def of_large(name: str) -> Step:
-        return experiment(name, 0.2, "float16", run_on=large, folder="large")
+        return Step(f"{name}_large", measured(name, large, "float16", "large"), 0.2)
 
+    # A network's results are written when all peers are measured. torch.compile
+    # searches for minutes, so it has its own step.
+    compiled = measured(
+        "frameworks", smallest, "float16", "torch_compile", ("ios", "torch_compile")
+    )
     types = "--dtypes=float16,float32,bfloat16"
     whole = check("networks", types, "--only_networks", *networks)
     no_tensorflow = _missing("tensorflow", "TensorFlow")
@@ -102,8 +106,6 @@ def steps(options: argparse.Namespace) -> list[Step]:
     in_tensorflow = ["in_tensorflow", *models, f"--device={options.device}", "--xla"]
     in_tensorflow += ["--dtypes=float32,mixed_float16", f"--json={file('models')}.json"]
     no_counters = _missing("pynvml", "nvidia-ml-py")
-    compiled = ["frameworks", *smallest, *device, "--quick", "--dtype=float16"]
-    compiled += ["--peers=ios,torch_compile", f"--output={file('torch_compile')}"]
     return [
         Step("library", [sys.executable, "-c", _FINGERPRINT, options.device], 0.05),
         Step("operators", check("operators", types), 0.15, no_reference),
@@ -131,9 +133,7 @@ def steps(options: argparse.Namespace) -> list[Step]:
             0.15,
         ),
         *(of_large(name) for name in ("schedules", "frameworks") if large),
-        Step(
-            "torch_compile", command_line(*compiled), 0.2, _missing("torch", "PyTorch")
-        ),
+        Step("torch_compile", compiled, 0.2, _missing("torch", "PyTorch")),
     ]
 
 

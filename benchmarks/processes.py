@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from benchmarks import python_line
+from ios_tf.cli.endings import handled
 
 _GRACE_SECONDS = 5  # between the request to end and the kill
 
@@ -24,8 +25,7 @@ def run_for(
 ) -> int | None:
     """Runs a command in its own process group, and ends the group afterwards.
 
-    SIGTERM also ends the group, and then this process. Call this function in the main
-    thread, which alone handles signals.
+    In the main thread, SIGTERM also ends the group, and then this process.
 
     Args:
       seconds: time limit.
@@ -46,22 +46,21 @@ def run_for(
         if numbers and process:
             sys.exit(128 + numbers[0])
 
-    before = signal.signal(signal.SIGTERM, exit_if_asked)
     try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=environment,
-        )
-        exit_if_asked()
-        return process.wait(seconds)
+        with handled(exit_if_asked, signal.SIGTERM):
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=environment,
+            )
+            exit_if_asked()
+            return process.wait(seconds)
     except subprocess.TimeoutExpired:
         return None
     finally:
-        signal.signal(signal.SIGTERM, before)
         for number in (signal.SIGTERM, signal.SIGKILL) if process else ():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, number)

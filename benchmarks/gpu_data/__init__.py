@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 _HERE = Path(__file__).resolve().parent
+
+
+def _network(name: str) -> str:
+    return str(_HERE / "networks" / f"{name}.json")
+
+
 # The networks in the order in which they are measured.
-NETWORKS, LARGE_NETWORKS = (
-    tuple(str(_HERE / "networks" / f"{name}.json") for name in names)
-    for names in (("inception_v3", "squeezenet"), ("randwire", "nasnet_a_large"))
-)
-SMALLEST = NETWORKS[1]
+SMALLEST = _network("squeezenet")
+NETWORKS = (_network("inception_v3"), SMALLEST)
+LARGE_NETWORKS = (_network("randwire"), _network("nasnet_a_large"))
 CONVOLUTIONS = str(_HERE / "convolutions.json")
 RECORDINGS = str(_HERE / "recordings")
 # For each dtype, the arithmetic that channels are padded for. The padding, and so the

@@ -291,7 +291,7 @@ struct Columns {
 };
 
 // Computes all tiles, each for the vectors `begin` to `end` of channels.
-template <typename Columns, typename S, typename T>
+template <typename TileColumns, typename S, typename T>
 IOS_INLINE void ComputeVectors(const OutputRow<S>& row, int64_t begin,
                                int64_t end, T* out) {
   constexpr int64_t kWidth = Width<Native::Vector>();
@@ -308,7 +308,7 @@ IOS_INLINE void ComputeVectors(const OutputRow<S>& row, int64_t begin,
       // first channels of the next pixel, which are written later.
       for (int64_t part = (channels - 1) / kWidth * kWidth; part >= 0;
            part -= kWidth) {
-        Columns(row, tile, part, out + tile.channel - from).ComputeAll();
+        TileColumns(row, tile, part, out + tile.channel - from).ComputeAll();
       }
     }
   }
