@@ -49,7 +49,7 @@ def _directory(directory: str) -> Finding:
     if "://" in directory:
         return Finding(_TOPIC, "directory", f"{directory} (remote; writing not tried)")
     parent = directory
-    while not os.path.isdir(parent) and os.path.dirname(parent) != parent:
+    while not os.path.lexists(parent) and os.path.dirname(parent) != parent:
         parent = os.path.dirname(parent)
     try:
         with tempfile.TemporaryFile(dir=parent or "."):

@@ -111,8 +111,10 @@ def processor_findings() -> Iterator[Finding]:
 
 def _instruction_set(topic: str, name: str) -> Finding:
     if limit := os.environ.get("ONEDNN_MAX_CPU_ISA"):
-        advice = "unset ONEDNN_MAX_CPU_ISA, which limits oneDNN and all other kernels"
-        value = f"{name}, limited by ONEDNN_MAX_CPU_ISA={limit}"
+        advice = (
+            "unset ONEDNN_MAX_CPU_ISA, which may limit oneDNN and all other kernels"
+        )
+        value = f"{name}, ONEDNN_MAX_CPU_ISA={limit}"
         return Finding(topic, "instruction set", value, WARNING, advice)
     if not name.startswith("AVX"):
         advice = "use a processor with AVX2 or AVX-512, where convolutions are faster"

@@ -17,7 +17,7 @@ from cache_helpers import run
 from native_build import ROOT
 
 import ios_tf
-from ios_tf.doctor import gpu, settings, system
+from ios_tf.doctor import cache, gpu, settings, system
 from ios_tf.native import plugin
 
 # Code that reads a variable of this package.
@@ -105,6 +105,15 @@ def test_faults_are_found(tmp_path):
         assert (key, found[key]["status"]) == (key, status)
         assert text in advice[key]
     assert ("self-test", "convert") not in found
+
+
+def test_a_file_in_place_of_the_default_cache_is_found(tmp_path, monkeypatch):
+    monkeypatch.delenv("IOS_TF_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "ios_tf").write_text("")
+    (finding,) = cache.cache_findings()
+    assert finding.status == "warning"
+    assert finding.value == f"{tmp_path}/ios_tf cannot be written: Not a directory"
 
 
 def test_missing_packages_and_another_c_library_are_errors(monkeypatch):
