@@ -34,14 +34,15 @@ struct Costs {
   int64_t copy = 20;
   int64_t clock = 30;         // to read the clock; measured
   int64_t sleep = 500;        // from going to sleep until the core is free
-  int64_t wake_nobody = 220;  // to wake threads if none sleeps; measured
-  int64_t wake = 6'500;       // spent by a thread that wakes another; measured
+  int64_t wake_nobody = 220;  // to wake or yield without effect; measured
+  int64_t wake = 6'500;       // added for each thread that is woken; measured
   int64_t wake_up = 13'000;   // until the woken thread runs; measured
   int64_t change = 1'500;     // for a core to change to another thread
   int64_t start = 20'000;     // to start a thread
   // Time for which a thread keeps a core that another thread waits for.
   int64_t slice = 3'000'000;
-  int64_t look = 10'000;  // the longest time between two readings of the clock
+  // A waiting thread looks at the clock at least once in this time.
+  int64_t look = 10'000;
 };
 
 class Thread;

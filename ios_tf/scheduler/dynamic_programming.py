@@ -58,8 +58,8 @@ class DynamicProgram:
 
         Returns:
           Indices into `space.stages` in execution order, and the sum of their
-          latencies. If several ways have exactly the same cost, it is one with the
-          fewest stages, and a new program always chooses the same one.
+          latencies. If several ways have exactly the same cost, one with the fewest
+          stages is chosen. A new program always chooses the same way.
         """
         stages = []
         state = len(self._cost) - 1

@@ -85,7 +85,7 @@ def test_tensors_of_two_to_the_31_elements(width, taken):
         x = tf.nn.max_pool2d(x, 2, 2, "VALID")
         return tf.nn.conv2d(x, np.ones((1, 1, 2, 1), np.float32), 1, "VALID")
 
-    # TensorFlow fills the input when it opens the graph, which takes seconds.
+    # The graph is frozen only once, because this takes seconds and 4 GiB of memory.
     graph = gh.opened(gh.freeze(network, [1, 2**15, width, 1]))
     for device, convolutions in (("cpu", 2), ("gpu", taken)):
         report = graph.blocks(1, device)["report"]
