@@ -162,6 +162,13 @@ def _memory(topic: str) -> Finding:
         free = min(free, limit)
     value = f"{free / (1 << 30):.1f} GiB available"
     if free >= _ENOUGH_MEMORY:
-        return Finding(topic, "memory", value)
-    advice = "large networks need 4 GiB. Free memory, or raise the limit (ulimit -v)"
+        try:
+            engine.check_memory(_ENOUGH_MEMORY)
+            return Finding(topic, "memory", value)
+        except engine.EngineMemoryError:
+            value += ", but less than 4 GiB in this container or control group"
+    advice = (
+        "large networks need 4 GiB. Free memory, or raise the limit (ulimit -v, docker "
+        "run --memory, Kubernetes resources.limits.memory)"
+    )
     return Finding(topic, "memory", value, WARNING, advice)

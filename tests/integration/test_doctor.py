@@ -18,7 +18,7 @@ from native_build import ROOT
 
 import ios_tf
 from ios_tf.doctor import cache, gpu, settings, system
-from ios_tf.native import plugin
+from ios_tf.native import engine, plugin
 
 # Code that reads a variable of this package.
 PATTERN = r'(?:getenv|environ)[.\w]*[(\[]"(IOS_TF_\w+)'
@@ -144,6 +144,18 @@ def test_a_missing_library_is_an_error_and_the_text_says_so(tmp_path):
     assert "is not built" in done.stdout
     assert re.search(r"\n\d+ checks, errors: \d, warnings: \d\n$", done.stdout)
     assert max(map(len, done.stdout.splitlines())) <= 120
+
+
+def test_a_memory_limit_of_the_container_is_found(monkeypatch):
+    def fail(size):
+        raise engine.EngineMemoryError(f"{size} bytes are needed")
+
+    monkeypatch.setattr(system, "_ENOUGH_MEMORY", 1)
+    monkeypatch.setattr(engine, "check_memory", fail)
+    (finding,) = (f for f in system.processor_findings() if f.name == "memory")
+    assert finding.status == "warning"
+    assert "less than 4 GiB in this container" in finding.value
+    assert "docker run --memory" in finding.advice
 
 
 def test_a_quota_is_found():
