@@ -106,12 +106,38 @@ IOS_INLINE void AddOuterProduct(const float* numbers, int64_t pitch,
   }
 }
 
+// Return a > b ? a : b and a < b ? a : b, so b if a number is NaN. GCC 12
+// compiles these expressions into several instructions, and warns about the
+// form of the AVX-512 intrinsics without a mask.
+IOS_INLINE Native::Vector Max(Native::Vector a, Native::Vector b) {
+#if !defined(__x86_64__)
+  return a > b ? a : b;
+#elif IOS_VECTOR_BYTES == 64
+  return _mm512_maskz_max_ps(0xffff, a, b);
+#elif IOS_VECTOR_BYTES == 32
+  return _mm256_max_ps(a, b);
+#else
+  return _mm_max_ps(a, b);
+#endif
+}
+IOS_INLINE Native::Vector Min(Native::Vector a, Native::Vector b) {
+#if !defined(__x86_64__)
+  return a < b ? a : b;
+#elif IOS_VECTOR_BYTES == 64
+  return _mm512_maskz_min_ps(0xffff, a, b);
+#elif IOS_VECTOR_BYTES == 32
+  return _mm256_min_ps(a, b);
+#else
+  return _mm_min_ps(a, b);
+#endif
+}
+
 // Applies an activation for which IsInRegisters() is true. NaN stays NaN.
 template <typename V>
 IOS_INLINE void ActivateInRegisters(Activation::Kind activation, V* v) {
   if (activation == Activation::kNone) return;
-  *v = *v < 0.0f ? V{} : *v;
-  if (activation == Activation::kRelu6) *v = *v > 6.0f ? V{} + 6.0f : *v;
+  *v = Max(V{}, *v);
+  if (activation == Activation::kRelu6) *v = Min(V{} + 6.0f, *v);
 }
 
 }  // namespace
