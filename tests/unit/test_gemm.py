@@ -67,6 +67,13 @@ def test_every_depth(channels):
     check(one((1, 9, 15, channels), 50, **attributes), rng)
 
 
+def test_large_outputs_of_few_channels():
+    """Products write outputs that exceed the L2 cache in the order of addresses."""
+    rng = np.random.default_rng(4)
+    attributes = {"residual": True, "bias": True, "activation": "relu6"}
+    check(one((1, 120, 121, 5), 99, **attributes), rng)
+
+
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize("strides", [[2, 2], [1, 3], [4, 1], [40, 40]])
 def test_every_stride(strides, padding):
@@ -127,6 +134,7 @@ def test_other_instruction_sets(isa):
         "for n in (1, 5, 6, 7, 113): t.test_every_number_of_pixels(n)\n"
         "for n in (1, 9, 16, 17, 33, 64): t.test_every_number_of_filters(n)\n"
         "t.test_every_depth(769)\n"
+        "t.test_large_outputs_of_few_channels()\n"
         "t.test_every_stride([2, 2], 'SAME')\n"
         "t.test_separable_convolutions({'residual': True}, (2, 9, 13, 20))\n"
     )

@@ -21,7 +21,7 @@ constexpr int64_t kSets = 64, kWays = 8;         // of the L1 cache
 // after another, so that a row of the image that several windows share is read
 // from the L2 cache only once. The image must have at most kImageBytes, and the
 // rows that are read together have about kBlockBytes.
-constexpr int64_t kImageBytes = 1 << 20, kBlockBytes = 256 << 10;
+constexpr int64_t kBlockBytes = 256 << 10;
 // If the activation is not applied in registers, rows with at most this many
 // vectors are computed together, so that these stay in the L1 cache.
 constexpr int64_t kApartVectors = 256;

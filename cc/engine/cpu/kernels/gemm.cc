@@ -33,6 +33,12 @@ constexpr int64_t kDepth = 768;
 // and AVX-512.
 constexpr int64_t kPixels = 84;
 
+// A large output is written almost in the order of its addresses if the factors
+// fill at most half of an L1 cache of 32 KiB: a block then has only one or a
+// few tiles of pixels.
+constexpr int64_t kFewFactorBytes = 16 << 10;
+constexpr int64_t kFewPixels = 14 / Native::kRows * Native::kRows;
+
 constexpr int64_t kFloat = sizeof(float);
 constexpr int64_t kLine = kLineBytes / kFloat;  // floats of a cache line
 
@@ -200,7 +206,13 @@ void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
     const int64_t first_pixel = strip * plan.pixels / plan.strips;
     const int64_t end_pixel = (strip + 1) * plan.pixels / plan.strips;
     const int64_t all = end_pixel - first_pixel;
-    const int64_t at_a_time = CeilDiv(all, CeilDiv(all, kPixels));
+    const int64_t unit_filters = end_filter - first_filter;
+    const int64_t factor_bytes = unit_filters * plan.channels * kFloat;
+    const bool in_order = unit_filters > kPanel &&
+                          factor_bytes <= kFewFactorBytes &&
+                          all * unit_filters * kFloat > kImageBytes;
+    const int64_t block = in_order ? kFewPixels : kPixels;
+    const int64_t at_a_time = CeilDiv(all, CeilDiv(all, block));
     for (int64_t p = first_pixel; p < end_pixel; p += at_a_time) {
       const int64_t count = std::min(at_a_time, end_pixel - p);
       // All tiles have about the same height, because a low tile has too few
@@ -210,9 +222,7 @@ void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
       // In a large network, filters come from main memory. So each tile, while
       // it is computed with one panel, prefetches a part of the next panel.
       // After the first block, the filters may be in the L2 cache.
-      const bool prefetches =
-          p == first_pixel ||
-          (end_filter - first_filter) * plan.channels * kFloat > kFactorBytes;
+      const bool prefetches = p == first_pixel || factor_bytes > kFactorBytes;
       for (int64_t step = 0; step < steps; ++step) {
         const int64_t channel = step * plan.channels / steps;
         tile.depth = (step + 1) * plan.channels / steps - channel;
