@@ -38,7 +38,11 @@ def ended_by_exception() -> Iterator[None]:
             raise raised[-1]
 
     signals = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-    with handled(end_again, signal.SIGALRM), handled(end, *signals):
+    with (
+        _not_printed(raised),
+        handled(end_again, signal.SIGALRM),
+        handled(end, *signals),
+    ):
         try:
             yield
         except Exception as error:
@@ -52,6 +56,26 @@ def ended_by_exception() -> Iterator[None]:
                 _stop(raised)
             finally:
                 _stop(raised)
+
+
+@contextlib.contextmanager
+def _not_printed(raised: list[BaseException]) -> Iterator[None]:
+    """Prints no traceback if Python drops one of these exceptions.
+
+    Python drops exceptions that destructors raise, and prints their tracebacks. These
+    exceptions are raised again, so the tracebacks would only confuse the user.
+    """
+    before = sys.unraisablehook
+
+    def hook(dropped: Any) -> None:
+        if not any(dropped.exc_value is one for one in raised):
+            before(dropped)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _stop(raised: list[BaseException]) -> None:
