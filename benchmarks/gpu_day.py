@@ -99,7 +99,11 @@ def steps(options: argparse.Namespace) -> list[Step]:
         "frameworks", smallest, "float16", "torch_compile", ("ios", "torch_compile")
     )
     types = "--dtypes=float16,float32,bfloat16"
-    whole = check("networks", types, "--only_networks", *networks)
+
+    def whole(name: str, types: str, share: float) -> Step:
+        command = check(name, f"--dtypes={types}", "--only_networks", *networks)
+        return Step(name, command, share, no_reference)
+
     no_tensorflow = _missing("tensorflow", "TensorFlow")
     tests = ["pytest", "-n", "0", "tests/gpu/test_tensorflow_gpu.py"]
     models = ["keras:InceptionV3", "keras:MobileNetV2", "keras:ResNet50"]
@@ -109,13 +113,14 @@ def steps(options: argparse.Namespace) -> list[Step]:
     return [
         Step("library", [sys.executable, "-c", _FINGERPRINT, options.device], 0.05),
         Step("operators", check("operators", types), 0.15, no_reference),
+        whole("networks_float16", "float16", 0.1),
         Step("tensorflow", [sys.executable, "-m", *tests], 0.15, no_tensorflow),
         Step("models", command_line(*in_tensorflow), 0.2, no_tensorflow),
         experiment("schedules", 0.2, "float16"),
         experiment("frameworks", 0.2, "float16"),
         experiment("schedules", 0.2, "float32"),
         experiment("frameworks", 0.2, "float32"),
-        Step("networks", whole, 0.15, no_reference),
+        whole("networks_others", "float32,bfloat16", 0.1),
         Step("streams", command_line("streams", *smallest, *device), 0.05),
         sanitized("memcheck"),
         sanitized("racecheck"),
@@ -158,7 +163,7 @@ class Outcome:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the steps; returns 0 if all passed, else 1.
+    """Runs the steps; returns 0 if all passed and the latencies agree, else 1.
 
     Raises:
       UserError: the output cannot be written, or a step's name is unknown.
@@ -204,9 +209,18 @@ def run(options: argparse.Namespace) -> int:
         write_json(path, record)
     rows = [(one.step, one.outcome, f"{one.seconds:.0f} s") for one in outcomes]
     print(table(("step", "outcome", "took"), rows))
+    failed = any(one.outcome != "passed" for one in outcomes)
     if latencies := _latencies(options.output):
-        print(table(_LATENCIES, latencies))
-    return int(any(one.outcome != "passed" for one in outcomes))
+        print(
+            table(_LATENCIES, [(*cells, f"{apart:.0%}") for cells, apart in latencies])
+        )
+        if apart := sum(apart > _MOST_APART for _, apart in latencies):
+            print(
+                f"The latencies of {apart} of {len(latencies)} rows are more than "
+                f"{_MOST_APART:.0%} apart."
+            )
+            failed = True
+    return int(failed)
 
 
 def _limit(todo: Sequence[Step], whole: float, left: float) -> float:
@@ -220,15 +234,17 @@ def _limit(todo: Sequence[Step], whole: float, left: float) -> float:
     return min(left, max(share * whole, share * left / max(shares, share)))
 
 
-# The columns of _latencies().
+# The columns of _latencies(), and the largest difference that is no error.
 _LATENCIES = ("network", "schedule", "sum of stages", "profiler", "calls", "apart")
+_MOST_APART = 0.05
 
 
-def _latencies(output: str) -> list[tuple[str, ...]]:
-    """Returns rows with three latencies of each network, in milliseconds.
+def _latencies(output: str) -> list[tuple[tuple[str, ...], float]]:
+    """Returns rows with three latencies of each network, and how far they are apart.
 
     The search adds the latencies of stages. So the sum should equal the latency of the
-    whole network, by the profiler and by the wall clock of calls, within 5 %.
+    whole network, by the profiler and by the wall clock of calls. Latencies are in
+    milliseconds, and the difference is a fraction of the smallest.
     """
     rows = []
     for dtype in ("float32", "float16"):
@@ -246,9 +262,8 @@ def _latencies(output: str) -> list[tuple[str, ...]]:
                     by_profiler["median_ms"],
                     by_clock[peer]["median_ms"],
                 ]
-                cells = [f"{ms:.3f}" for ms in times]
-                apart = max(times) / min(times) - 1
-                rows.append((f"{network}, {dtype}", schedule, *cells, f"{apart:.0%}"))
+                cells = (f"{network}, {dtype}", schedule, *(f"{t:.3f}" for t in times))
+                rows.append((cells, max(times) / min(times) - 1))
     return rows
 
 

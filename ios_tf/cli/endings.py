@@ -68,7 +68,7 @@ def _not_printed(raised: list[BaseException]) -> Iterator[None]:
     before = sys.unraisablehook
 
     def hook(dropped: Any) -> None:
-        if not any(dropped.exc_value is one for one in raised):
+        if not any(dropped.exc_value is error for error in raised):
             before(dropped)
 
     sys.unraisablehook = hook

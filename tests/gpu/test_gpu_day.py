@@ -110,12 +110,13 @@ def test_three_latencies_of_a_network_are_compared(tmp_path, monkeypatch, capsys
     for cache in _CACHES:
         monkeypatch.setenv(cache, "")
     monkeypatch.setattr(gpu_day, "steps", lambda options: [])
-    assert gpu_day.run(options_of(f"--output={tmp_path}")) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split() for line in lines[-2:]] == [
+    assert gpu_day.run(options_of(f"--output={tmp_path}")) == 1
+    *_, first, second, verdict = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in (first, second)] == [
         ["net,", "float16", "sequential", "0.400", "0.500", "0.450", "25%"],
         ["net,", "float16", "auto", "0.400", "0.400", "0.410", "2%"],
     ]
+    assert verdict == "The latencies of 1 of 2 rows are more than 5% apart."
 
 
 def test_a_day_goes_on_after_failures_and_ends_in_time(environment, tmp_path):
@@ -268,7 +269,7 @@ def test_networks_are_in_the_package():
 
 
 def test_all_merges_of_networks_of_the_package():
-    """The step `networks` schedules all merges, even in a block of 484 operators."""
+    """The checks of networks schedule all merges, even in a block of 484 operators."""
     for network in map(Network.read, _NETWORKS):
         for problem in network.problems.values():
             schedule = checks.without_measuring(problem, "merge")

@@ -25,7 +25,7 @@ def _fail():
 def dropped(monkeypatch):
     """The exceptions of which Python would print the tracebacks."""
     found = []
-    monkeypatch.setattr("sys.unraisablehook", lambda one: found.append(one.exc_type))
+    monkeypatch.setattr("sys.unraisablehook", lambda hook: found.append(hook.exc_type))
     return found
 
 
