@@ -111,6 +111,8 @@ class OptimizedFunction(DirectFunction):
                     self._variables,
                     {original.endpoint: endpoint},
                 )
+            except UserError:
+                raise
             # TensorFlow raises many kinds of errors for functions that it cannot save.
             except Exception as error:
                 raise UserError(

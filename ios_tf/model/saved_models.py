@@ -194,6 +194,9 @@ def save(
       directory: the directory to write to.
       variables: variables that the functions may read and `loaded` does not have.
       functions: more functions for the root of the SavedModel, by name.
+
+    Raises:
+      UserError: a file cannot be written, for example because the disk is full.
     """
     captured = _captured(signatures.values())
     weights = [v for v in variables if id(v.handle) in captured]
@@ -218,14 +221,18 @@ def save(
         for node in function_library.nodes(function.graph.as_graph_def())
         if ">" in node.op
     }
+    options = tf.saved_model.SaveOptions(namespace_whitelist=sorted(namespaces))
     # Switches AutoGraph off: it is not needed, and writes temporary files that stay if
     # the process is killed.
-    tf.autograph.experimental.do_not_convert(tf.saved_model.save)(
-        root,
-        directory,
-        signatures=dict(signatures),
-        options=tf.saved_model.SaveOptions(namespace_whitelist=sorted(namespaces)),
-    )
+    write = tf.autograph.experimental.do_not_convert(tf.saved_model.save)
+    try:
+        write(root, directory, signatures=dict(signatures), options=options)
+    except (OSError, tf.errors.OpError) as error:
+        if directory not in str(error):  # not an error of a file
+            raise
+        raise UserError(
+            f"{directory} cannot be written: {first_line(error)}"
+        ) from error
     names = {
         key: dict(
             zip(

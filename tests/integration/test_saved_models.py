@@ -1,11 +1,14 @@
 """A SavedModel loaded for its signatures keeps only what the signatures need."""
 
 import gc
+import resource
 
 import graph_helpers as gh
 import numpy as np
+import pytest
 import tensorflow as tf
 
+from ios_tf.errors import UserError
 from ios_tf.model import saved_models
 
 
@@ -44,3 +47,18 @@ def test_variables_that_no_signature_reads_are_let_go(tmp_path):
     assert alive.count(3 * 3 * 7 * 13) == 0
     (found,) = loaded.signatures["serving_default"](image).values()
     np.testing.assert_array_equal(found, expected)
+
+
+def test_a_full_disk_is_one_sentence_with_the_path(tmp_path):
+    """Files can be created, but hold at most 100 bytes, as on a disk that is full."""
+    model = Trained()
+    original, copy = str(tmp_path / "original"), str(tmp_path / "copy")
+    tf.saved_model.save(model, original, signatures=model.serve)
+    loaded = saved_models.load(original)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(UserError, match=f"^{copy} cannot be written: .*File too"):
+            saved_models.save(loaded, loaded.signatures, copy)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
