@@ -62,27 +62,56 @@ struct Tile {
 };
 
 // Adds rows of floats, which are `pitch` floats apart, to the rows of `sums`.
-// If `pitch` is 0, adds the same row to all rows.
+// If `pitch` is 0, adds the same row to all rows. The last vector of a row has
+// `last` floats.
 template <int kRows, int kVectors, typename V>
-IOS_INLINE void AddRows(const float* from, int64_t pitch,
+IOS_INLINE void AddRows(const float* from, int64_t pitch, int64_t last,
                         V (&sums)[kRows][kVectors]) {
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      V terms;
-      std::memcpy(&terms, from + r * pitch + v * Width<V>(), sizeof(V));
-      sums[r][v] += terms;
+      const float* const terms = from + r * pitch + v * Width<V>();
+      sums[r][v] += v < kVectors - 1 ? LoadVector(terms) : Load<V>(terms, last);
     }
   }
 }
 
-// Computes a tile whose filters are a whole number of vectors.
+// Finishes a tile: adds the bias and the residual, applies the activation, and
+// writes the tile.
+template <int kRows, int kVectors, typename V>
+IOS_INLINE void Finish(const Tile& tile, int64_t last,
+                       V (&sums)[kRows][kVectors]) {
+  if (tile.last) {
+    if (tile.bias) AddRows(tile.bias, 0, last, sums);
+    if (tile.residual) AddRows(tile.residual, tile.residual_pitch, last, sums);
+    if (tile.activation != Activation::kNone) {
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+          ActivateInRegisters(tile.activation, &sums[r][v]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      Store(sums[r][v], v < kVectors - 1 ? Width<V>() : last,
+            tile.output + r * tile.output_pitch + v * Width<V>());
+    }
+  }
+}
+
+// Computes a tile. Its last vector may be only partly full.
 template <int kRows, int kVectors>
 IOS_INLINE void Multiply(const Tile& tile) {
   using V = Native::Vector;
+  const int64_t last = tile.filters - (kVectors - 1) * Width<V>();
   V sums[kRows][kVectors] = {};
-  if (!tile.first) AddRows(tile.output, tile.output_pitch, sums);
+  if (!tile.first) AddRows(tile.output, tile.output_pitch, last, sums);
   const float* panel = tile.panel;
   const float* ahead = tile.ahead;
   for (int64_t c = 0; c < tile.depth;) {
@@ -101,26 +130,11 @@ IOS_INLINE void Multiply(const Tile& tile) {
       AddOuterProduct(tile.input + c, tile.input_pitch, factors, sums);
     }
   }
-  if (tile.last) {
-    if (tile.bias) AddRows(tile.bias, 0, sums);
-    if (tile.residual) AddRows(tile.residual, tile.residual_pitch, sums);
-    if (tile.activation != Activation::kNone) {
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) {
-          ActivateInRegisters(tile.activation, &sums[r][v]);
-        }
-      }
-    }
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      std::memcpy(tile.output + r * tile.output_pitch + v * Width<V>(),
-                  &sums[r][v], sizeof(V));
-    }
+  // The first call is compiled without tests whether the last vector is full.
+  if (last == Width<V>()) {
+    Finish(tile, Width<V>(), sums);
+  } else {
+    Finish(tile, last, sums);
   }
 }
 
@@ -141,48 +155,6 @@ IOS_INLINE void MultiplyRows(int64_t rows, const Tile& tile) {
     if (rows < kRows) return MultiplyRows<kRows - 1>(rows, tile);
   }
   MultiplyVectors<kRows>(tile);
-}
-
-// Copies `count` floats of each row.
-inline void CopyRows(int64_t rows, int64_t count, const float* from,
-                     int64_t from_pitch, float* to, int64_t to_pitch) {
-  for (int64_t r = 0; r < rows; ++r) {
-    CopyPart(from + r * from_pitch, count, to + r * to_pitch);
-  }
-}
-
-// Computes a tile with any number of filters. If the last vector is not full,
-// computes a copy of the tile with full vectors.
-IOS_INLINE void MultiplyAny(int64_t rows, const Tile& tile) {
-  const bool whole = tile.filters % Width<Native::Vector>() == 0;
-  float bias[kPanel], residual[Native::kRows * kPanel];
-  float output[Native::kRows * kPanel];
-  Tile copied;
-  const Tile* here = &tile;
-  if (!whole) {
-    copied = tile;
-    here = &copied;
-    const auto copy = [&](int64_t rows, const float* from, int64_t pitch,
-                          float* to) {
-      std::memset(to, 0, rows * kPanel * sizeof(float));
-      CopyRows(rows, tile.filters, from, pitch, to, kPanel);
-      return to;
-    };
-    if (tile.bias) copied.bias = copy(1, tile.bias, 0, bias);
-    if (tile.residual) {
-      copied.residual =
-          copy(rows, tile.residual, tile.residual_pitch, residual);
-      copied.residual_pitch = kPanel;
-    }
-    if (!tile.first) copy(rows, tile.output, tile.output_pitch, output);
-    copied.output = output;
-    copied.output_pitch = kPanel;
-  }
-  MultiplyRows(rows, *here);
-  if (!whole) {
-    CopyRows(rows, tile.filters, output, kPanel, tile.output,
-             tile.output_pitch);
-  }
 }
 
 void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
@@ -249,7 +221,7 @@ void RunUnits(const GemmPlan& plan, const GemmArguments& arguments,
                 arguments.residual
                     ? arguments.residual + pixel * arguments.residual_pitch + f
                     : nullptr;
-            MultiplyAny(rows, tile);
+            MultiplyRows(rows, tile);
             pixel += rows;
           }
         }

@@ -64,31 +64,44 @@ IOS_INLINE void StoreVector(Native::Vector v, BFloat16* to) {
   std::memcpy(to, &halves, sizeof(halves));
 }
 
+#if defined(__x86_64__) && IOS_VECTOR_BYTES == 32
+// Returns a mask of the first `count` floats of a vector.
+IOS_INLINE __m256i FirstFloats(int64_t count) {
+  static constexpr int32_t kMasks[] = {-1, -1, -1, -1, -1, -1, -1, -1,
+                                       0,  0,  0,  0,  0,  0,  0,  0};
+  return _mm256_loadu_si256(
+      reinterpret_cast<const __m256i*>(kMasks + 8 - count));
+}
+#endif
+
 // Loads `count` floats, at most one vector, and fills the rest of the vector
-// with zeros. Here and below, only partial vectors are copied through memory,
-// so that whole vectors stay in registers.
+// with zeros.
 template <typename V>
 IOS_INLINE V Load(const float* from, int64_t count) {
-  V v;
-  if (count >= Width<V>()) {
-    std::memcpy(&v, from, sizeof(V));
-  } else {
-    float padded[Width<V>()] = {};
-    CopyPart(from, count, padded);
-    std::memcpy(&v, padded, sizeof(V));
-  }
-  return v;
+  if (count >= Width<V>()) return LoadVector(from);
+#if !defined(__x86_64__) || IOS_VECTOR_BYTES == 16
+  float padded[Width<V>()] = {};
+  CopyPart(from, count, padded);
+  return LoadVector(padded);
+#elif IOS_VECTOR_BYTES == 32
+  return _mm256_maskload_ps(from, FirstFloats(count));
+#else
+  return _mm512_maskz_loadu_ps((1 << count) - 1, from);
+#endif
 }
 
 template <typename V>
 IOS_INLINE void Store(V v, int64_t count, float* to) {
-  if (count >= Width<V>()) {
-    std::memcpy(to, &v, sizeof(V));
-  } else {
-    float all[Width<V>()];
-    std::memcpy(all, &v, sizeof(V));
-    CopyPart(all, count, to);
-  }
+  if (count >= Width<V>()) return StoreVector(v, to);
+#if !defined(__x86_64__) || IOS_VECTOR_BYTES == 16
+  float all[Width<V>()];
+  StoreVector(v, all);
+  CopyPart(all, count, to);
+#elif IOS_VECTOR_BYTES == 32
+  _mm256_maskstore_ps(to, FirstFloats(count), v);
+#else
+  _mm512_mask_storeu_ps(to, (1 << count) - 1, v);
+#endif
 }
 
 // Does the step of a matrix product for one channel: multiplies the value that
