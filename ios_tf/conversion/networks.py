@@ -26,7 +26,7 @@ from ios_tf.reasons import Decision
 from ios_tf.reasons.measurements import LATENCIES_MISSING
 from ios_tf.scheduler import Load, Problem, Schedule, Stage, Strategy
 from ios_tf.scheduler.problem import mask_of, operators_of, union_of
-from ios_tf.tuning.algorithms import ROWS, with_algorithms
+from ios_tf.tuning.algorithms import GEMM, ROWS, with_algorithms
 from ios_tf.tuning.parts import part_of
 from ios_tf.tuning.roofline import Roofline
 from ios_tf.tuning.searcher import NetworkSearcher
@@ -41,7 +41,7 @@ _MOST_SECONDS = 60.0
 _ROOFLINES: dict[tuple[str, str], Roofline] = {}
 # Algorithms that compute every product of a convolution, unlike Winograd's. None is the
 # algorithm of an operator that has no choice of algorithms.
-_EVERY_PRODUCT = (None, "direct", "gemm")
+_EVERY_PRODUCT = (None, "direct", GEMM)
 # Members of an operator's JSON object that are not attributes.
 _NOT_ATTRIBUTES = ("name", "type", "inputs", "algorithm")
 
@@ -90,12 +90,14 @@ def with_networks(
 def _rates(network: Mapping[str, Any], dtype: str) -> Iterator[float]:
     """The GFLOP/s of each operator that computes exactly its own products."""
     operators = network["operators"]
-    # An operator with the algorithm ROWS may compute the operator that it reads, too.
+    # An operator with the algorithm ROWS may compute the operator that it reads, too,
+    # unless that has the algorithm GEMM.
     computed = {
         ref for op in operators if op["algorithm"] == ROWS for ref in op["inputs"]
     }
     for index, one in enumerate(operators):
-        complete = one["algorithm"] in _EVERY_PRODUCT and index not in computed
+        separate = one["algorithm"] == GEMM or index not in computed
+        complete = one["algorithm"] in _EVERY_PRODUCT and separate
         if complete and one["precision"] == dtype and one["ms"]:
             yield one["operations"] / one["ms"] / 1e6
 

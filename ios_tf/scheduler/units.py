@@ -90,7 +90,7 @@ def computed_by_readers(problem: Problem, taken: int = 0) -> list[int]:
 
     An operator may compute an input itself if nothing else reads this input, and if the
     input is a sum. A depthwise convolution with the algorithm `rows` may also compute
-    the 1x1 convolution before it.
+    the 1x1 convolution before it, unless that has the algorithm `gemm`.
 
     Args:
       problem: the block.
@@ -139,10 +139,13 @@ def product_before(problem: Problem, op: int) -> int:
 
 def _computed_by_rows(problem: Problem, reader: int) -> int:
     product = product_before(problem, reader)
-    # A problem that is only a graph has no operators in its JSON, and thus no products.
-    if product and problem.block["operators"][reader].get("algorithm") == "rows":
-        return product
-    return 0
+    if not product:
+        return 0  # also if the problem is only a graph, without operators in its JSON
+    algorithms = [
+        problem.block["operators"][op].get("algorithm")
+        for op in (reader, *operators_of(product))
+    ]
+    return product if algorithms[0] == "rows" and "gemm" not in algorithms else 0
 
 
 def matching_units(problem: Problem, patterns: Sequence[str]) -> list[int]:

@@ -46,8 +46,9 @@ def choose(
       problem: the block.
       cost_model: measures each operator with each algorithm, as a small block of its
         own, because the tensors of a whole block may need much memory. With the
-        algorithm `rows`, a depthwise convolution also computes the 1x1 convolution
-        before it, so that these two operators are measured together.
+        algorithm `rows`, a depthwise convolution may also compute the 1x1 convolution
+        before it, so these two operators are measured together: separately, as one,
+        and separately with the algorithms `gemm` and `rows`.
       algorithms: the algorithms that may be chosen.
       stop: called before each operator; if it returns true, the remaining operators are
         computed directly.
@@ -75,12 +76,13 @@ def choose(
                 best, chosen[op] = latency, algorithm
     if ROWS not in algorithms:
         return chosen, True
-    return _by_rows(problem, cost_model, chosen, stop, forecast)
+    return _by_rows(problem, cost_model, algorithms, chosen, stop, forecast)
 
 
 def _by_rows(
     problem: Problem,
     cost_model: CostModel,
+    algorithms: Collection[str],
     chosen: dict[int, str],
     stop: Callable[[], bool],
     forecast: Forecast | None,
@@ -89,16 +91,21 @@ def _by_rows(
     before = with_algorithms(problem, chosen)
     depthwise = [op for op, of_op in enumerate(problem.algorithms) if ROWS in of_op]
     variants = _announced(
-        (_with_rows(problem, before, op) for op in depthwise), forecast
+        (_with_rows(problem, before, op, GEMM in algorithms) for op in depthwise),
+        forecast,
     )
     for op, now, others in variants:
         if stop():
             return chosen, False
-        by_rows = latency_of(others[ROWS], cost_model)
-        if by_rows < _WORTHWHILE[ROWS] * latency_of(now, cost_model):
-            for computed in operators_of(product_before(problem, op)):
-                chosen.pop(computed, None)
-            chosen[op] = ROWS
+        best = latency_of(now, cost_model)
+        for algorithm, variant in others.items():
+            latency = latency_of(variant, cost_model)
+            if latency < _WORTHWHILE[ROWS] * best:
+                best, chosen[op] = latency, ROWS
+                for product in operators_of(product_before(problem, op)):
+                    chosen.pop(product, None)
+                    if algorithm == GEMM:
+                        chosen[product] = GEMM
     return chosen, True
 
 
@@ -113,13 +120,24 @@ def _variants(problem: Problem, op: int, algorithms: Collection[str]) -> _Varian
     return op, alone, {a: with_algorithms(alone, {0: a}) for a in others}
 
 
-def _with_rows(problem: Problem, before: Problem, op: int) -> _Variants:
-    # With ROWS, `op` also computes the 1x1 convolution before it, which then needs no
-    # algorithm of its own.
-    operators = 1 << op | product_before(problem, op)
-    together = part_of(problem, operators)
-    rows = with_algorithms(together.problem, {together.operators.index(op): ROWS})
-    return op, part_of(before, operators).problem, {ROWS: rows}
+def _with_rows(
+    problem: Problem, before: Problem, op: int, separately: bool
+) -> _Variants:
+    # With ROWS, `op` also computes the 1x1 convolution before it, unless that has the
+    # algorithm GEMM.
+    product = product_before(problem, op)
+    together = part_of(problem, 1 << op | product)
+    numbers = {op: number for number, op in enumerate(together.operators)}
+    forms = {ROWS: {op: ROWS}}
+    if product and separately:
+        forms[GEMM] = {op: ROWS, **dict.fromkeys(operators_of(product), GEMM)}
+    others = {
+        name: with_algorithms(
+            together.problem, {numbers[op]: form for op, form in algorithms.items()}
+        )
+        for name, algorithms in forms.items()
+    }
+    return op, part_of(before, 1 << op | product).problem, others
 
 
 def _announced(

@@ -264,7 +264,9 @@ def test_products_are_measured_with_what_computes_them():
         (0, "gemm"): 0.5,
         (2, "gemm"): 0.5,
         (0, 1, "gemm", None): 1.0,
+        (0, 1, None, None): 1.0,
         (0, 1, None, "rows"): 0.9,
+        (0, 1, "gemm", "rows"): 0.95,
         # Operator 3 is measured alone: it cannot compute operator 2, which is an
         # output.
         (3, "rows"): 0.9,
@@ -272,7 +274,11 @@ def test_products_are_measured_with_what_computes_them():
     chosen, complete = choose(problem, Groups(latencies), ["gemm", "rows"])
     assert complete
     assert chosen == {1: "rows", 2: "gemm", 3: "rows"}
-    latencies[0, 1, None, "rows"] = 0.995
+    latencies[0, 1, "gemm", "rows"] = 0.85  # they are separate, but not direct
+    chosen, _ = choose(problem, Groups(latencies), ["gemm", "rows"])
+    assert chosen == {0: "gemm", 1: "rows", 2: "gemm", 3: "rows"}
+    assert choose(problem, Groups(latencies), ["rows"])[0] == {1: "rows", 3: "rows"}
+    latencies[0, 1, None, "rows"] = latencies[0, 1, "gemm", "rows"] = 0.995
     chosen, _ = choose(problem, Groups(latencies), ["gemm", "rows"])
     assert chosen == {0: "gemm", 2: "gemm", 3: "rows"}
     assert choose(problem, Groups(latencies), ["gemm"])[0] == {0: "gemm", 2: "gemm"}
@@ -283,6 +289,9 @@ def test_products_wherever_they_may_be():
     found = with_products(problem, Schedule((), algorithms={1: "rows"}))
     # Operator 0 has no algorithm, because its reader, 1, computes it row by row.
     assert found.algorithms == {1: "rows", 2: "gemm", 4: "gemm"}
+    separate = {0: "gemm", 1: "rows"}
+    found = with_products(problem, Schedule((), algorithms=separate))
+    assert found.algorithms == {**separate, 2: "gemm", 4: "gemm"}
     found = with_products(problem, Schedule((), algorithms={0: "gemm"}))
     assert found.algorithms == {0: "gemm", 2: "gemm", 4: "gemm"}
 
@@ -291,3 +300,5 @@ def test_a_product_is_one_unit_with_what_computes_it():
     problem = with_algorithms(bottlenecks(), {1: "rows", 3: "rows"})
     assert computed_by_readers(problem) == [0b11]
     assert computed_by_readers(bottlenecks()) == []
+    separate = with_algorithms(bottlenecks(), {0: "gemm", 1: "rows", 3: "rows"})
+    assert computed_by_readers(separate) == []

@@ -122,6 +122,18 @@ def test_other_instruction_sets(isa):
     run_with(isa, code)
 
 
+def test_a_product_by_gemm_is_stored():
+    """It is computed before the depthwise convolution, as if both were direct."""
+    block = bottleneck((1, 14, 13, 20), 72)
+    algorithms = {"gemm": [0], "rows": [1]}
+    separate = {**sequential(block), "algorithms": algorithms}
+    check(block, separate)
+    stored = 14 * 13 * 72 * 4  # bytes
+    for schedule, tensors in ((separate, 2), (rows(block), 1)):
+        bytes_of_tensors = engine.arena_bytes(block, schedule, "cpu")
+        assert tensors * stored <= bytes_of_tensors < (tensors + 0.1) * stored
+
+
 def test_a_product_that_others_read_is_stored():
     block = bottleneck((1, 12, 12, 16), 40)
     block["outputs"] = [0, 2]

@@ -1,6 +1,6 @@
 // The task of a depthwise convolution that is computed row by row. If a 1x1
-// convolution computes its input, the task can compute the rows of that
-// convolution itself, when they are needed.
+// convolution computes its input, and does not have Algorithm::kGemm, the task
+// can compute the rows of that convolution itself, when they are needed.
 #ifndef IOS_TF_CC_ENGINE_CPU_TASKS_ROWS_H_
 #define IOS_TF_CC_ENGINE_CPU_TASKS_ROWS_H_
 

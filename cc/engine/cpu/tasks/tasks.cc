@@ -330,7 +330,8 @@ bool TaskAbsorbs(const Operator& producer, const Operator& reader,
     case OperatorType::kAdd:
       return reader.type == OperatorType::kSepConv;
     case OperatorType::kConv2D:
-      return UsesRowStreaming(reader, between, output);
+      return producer.algorithm != Algorithm::kGemm &&
+             UsesRowStreaming(reader, between, output);
     default:
       return false;
   }
