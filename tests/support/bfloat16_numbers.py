@@ -9,6 +9,7 @@ ACTIVATIONS = {
     "none": lambda x: x,
     "relu": lambda x: np.maximum(x, 0),
     "relu6": lambda x: np.clip(x, 0, 6),
+    "hard_swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
     "tanh": np.tanh,
     "swish": lambda x: x / (1 + np.exp(-x)),
 }

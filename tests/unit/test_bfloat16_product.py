@@ -62,7 +62,7 @@ def test_windows(window, channels, filters):
     rest = {key: value for key, value in window.items() if key != "kernel"}
     expected = ACTIVATIONS[activation](convolution(x, *weights, **rest))
     (found,) = run(block, weights, [x])
-    check(found, expected)
+    check(found, expected, activation=activation)
 
 
 @pytest.mark.parametrize("channels", [1, 2, 5, 16, 17, 24, 31, 62, 100])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from bfloat16_numbers import ACTIVATIONS
 from convolution_cases import (
     beside_sequential,
     between_slices,
@@ -37,10 +38,7 @@ def check(block, rng):
         inputs[1] if op.get("residual") else None,
     )
     largest = np.abs(expected).max()
-    if op.get("activation") in ("relu", "relu6"):
-        expected = np.maximum(expected, 0)
-    if op.get("activation") == "relu6":
-        expected = np.minimum(expected, 6)
+    expected = ACTIVATIONS[op.get("activation", "none")](expected)
     np.testing.assert_allclose(found, expected, atol=ATOL * largest)
 
 
@@ -55,7 +53,7 @@ def test_every_number_of_pixels(pixels):
 def test_every_number_of_filters(filters):
     rng = np.random.default_rng(filters)
     attributes = {"residual": filters % 2 == 0, "bias": filters % 3 == 0}
-    activation = ("none", "relu", "relu6")[filters % 3]
+    activation = ("none", "relu", "relu6", "hard_swish")[filters % 4]
     check(one((2, 5, 7, 19), filters, activation=activation, **attributes), rng)
 
 
@@ -168,7 +166,7 @@ def test_other_activations_are_those_of_direct_convolutions(activation):
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
-@pytest.mark.parametrize("activation", ["none", "relu", "relu6", "swish"])
+@pytest.mark.parametrize("activation", ["none", "relu", "relu6", "hard_swish", "swish"])
 def test_what_is_not_finite_stays_where_it_is(activation):
     rng = np.random.default_rng(3)
     block = one((2, 13, 10, 400), 35, bias=True, activation=activation)

@@ -69,7 +69,7 @@ def check(block, schedule, atol=ATOL):
 )
 def test_every_number_of_channels(channels):
     rng = np.random.default_rng(channels)
-    activation = ("none", "relu", "relu6")[channels % 3]
+    activation = ("none", "relu", "relu6", "hard_swish")[channels % 4]
     kernel, stride = ([3, 3], [1, 1]) if channels % 2 else ([5, 3], [2, 1])
     padding = [1, 2, 0, 1]
     block = conv_block(
@@ -103,7 +103,7 @@ def test_the_product_is_computed_with_it(channels):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("activation", ["none", "relu", "swish", "elu"])
+@pytest.mark.parametrize("activation", ["none", "relu", "swish", "hard_swish"])
 @pytest.mark.parametrize("shape", [(1, 14, 14, 24), (3, 31, 20, 5), (2, 7, 40, 16)])
 def test_windows_and_activations(attributes, activation, shape):
     block = bottleneck(shape, 56, activation, **attributes)
@@ -201,7 +201,7 @@ def test_what_does_not_go_by_rows(attributes):
         engine.problem(block)
 
 
-@pytest.mark.parametrize("activation", ["none", "relu6", "swish"])
+@pytest.mark.parametrize("activation", ["none", "relu6", "hard_swish", "swish"])
 def test_what_is_not_finite_stays_where_it_is(activation):
     rng = np.random.default_rng(3)
     block = bottleneck((2, 13, 10, 20), 35, activation)

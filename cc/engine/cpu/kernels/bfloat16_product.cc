@@ -313,7 +313,7 @@ void BFloat16Product::FinishBlock(const Arguments& arguments,
       FinishRows(finished);
     }
   };
-  if (IsInRegisters(arguments.activation)) {
+  if (IsLimit(arguments.activation)) {
     finished.activation = arguments.activation.kind;
     return finish(/*to_output=*/true);
   }

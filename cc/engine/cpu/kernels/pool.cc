@@ -109,7 +109,7 @@ IOS_INLINE void PoolChannels(const BFloat16* x,
     }
   }
   const Activation& activation = *window.activation;
-  if (IsInRegisters(activation)) {
+  if (IsLimit(activation)) {
     for (Pair<Vector>& result : results) {
       ActivateInRegisters(activation.kind, &result.even);
       ActivateInRegisters(activation.kind, &result.odd);

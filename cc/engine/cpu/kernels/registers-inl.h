@@ -149,6 +149,11 @@ IOS_INLINE Native::Vector Min(Native::Vector a, Native::Vector b) {
 template <typename V>
 IOS_INLINE void ActivateInRegisters(Activation::Kind activation, V* v) {
   if (activation == Activation::kNone) return;
+  if (activation == Activation::kHardSwish) {
+    const V limited = Min(V{} + 6.0f, Max(V{}, *v + 3.0f));
+    *v *= limited * (1.0f / 6.0f);
+    return;
+  }
   *v = Max(V{}, *v);
   if (activation == Activation::kRelu6) *v = Min(V{} + 6.0f, *v);
 }

@@ -28,10 +28,15 @@ __attribute__((noinline, cold)) void CopyPart(const T* from, int64_t count,
   for (int64_t i = 0; i < count; ++i) to[i] = from[i];
 }
 
-// Returns true if matrix products apply this activation to values in registers.
-inline bool IsInRegisters(const Activation& activation) {
+// Returns true if the activation only limits values, or does nothing.
+inline bool IsLimit(const Activation& activation) {
   return activation == Activation::kNone || activation == Activation::kRelu ||
          activation == Activation::kRelu6;
+}
+
+// Returns true if ActivateInRegisters() in registers-inl.h applies it.
+inline bool IsInRegisters(const Activation& activation) {
+  return IsLimit(activation) || activation == Activation::kHardSwish;
 }
 
 // Returns a / b, rounded up.
