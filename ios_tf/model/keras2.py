@@ -13,8 +13,8 @@ from tensorflow.python.checkpoint import trackable_view
 from tensorflow.python.trackable import asset, resource
 
 ADVICE = (
-    "Install tf_keras (pip install tf_keras), or convert the SavedModel that "
-    "model.export(DIRECTORY) writes where the model was made"
+    "Install tf_keras (pip install tf_keras). Or call model.export(DIRECTORY) in the "
+    "environment in which the model was made, and convert the SavedModel in DIRECTORY"
 )
 
 

@@ -155,8 +155,8 @@ SEQUENTIAL = Reason(
     117,
     "sequential",
     "The sequential schedules are used",
-    "The search finds a schedule for each block by itself. In the whole network, these "
-    "schedules were not faster than running one operator after another.",
+    "The search finds the schedule of each block separately. In the whole network, "
+    "these schedules were not faster than running one operator after another.",
     "You need not do anything if the machine was idle: on few cores, there is little "
     "to gain from running operators side by side. If the machine was busy, convert "
     "again with --again when it is idle.",

@@ -362,8 +362,9 @@ def _check(name: str, data: Any, pending: bool) -> str | None:
     strategies = {"json"} if pending else {"json", *(f"{s}.json" for s in STRATEGIES)}
     if rest not in strategies:
         return (
-            f"{name!r} is not the name of an entry. Names are SIGNATURE.json or, for "
-            "schedules, SIGNATURE.STRATEGY.json"
+            f"{name!r} is not the name of an entry. Entries are named after the "
+            "signature of their block: SIGNATURE.json or, for schedules, "
+            "SIGNATURE.STRATEGY.json"
         )
     try:
         if pending:

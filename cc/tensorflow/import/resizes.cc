@@ -204,7 +204,8 @@ Result Repeat(ImportContext& in, int i) {
         sizes[d] && sizes[d]->constant() && sizes[d]->offset == -1;
     if (!inferred && !(sizes[d] == wanted[d])) {
       return Refuse(Reason::kOutputSize,
-                    "the result is not an image of the repeated size");
+                    "the Reshape after the Tile does not give the shape of the "
+                    "repeated image");
     }
   }
   ImportedOperator op = in.Make(i, OperatorType::kResize, {x});

@@ -350,8 +350,8 @@ std::optional<LoweredRegion> ScheduleRegion(const Partition& partition,
     Warn(Reason::kInvalidSchedule,
          absl::StrCat("the schedule of the region at '",
                       block.operators[0].name, "' for batch size ", load.batch,
-                      " and callers ", load.callers,
-                      " is not valid, so the region runs sequentially: ",
+                      " (callers: ", load.callers,
+                      ") is not valid, so the region runs sequentially: ",
                       status.message()));
     schedule = SequentialSchedule(block);
   }
