@@ -81,7 +81,8 @@ def _turns() -> Turns:
     return Turns(_inter_op_threads() + 1)
 
 
-# The threads that have a turn do not exist in a child process.
+# A child process begins without turns: the threads that have one in the parent do not
+# exist in the child, so their turns would never end.
 os.register_at_fork(after_in_child=_turns.cache_clear)
 
 

@@ -67,7 +67,8 @@ class RandomBlock:
         op: dict = {"type": str(kind), "inputs": [x]}
         out = channels
         if kind == "conv2d":
-            # Often this convolution may merge with an earlier one.
+            # Convolutions of one input may merge, because all of them have the same
+            # strides, padding and activation.
             out = int(rng.integers(3, 20))
             kernel = [int(k) for k in rng.choice([1, 3, 5], size=2)]
             op |= {"kernel": kernel, "padding": "SAME", "filters": out}

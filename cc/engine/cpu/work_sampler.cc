@@ -48,9 +48,10 @@ bool WorkSampler::History::ExpectsDisturbance() {
 }
 
 Sample WorkSampler::Take(int number) {
-  // More measurements would take long and add little, so the best sample in
-  // pieces is returned again. It is marked as disturbed, because it does not
-  // show that the machine is quiet now.
+  // The work was already measured in pieces kRoundsInPieces times. More rounds
+  // would take long and add little, so the sampler returns the best of these
+  // latencies again. It marks the sample as disturbed, because an old latency
+  // does not show that the machine is quiet now.
   if (rounds_in_pieces_ == kRoundsInPieces) return {best_ms_in_pieces_, true};
   Sample sample{std::numeric_limits<double>::infinity(), true};
   if (!history_->ExpectsDisturbance()) {

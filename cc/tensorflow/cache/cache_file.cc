@@ -30,7 +30,8 @@ bool IsLocal(const std::string& path) {
   return !absl::StrContains(path, "://");
 }
 
-// Removes "file://", so that the links of local files are checked.
+// Removes "file://", so that the path counts as local. For local paths, the
+// functions below check that symbolic links do not lead out of the cache.
 std::string WithoutScheme(const std::string& path) {
   return std::string(absl::StripPrefix(path, "file://"));
 }

@@ -158,7 +158,9 @@ std::optional<Activation> MatchActivation(const SampledFunction& function) {
   add(Activation::kLeakyRelu, -at_minus_1);
   add(Activation::kElu, -at_minus_20);
   add(Activation::kSwish, std::log(at_1 / (1.0 - at_1)));
-  if (at_quarter != at_0) {  // a constant has a sign even where it is 0
+  // With slope 0, a hard sigmoid is a constant. It would match x * 0, too, but
+  // x * 0 is -0 for negative x, and the matcher ignores the sign of zero.
+  if (at_quarter != at_0) {
     add(Activation::kHardSigmoid, (at_quarter - at_0) * 4.0, at_0);
   }
   add(Activation::kMaximum, bottom);

@@ -149,7 +149,8 @@ class BlockScheduler {
     return result;
   }
 
-  // Treats a block that is not in the cache by the option `on_miss`.
+  // Handles a block that is not in the cache, as the option `on_miss` says.
+  // Returns its schedule, or nullopt if the block stays without one.
   std::optional<Schedule> Missed(const Block& block, const std::string& device,
                                  const ScheduleCache& cache) {
     std::optional<Schedule> schedule;

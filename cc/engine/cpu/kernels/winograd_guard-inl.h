@@ -45,8 +45,9 @@ IOS_INLINE float LargestOf(const Bits& bits) {
   }
 }
 
-// Recognises most even tiles from values that the transforms load anyway: the
-// squares of all cells, and the magnitudes of InnerCells().
+// A cheap check that recognises most even tiles, but not all. It uses the sum
+// of squares over all cells, and the magnitudes of InnerCells(). The transforms
+// load all these cells anyway.
 template <typename V, int kHigh, int kWide>
 class QuickGuard {
  public:
