@@ -19,9 +19,10 @@ def add_commands(commands: Any) -> None:
         commands,
         "trace",
         _trace,
-        "record when each operator of a converted model runs on its lane",
-        "Calls a converted model, and writes when each operator ran on its lane. The "
-        "file opens in https://ui.perfetto.dev and chrome://tracing.",
+        "record when each operator of a converted model runs",
+        "Calls a converted model, and records when each operator ran and on which lane "
+        "(threads that together compute one operator at a time). The file opens in "
+        "https://ui.perfetto.dev and chrome://tracing.",
     )
     arguments.add_model(parser, arguments.CONVERTED)
     parser.add_argument("output", metavar="FILE", help="JSON file to write")

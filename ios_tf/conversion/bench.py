@@ -140,14 +140,15 @@ class Result(Measured):
         if low <= 1:
             interval = f"{low:.2f} to {high:.2f}" if low else "unknown"
             return [
-                f"{text}. This is within the noise of the measurement (the interval of "
-                f"the ratio is {interval}). Use more --rounds to make the interval "
-                "smaller"
+                f"{text}. This is within the noise of the measurement (the confidence "
+                f"interval of the ratio is {interval}). Use more --rounds to make the "
+                "interval smaller"
             ]
         return [
-            f"{text} (the interval of the ratio is {low:.2f} to {high:.2f}). The "
-            "search measures each stage alone, and a stage can take another time in "
-            f"the whole network. Convert with --strategy={best.name}"
+            f"{text} (the confidence interval of the ratio is {low:.2f} to "
+            f"{high:.2f}). The search measures each stage alone, but a stage can be "
+            "faster or slower in the whole network. Convert with "
+            f"--strategy={best.name}"
         ]
 
     def to_json(self) -> dict[str, Any]:

@@ -582,7 +582,7 @@ def test_plans_live_as_long_as_the_weights(gpu):
     program, shape = _chain(2, 2)
     for _ in range(2):
         gpu.fake.reset()
-        for size in range(1, 68):  # a program keeps 64 executions
+        for size in range(1, 68):  # executions of 64 sizes are kept
             program.run([np.zeros([size, *shape[1:]], np.float32)])
     counts = gpu.fake.report()["counts"]
     assert "cudnn plans" not in counts and "cudnn plans loaded" not in counts

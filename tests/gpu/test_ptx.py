@@ -364,7 +364,7 @@ def library(tmp_path_factory) -> Path:
 
 
 def run(cuda, library: Path, kernel: str, words: np.ndarray, threads: int):
-    """The results of all threads, and the fake's violations."""
+    """The results of all threads, and the violations that the fake CUDA found."""
     driver = cuda_driver.Driver(cuda.directory)
     with driver.context():
         image = f"FAKE CUBIN sm_90 {library}".encode() + b"\0"

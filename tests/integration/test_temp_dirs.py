@@ -100,7 +100,7 @@ def test_the_next_writer_removes_what_a_killed_one_left(tmp_path):
     killed.kill()
     killed.wait()
     assert {abandoned, in_use} == {str(p) for p in tmp_path.iterdir()}
-    # As old, but not to be removed: another name, a link, and a recent directory.
+    # These must stay: old directories with other names, a link, and a recent directory.
     for name in (".other.12345678.tmp", ".out.12345678.old"):
         (tmp_path / name).mkdir()
         os.utime(tmp_path / name, (1e9, 1e9))

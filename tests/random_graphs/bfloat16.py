@@ -200,7 +200,7 @@ class _Comparison:
 
 
 def run_in_float32(frozen: FrozenSignature, settings: Settings, feed: Feed) -> Outcome:
-    """The outputs of the conversion in float32, with the same choices at random."""
+    """The outputs of the conversion in float32, with schedules of the same seed."""
     rewritten = convert(frozen, settings, Result())
     session = Session(frozen, rewritten, config_of(ON))
     outcome = session.run(feed)

@@ -80,9 +80,10 @@ class GraphView {
   bool has_effect(int i) const { return nodes_[i].effect; }
   // Returns whether the node has a control input from a node with an effect.
   bool waits(int i) const;
-  // Returns the nodes with an effect that the node waits for. These include
-  // nodes that its weights and shapes wait for, because weights and shapes
-  // become parts of the operator.
+  // Returns the nodes with an effect (see has_effect()) that are control inputs
+  // of the node, or of the nodes that compute its weights and shapes. If the
+  // node becomes an operator, it contains its weights and shapes, so it must
+  // wait for the same nodes as they do.
   std::set<int> WaitsFor(int i) const;
 
   // Returns whether a node reads the outputs of this node. Readers that were

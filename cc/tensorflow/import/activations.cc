@@ -112,7 +112,7 @@ Result Select(ImportContext& in, int i) {
     if (*number) continue;
     if (!shapes.same_shape(value, y)) {
       return Refuse(Reason::kPattern,
-                    "the selection reads tensors of different shapes");
+                    "the node selects between tensors of different shapes");
     }
     op.inputs.push_back(value);
   }

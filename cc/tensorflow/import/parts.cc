@@ -81,7 +81,7 @@ Result Roll(ImportContext& in, int i) {
     if (in.shapes().known(in.Input(i, 0), axis)) shift %= (*x)[axis];
     int64_t& sum = sums[axis - 1];
     if (std::abs(shift) > kMaxDimension - std::abs(sum)) {
-      return Refuse(Reason::kAttribute, "the node rolls by too many cells");
+      return Refuse(Reason::kAttribute, "the node's shift is too large");
     }
     sum += shift;
   }

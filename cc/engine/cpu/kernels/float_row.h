@@ -55,7 +55,8 @@ class FloatRow<BFloat16> : public ConvertedRow<std::array<float, 1024>> {
   static constexpr int64_t kMost = 1024;
 };
 
-// A FloatRow without a limit. The constructor gets the length.
+// A FloatRow that may have more than kMost elements. The constructor gets the
+// largest length.
 template <typename T>
 class LongFloatRow : public FloatRow<T> {
  public:
