@@ -265,7 +265,14 @@ def test_the_engine_obeys_the_parallelism_of_the_server(server):
     flag = "--tensorflow_intra_op_parallelism=1"
     with _running_server(directory, directory / "limited_log", flag) as limited:
         # The server has answered the warm-up requests before it listens.
-        assert _workers(limited.pid) == 0
+        assert _workers(limited.pid) == 0, _cores(limited.pid)
+
+
+def _cores(pid: int) -> str:
+    """The cores and the control group of a process, which limit its threads, too."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    allowed = [line for line in status if line.startswith("Cpus_allowed_list")]
+    return "\n".join([*allowed, Path(f"/proc/{pid}/cgroup").read_text()])
 
 
 def _workers(pid: int) -> int:
