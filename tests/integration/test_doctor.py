@@ -1,13 +1,11 @@
 """ios_tf doctor, on this machine and with an installation that has faults."""
 
-import contextlib
 import json
 import os
 import platform
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import prepared_python
@@ -15,6 +13,7 @@ import pytest
 import tensorflow as tf
 from cache_helpers import run
 from native_build import ROOT
+from quotas import quota_of_one_core
 
 import ios_tf
 from ios_tf.doctor import cache, gpu, settings, system
@@ -166,27 +165,6 @@ def test_a_quota_is_found():
     assert found["value"].startswith("1 of ")
     assert "quota" in found["value"]
     assert "resources.limits.cpu" in found["advice"]
-
-
-@contextlib.contextmanager
-def quota_of_one_core():
-    if len(os.sched_getaffinity(0)) < 2:
-        pytest.skip("one core cannot be limited to one")
-    for root, limits in (
-        ("cpu", {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "100000"}),
-        ("", {"cpu.max": "100000 100000"}),
-    ):
-        group = Path("/sys/fs/cgroup", root, f"ios_tf_doctor_{os.getpid()}")
-        with contextlib.suppress(OSError):
-            group.mkdir()
-            try:
-                for name, limit in limits.items():
-                    (group / name).write_text(limit)
-                yield group / "cgroup.procs"
-                return
-            finally:
-                group.rmdir()
-    pytest.skip("this process may not make a control group with a quota")
 
 
 def test_affinity_is_found():

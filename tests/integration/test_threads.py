@@ -7,6 +7,7 @@ import sys
 import prepared_python
 import pytest
 import shared
+from quotas import quota_of_one_core
 
 # Both programs (_RUN and _SESSION) run a network on the engine. Then they print the
 # engine's number of lanes, and 1 if the engine's device has one core, otherwise 0.
@@ -100,3 +101,16 @@ print(engine.lane_count(), report.device.count("_1_cores_"))
 
 def test_schedules_are_searched_under_the_limit(tmp_path):
     assert lanes_of(_SEARCH, "", IOS_TF_CACHE=str(tmp_path)) == [1, 1]
+
+
+def test_a_limit_stays_if_a_quota_is_lifted():
+    """With a quota of one core, a limit of one thread still counts as a limit."""
+    with quota_of_one_core() as processes:
+        code = f"""
+open({str(processes)!r}, "w").write("0")
+from ios_tf.native import engine
+engine.allow_threads(1)
+open({str(processes.parent.parent / "cgroup.procs")!r}, "w").write("0")
+print(engine.lane_count(), engine.device_fingerprint().count(", 1 cores,"))
+"""
+        assert lanes_of(code, "") == [1, 1]

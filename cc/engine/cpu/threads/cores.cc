@@ -19,6 +19,15 @@ namespace {
 
 std::atomic<int> allowed_threads{0};  // 0: AllowThreads was not called yet
 
+// Returns the number of cores in the affinity mask of the process. The calling
+// thread may be pinned.
+int CoresOfMask() {
+  cpu_set_t set;
+  return sched_getaffinity(getpid(), sizeof(set), &set) == 0
+             ? CPU_COUNT(&set)
+             : std::max(1u, std::thread::hardware_concurrency());
+}
+
 double Smaller(double a, double b) {
   return a <= 0 ? b : b <= 0 ? a : std::min(a, b);
 }
@@ -58,12 +67,7 @@ double CoresOfQuota(const std::string& groups, const std::string& root) {
 }
 
 int UsableCores() {
-  int cores = std::max(1u, std::thread::hardware_concurrency());
-  cpu_set_t set;
-  // Use the mask of the process: the calling thread may be pinned.
-  if (sched_getaffinity(getpid(), sizeof(set), &set) == 0) {
-    cores = CPU_COUNT(&set);
-  }
+  int cores = CoresOfMask();
   const double quota = CoresOfQuota("/proc/self/cgroup", "/sys/fs/cgroup");
   if (quota > 0) cores = std::min(cores, static_cast<int>(std::ceil(quota)));
   return std::max(1, cores);
@@ -71,7 +75,7 @@ int UsableCores() {
 
 void AllowThreads(int threads) {
   if (threads <= 0) return;
-  if (threads >= UsableCores()) threads = INT_MAX;
+  if (threads >= CoresOfMask()) threads = INT_MAX;
   int known = allowed_threads.load();
   while (known < threads &&
          !allowed_threads.compare_exchange_weak(known, threads)) {

@@ -14,8 +14,9 @@ int UsableCores();
 
 // Limits AllowedCores() to `threads`, the number of threads that a program
 // allows TensorFlow to use for one operator. If several calls set different
-// limits (one per TensorFlow session), the largest limit applies. A limit of
-// UsableCores() or more means that there is no limit.
+// limits (one per TensorFlow session), the largest limit applies. A limit of at
+// least the number of cores in the process's affinity mask is probably the
+// default of TensorFlow, so it does not count.
 void AllowThreads(int threads);
 
 // Returns UsableCores() or the limit set by AllowThreads(), whichever is
