@@ -100,8 +100,8 @@ def steps(options: argparse.Namespace) -> list[Step]:
     )
     types = "--dtypes=float16,float32,bfloat16"
 
-    def whole(name: str, types: str, share: float) -> Step:
-        command = check(name, f"--dtypes={types}", "--only_networks", *networks)
+    def whole(name: str, dtypes: str, share: float) -> Step:
+        command = check(name, f"--dtypes={dtypes}", "--only_networks", *networks)
         return Step(name, command, share, no_reference)
 
     no_tensorflow = _missing("tensorflow", "TensorFlow")
@@ -209,18 +209,8 @@ def run(options: argparse.Namespace) -> int:
         write_json(path, record)
     rows = [(one.step, one.outcome, f"{one.seconds:.0f} s") for one in outcomes]
     print(table(("step", "outcome", "took"), rows))
-    failed = any(one.outcome != "passed" for one in outcomes)
-    if latencies := _latencies(options.output):
-        print(
-            table(_LATENCIES, [(*cells, f"{apart:.0%}") for cells, apart in latencies])
-        )
-        if apart := sum(apart > _MOST_APART for _, apart in latencies):
-            print(
-                f"The latencies of {apart} of {len(latencies)} rows are more than "
-                f"{_MOST_APART:.0%} apart."
-            )
-            failed = True
-    return int(failed)
+    agree = _latencies_agree(options.output)
+    return int(not agree or any(one.outcome != "passed" for one in outcomes))
 
 
 def _limit(todo: Sequence[Step], whole: float, left: float) -> float:
@@ -234,9 +224,24 @@ def _limit(todo: Sequence[Step], whole: float, left: float) -> float:
     return min(left, max(share * whole, share * left / max(shares, share)))
 
 
-# The columns of _latencies(), and the largest difference that is no error.
+# The columns of _latencies(), and how far apart three latencies may be.
 _LATENCIES = ("network", "schedule", "sum of stages", "profiler", "calls", "apart")
 _MOST_APART = 0.05
+
+
+def _latencies_agree(output: str) -> bool:
+    """Prints three latencies of each network; returns false if they disagree."""
+    latencies = _latencies(output)
+    if latencies:
+        rows = [(*cells, f"{apart:.0%}") for cells, apart in latencies]
+        print(table(_LATENCIES, rows))
+    apart = sum(apart > _MOST_APART for _, apart in latencies)
+    if apart:
+        print(
+            f"The latencies of {apart} of {len(latencies)} rows are more than "
+            f"{_MOST_APART:.0%} apart."
+        )
+    return not apart
 
 
 def _latencies(output: str) -> list[tuple[tuple[str, ...], float]]:

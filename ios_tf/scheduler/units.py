@@ -138,14 +138,15 @@ def product_before(problem: Problem, op: int) -> int:
 
 
 def _computed_by_rows(problem: Problem, reader: int) -> int:
+    def has(op: int, algorithm: str) -> bool:
+        return problem.block["operators"][op].get("algorithm") == algorithm
+
     product = product_before(problem, reader)
-    if not product:
-        return 0  # also if the problem is only a graph, without operators in its JSON
-    algorithms = [
-        problem.block["operators"][op].get("algorithm")
-        for op in (reader, *operators_of(product))
-    ]
-    return product if algorithms[0] == "rows" and "gemm" not in algorithms else 0
+    # A problem that is only a graph has no operators in its JSON, and thus no products.
+    if product and has(reader, "rows"):
+        separate = any(has(op, "gemm") for op in operators_of(product))
+        return 0 if separate else product
+    return 0
 
 
 def matching_units(problem: Problem, patterns: Sequence[str]) -> list[int]:

@@ -126,18 +126,15 @@ def _with_rows(
     # With ROWS, `op` also computes the 1x1 convolution before it, unless that has the
     # algorithm GEMM.
     product = product_before(problem, op)
-    together = part_of(problem, 1 << op | product)
-    numbers = {op: number for number, op in enumerate(together.operators)}
-    forms = {ROWS: {op: ROWS}}
+    operators = 1 << op | product
+    together = part_of(problem, operators)
+    number = together.operators.index
+    by_rows = {number(op): ROWS}
+    others = {ROWS: with_algorithms(together.problem, by_rows)}
     if product and separately:
-        forms[GEMM] = {op: ROWS, **dict.fromkeys(operators_of(product), GEMM)}
-    others = {
-        name: with_algorithms(
-            together.problem, {numbers[op]: form for op, form in algorithms.items()}
-        )
-        for name, algorithms in forms.items()
-    }
-    return op, part_of(before, 1 << op | product).problem, others
+        separate = {number(producer): GEMM for producer in operators_of(product)}
+        others[GEMM] = with_algorithms(together.problem, {**separate, **by_rows})
+    return op, part_of(before, operators).problem, others
 
 
 def _announced(

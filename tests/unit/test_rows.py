@@ -103,7 +103,7 @@ def test_the_product_is_computed_with_it(channels):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("activation", ["none", "relu", "swish", "hard_swish"])
+@pytest.mark.parametrize("activation", ["none", "relu", "swish", "elu", "hard_swish"])
 @pytest.mark.parametrize("shape", [(1, 14, 14, 24), (3, 31, 20, 5), (2, 7, 40, 16)])
 def test_windows_and_activations(attributes, activation, shape):
     block = bottleneck(shape, 56, activation, **attributes)

@@ -34,6 +34,7 @@ TOLERANCE = {"direct": 2e-6, "winograd_2x2": 3e-6, "winograd_4x4": 5e-6}
         ((1, 1, 1, 24), 8, {"bias": True}),
         ((1, 2, 40, 16), 31, {"padding": [2, 0, 1, 3]}),
         ((2, 14, 14, 64), 96, {"residual": True, "activation": "relu"}),
+        ((1, 12, 10, 20), 9, {"residual": True, "bias": True}),
         ((1, 12, 10, 20), 9, {"residual": True, "activation": "hard_swish"}),
         ((1, 60, 61, 8), 128, {"bias": True, "activation": "relu6"}),
         ((1, 9, 9, 130), 130, {"bias": True}),
@@ -123,7 +124,7 @@ def test_other_activations_are_those_of_direct_convolutions(algorithm, activatio
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("activation", ["none", "relu", "hard_swish", "swish"])
+@pytest.mark.parametrize("activation", ["none", "relu", "relu6", "hard_swish", "swish"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
 def test_what_is_not_finite_stays_where_it_is(algorithm, activation, value):
     """NaN, infinity and huge values affect only the outputs whose window has them.

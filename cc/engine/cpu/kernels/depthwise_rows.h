@@ -71,7 +71,7 @@ struct OutputRow {
   // Elements between the vectors of a pixel, or 0 if the channels of a pixel
   // are contiguous.
   int64_t vector_step;
-  Activation::Kind activation;  // one that IsInRegisters()
+  Activation::Kind activation;  // see IsInRegisters()
   int64_t pitch;                // elements between pixels of the output
   // The number of rows of the output. The windows of each next row begin
   // `next_windows` elements later, and its pixels are stored `next_output`

@@ -58,7 +58,7 @@ struct Tile {
   const float* bias;
   const float* residual;
   int64_t residual_pitch;
-  Activation::Kind activation;  // one that IsInRegisters()
+  Activation::Kind activation;  // see IsInRegisters()
 };
 
 // Adds rows of floats, which are `pitch` floats apart, to the rows of `sums`.

@@ -67,7 +67,7 @@ struct WinogradArguments {
   const float* bias = nullptr;      // null for none
   const float* residual = nullptr;  // null for none
   int64_t residual_pitch = 0;
-  Activation::Kind activation = Activation::kNone;  // IsInRegisters()
+  Activation::Kind activation = Activation::kNone;  // see IsInRegisters()
   float* output = nullptr;
   int64_t output_pitch = 0;
 };
