@@ -105,9 +105,14 @@ def _run(options: argparse.Namespace) -> int:
         with ended_by_exception(), _explained_aborts(options.traceback):
             # TensorFlow is imported outside of the temporary directory, because some
             # libraries remove their temporary files only when the process ends.
-            with quiet_standard_error(), _interrupted_afterwards(), _limited():
+            with (
+                quiet_standard_error(),
+                _interrupted_afterwards(),
+                _limited(),
+                malloc.reserve(),
+            ):
                 import_tensorflow()
-            with temp_dirs.temporary_directory():
+            with temp_dirs.temporary_directory(), malloc.reserve():
                 code = options.run(options)
         return _flush_output() or code or 0
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
@@ -117,11 +122,12 @@ def _run(options: argparse.Namespace) -> int:
         if options.traceback:
             raise
         print(f"ios_tf: error: {_one_line(error)}", file=sys.stderr, flush=True)
-        if isinstance(error, (MemoryError, NativeLibraryError)):
-            # Hides the errors that half-loaded libraries print when they are unloaded
-            # without memory.
-            with open(os.devnull, "wb") as nothing:
-                os.dup2(nothing.fileno(), 2)
+        no_memory = isinstance(error, (MemoryError, NativeLibraryError))
+        if no_memory and _memory_is_limited():
+            # Without memory, half-loaded libraries crash when they are unloaded.
+            with contextlib.suppress(BrokenPipeError):
+                _flush_output()
+            os._exit(1)
         return 1
 
 

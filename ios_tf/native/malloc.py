@@ -8,11 +8,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import mmap
 import resource
 
 # Python's garbage collection takes half a second, so it does not run to free fewer
 # bytes than this.
 _WORTHWHILE = 16 << 20
+
+# More memory than the handling of an error takes. Python allocates 1 MiB at once.
+_RESERVE = 8 << 20
 
 
 def peak_bytes() -> int:
@@ -47,3 +51,18 @@ def save_addresses() -> None:
     arena_max = -8  # M_ARENA_MAX of malloc.h
     with contextlib.suppress(AttributeError, OSError):  # another C library
         ctypes.CDLL(None).mallopt(arena_max, 1)
+
+
+def reserve() -> mmap.mmap:
+    """Reserves memory, as a context manager that frees it when its block ends.
+
+    The memory is free again when an error of the block is handled, even if the error
+    is a lack of memory.
+
+    Raises:
+      MemoryError: there is not enough memory.
+    """
+    try:
+        return mmap.mmap(-1, _RESERVE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(f"{_RESERVE} bytes cannot be reserved") from error

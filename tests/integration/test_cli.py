@@ -375,7 +375,7 @@ def test_a_cache_that_is_a_file_is_one_error(capfd, tmp_path, cache, monkeypatch
             assert_fails(run(capfd, *words), 1, message, tmp_path)
 
 
-@pytest.mark.parametrize("mebibytes", [600, 1150, 1200, 1300, 1465])
+@pytest.mark.parametrize("mebibytes", [600, 1150, 1200, 1293, 1300, 1304, 1305, 1465])
 def test_a_limit_of_the_address_space_is_one_line(mebibytes):
     command = [sys.executable, "-m", "ios_tf", "cache", "list"]
     size = mebibytes << 20
