@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import re
@@ -11,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import concrete_function as concrete
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
+from tensorflow.python.framework import ops
 
 from ios_tf.errors import UserError, first_line
 from ios_tf.model import keras2
@@ -48,10 +50,14 @@ class Call:
         self._keywords = function._arg_keywords
         self._positional = function._num_positional_args
         self._prepare = prepare
-        # The types by the names of the arguments, if each argument is one tensor.
-        one_each = len(self._keywords) == len(self.types)
-        self._simple = (
-            dict(zip(self._keywords, self.types, strict=True)) if one_each else {}
+        # Checks of the arguments by their names, if each argument is one tensor.
+        one_each = len(self._keywords) == len(self.types) and all(
+            isinstance(spec, tf.TensorSpec) for spec in self.types
+        )
+        self._fits = (
+            dict(zip(self._keywords, map(_check_of, self.types), strict=True))
+            if one_each
+            else {}
         )
         self.signature = (
             inspect.signature(prepare)
@@ -98,20 +104,16 @@ class Call:
         Usually they are. Then they need not be bound to the parameters, which would
         take longer than all other Python code for a small network.
         """
-        simple = self._simple
+        checks = self._fits
         if kwargs:
-            if args or kwargs.keys() != simple.keys():
+            if args or kwargs.keys() != checks.keys():
                 return []
-            args = tuple(kwargs[name] for name in simple)
+            args = tuple(kwargs[name] for name in checks)
         elif len(args) > max(1, self._positional):
             return []  # the others can only be passed by name
-        fits = len(args) == len(simple) and all(
-            isinstance(arg, tf.Tensor)
-            and isinstance(spec, tf.TensorSpec)
-            and arg.dtype == spec.dtype
-            and spec.shape.is_compatible_with(arg.shape)
-            for arg, spec in zip(args, simple.values(), strict=True)
-        )
+        if len(args) != len(checks):
+            return []
+        fits = all(check(arg) for check, arg in zip(checks.values(), args, strict=True))
         return list(args) if fits else []
 
     def result(self, tensors: Sequence[tf.Tensor]) -> Any:
@@ -297,6 +299,21 @@ class Original:
         prepare.__signature__ = signature  # type: ignore[attr-defined]
         call = Call(function, {}, prepare)
         return cls(model_name, model, function, call, KERAS_ENDPOINT)
+
+
+def _check_of(spec: tf.TensorSpec) -> Callable[[Any], bool]:
+    """Returns a fast function that tells whether a value is such a tensor."""
+    of_type = spec.dtype.as_datatype_enum
+    is_shape = functools.lru_cache(spec.shape.is_compatible_with)
+
+    def check(value: Any) -> bool:
+        return (
+            isinstance(value, ops.EagerTensor)
+            and value._datatype_enum() == of_type
+            and is_shape(value._shape_tuple())
+        )
+
+    return check
 
 
 def _name(function: Any) -> str:

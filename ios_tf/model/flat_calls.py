@@ -67,10 +67,13 @@ class FlatCall:
         return [tensor for tensor in flat if tensor is not None]
 
     def _call_directly(self, tensors: list[tf.Tensor]) -> Sequence[tf.Tensor]:
-        with atomic_function.InterpolateRuntimeError(self._atomic):
+        try:
             results = context.context().call_function(
                 self._atomic.name, [*tensors, *self._captures], self._count
             )
+        except tf.errors.OpError:
+            with atomic_function.InterpolateRuntimeError(self._atomic):
+                raise
         return results or []
 
 

@@ -25,7 +25,8 @@ class Turns:
         # Reentrant, because a signal handler may call `run` while its thread holds the
         # lock.
         self._lock = threading.RLock()
-        self._active: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
+        # The same as a WeakSet, whose methods are slower because they are in Python.
+        self._active: set[weakref.ref[threading.Lock]] = set()
         self._waiting: collections.deque[threading.Lock] = collections.deque()
 
     @property
@@ -45,9 +46,8 @@ class Turns:
             return work()
         finally:
             with self._lock:
-                if turn in self._active:
-                    self._active.remove(turn)
-                elif turn in self._waiting:  # the thread was interrupted
+                self._active.discard(weakref.ref(turn))
+                if turn in self._waiting:  # the thread was interrupted
                     self._waiting.remove(turn)
                 self._begin()
 
@@ -55,5 +55,5 @@ class Turns:
         """Starts waiting threads up to the limit. The caller holds the lock."""
         while self._waiting and len(self._active) < self._most:
             turn = self._waiting.popleft()
-            self._active.add(turn)
+            self._active.add(weakref.ref(turn, self._active.discard))
             turn.release()

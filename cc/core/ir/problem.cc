@@ -11,9 +11,8 @@ namespace {
 
 // Winograd's algorithm is measured only for convolutions with at least this
 // many channels and filters. For fewer channels or filters, its transforms take
-// more time than they save. Other algorithms are measured only for at least
-// this many pixels. For fewer pixels, a matrix product spends more time on
-// reading the weights than on computing.
+// more time than they save. The algorithm kRows is measured only for at least
+// this many pixels.
 constexpr int64_t kLeastSize = 8;
 
 bool IsWorthTrying(const Operator& op, DataType dtype, Algorithm algorithm,
@@ -27,7 +26,7 @@ bool IsWorthTrying(const Operator& op, DataType dtype, Algorithm algorithm,
   const int64_t pixels = NumElements({output.begin(), output.end() - 1});
   switch (algorithm) {
     case Algorithm::kGemm:
-      return pixels >= kLeastSize || op.type == OperatorType::kMatMul;
+      return true;
     case Algorithm::kRows:
       return pixels >= kLeastSize && op.groups == input.back();
     default:
