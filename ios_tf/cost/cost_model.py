@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from ios_tf.cost.samples import RECORDER, Latency, Sample
+from ios_tf.cost.verdict import ratio_of
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Stage
 from ios_tf.scheduler.search import CostModel
@@ -20,8 +21,14 @@ if TYPE_CHECKING:  # imports TensorFlow, which not every search needs
     from ios_tf.native.devices import Device
 
 _Candidate = TypeVar("_Candidate")
-# The number of samples of each candidate when whole schedules are compared.
+# The smallest and largest number of samples of a candidate when whole schedules are
+# compared. After the smallest number, the comparison ends when it has taken
+# _MOST_SECONDS, or when each candidate is certainly slower than the fastest one or its
+# ratio to the fastest one is known within the factor _PRECISION.
 _ROUNDS = 7
+_MOST_ROUNDS = 30
+_MOST_SECONDS = 3.0
+_PRECISION = 1.02
 # If even the fastest candidate takes more than _LONG_MS, samples after the first have
 # one run each, and there are at most _LONG_ROUNDS rounds. A candidate whose latency is
 # at least _SLOWER_BY_FAR times that of the fastest one is measured only up to round
@@ -32,7 +39,7 @@ _SLOWER_BY_FAR = 1.3
 # If samples of a stage are disturbed, at most this many times `sample_count` samples
 # are taken.
 _MOST_DISTURBED = 2
-# The largest number of rounds if some latencies are disturbed.
+# The smallest number of rounds if some latencies are disturbed.
 _DISTURBED_ROUNDS = 4
 # This many candidates are measured even after the time limit: the sequential schedule,
 # the schedule that the search found, and one more.
@@ -325,45 +332,61 @@ class SampledCostModel(abc.ABC):
         sample: Callable[[_Candidate, Measurement], Sample],
         seconds: float,
     ) -> list[float]:
-        """The median latencies of candidates; `seconds` as for a BlockCostModel."""
+        """The latencies of candidates; `seconds` as for a BlockCostModel.
+
+        The latencies have the ratios of samples that were taken one after the other, so
+        a change of the machine's speed does not decide which candidate is fastest.
+        """
         # Candidates take turns, so that other processes disturb all of them equally.
-        end = time.monotonic() + seconds
+        start = time.monotonic()
         samples: list[list[Sample]] = []
         once = Measurement(
             max(self.measurement.warmup_runs, 1), self.measurement.runs, 1
         )
         for number, candidate in enumerate(candidates):
-            if number >= _MIN_CANDIDATES and time.monotonic() > end:
+            if number >= _MIN_CANDIDATES and time.monotonic() - start > seconds:
                 break
             samples.append([sample(candidate, once)])
         self.measurements += len(samples)
         once = dataclasses.replace(once, warmup_runs=1)
-        for done in range(1, _ROUNDS):
-            latencies = [Latency.of(found) for found in samples]
-            fastest = min(latency.median_ms for latency in latencies)
+        left = list(range(len(samples)))  # the candidates that are still measured
+        for done in range(1, _MOST_ROUNDS):
+            latencies = {i: Latency.of(samples[i]) for i in left}
+            best = min(left, key=lambda i: latencies[i].median_ms)
+            fastest = latencies[best].median_ms
             long = fastest > _LONG_MS
-            if long and (done == _LONG_ROUNDS or time.monotonic() > end):
+            late = time.monotonic() - start > seconds
+            if long and (done == _LONG_ROUNDS or late):
                 break
             # `slow` is true if samples were disturbed. The device measures such samples
             # again in pieces, which takes long.
-            slow = any(latency.disturbed for latency in latencies)
-            late = done >= _LONG_ROUNDS and time.monotonic() > end
-            if slow and (late or done >= _DISTURBED_ROUNDS):
+            slow = any(latency.disturbed for latency in latencies.values())
+            enough = done >= (_DISTURBED_ROUNDS if slow else _ROUNDS)
+            if late and slow and done >= _LONG_ROUNDS:
+                break
+            if enough and time.monotonic() - start > min(seconds, _MOST_SECONDS):
                 break
             once = Measurement(0, 1, 1) if long else once
             certain = long or done >= _LONG_ROUNDS
             least = _SLOWER_BY_FAR * fastest if certain else math.inf
             left = [
-                (candidate, found)
-                for candidate, found, latency in zip(
-                    candidates, samples, latencies, strict=False
-                )
-                if latency.median_ms < least
+                i
+                for i in left
+                if latencies[i].median_ms < least
+                and (i == best or not enough or not _is_certain(samples, i, best))
             ]
-            if len(left) == 1 < len(samples):
+            if len(left) == 1 and (enough or len(samples) > 1):
                 break
-            for candidate, found in left:
-                found.append(sample(candidate, once))
+            for i in left:
+                samples[i].append(sample(candidates[i], once))
         for found in samples:
             RECORDER.add(found)
-        return [Latency.of(found).median_ms for found in samples]
+        best = min(left, key=lambda i: Latency.of(samples[i]).median_ms)
+        fastest = Latency.of(samples[best]).median_ms
+        return [fastest * ratio_of(found, samples[best]).estimate for found in samples]
+
+
+def _is_certain(samples: Sequence[Sequence[Sample]], one: int, best: int) -> bool:
+    """Whether a candidate is certainly slower than another, or their ratio is known."""
+    ratio = ratio_of(samples[one], samples[best])
+    return ratio.low > 1 or ratio.high < _PRECISION * ratio.low

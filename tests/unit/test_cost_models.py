@@ -219,6 +219,46 @@ def test_schedules_are_compared_until_their_order_is_certain(latencies, samples)
     assert tuple(counts.values()) == samples
 
 
+def test_a_change_of_the_machines_speed_does_not_decide_a_comparison():
+    # The machine becomes slow in round 5, and something disturbs one sample of the
+    # second candidate. The medians of the samples are 10 and 13.52.
+    slowness = [1.0, 1.0, 1.0, 1.0, 1.3, 1.3, 1.3]
+    counts = dict.fromkeys((10.0, 10.4), 0)
+
+    def sample(candidate, measurement):
+        number = counts[candidate]
+        counts[candidate] += 1
+        disturbance = 1.5 if (candidate, number) == (10.4, 1) else 1.0
+        return Sample(candidate * slowness[number] * disturbance)
+
+    first, second = _Samples([], Measurement())._compare(list(counts), sample, math.inf)
+    assert second / first == pytest.approx(1.04)
+    assert list(counts.values()) == [7, 7]
+
+
+@pytest.mark.parametrize(
+    ("noise", "seconds", "samples"),
+    [
+        # Ratios of 1.05 to 1.10: the second candidate is certainly slower.
+        ((1.05, 1.08, 1.1), math.inf, 7),
+        # Ratios that differ by less than 2 %.
+        ((0.995, 1.0, 1.005), math.inf, 7),
+        ((0.95, 1.0, 1.05), math.inf, 30),
+        ((0.95, 1.0, 1.05), 0.0, 7),
+    ],
+)
+def test_a_comparison_lasts_until_the_ratio_is_known(noise, seconds, samples):
+    counts = {"first": 0, "second": 0}
+
+    def sample(candidate, measurement):
+        counts[candidate] += 1
+        factor = noise[counts[candidate] % 3] if candidate == "second" else 1.0
+        return Sample(10 * factor)
+
+    _Samples([], Measurement())._compare(list(counts), sample, seconds)
+    assert list(counts.values()) == [samples, samples]
+
+
 def test_merge_keys_do_not_depend_on_the_order_of_operators():
     pair = _labelled([], ["a", "b"], "pair")
     swapped = _labelled([], ["b", "a"], "swapped")
