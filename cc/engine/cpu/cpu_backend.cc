@@ -28,7 +28,7 @@ namespace ios::cpu {
 namespace {
 
 // The revision that is part of Backend::Fingerprint.
-constexpr int kRevision = 17;
+constexpr int kRevision = 18;
 
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");
