@@ -72,6 +72,12 @@ def test_large_outputs_of_few_channels():
     check(one((1, 120, 121, 5), 99, **attributes), rng)
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 1, 3), (1, 1, 7, 40), (9, 1, 1, 40)])
+def test_products_are_measured_for_any_number_of_pixels(shape):
+    """oneDNN takes longer for each call than a squeeze-and-excite convolution."""
+    assert engine.problem(one(shape, 24))["algorithms"] == [["gemm"]]
+
+
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize("strides", [[2, 2], [1, 3], [4, 1], [40, 40]])
 def test_every_stride(strides, padding):
