@@ -26,8 +26,8 @@ _Candidate = TypeVar("_Candidate")
 # _MOST_SECONDS, or when each candidate is certainly slower than the fastest one or its
 # ratio to the fastest one is known within the factor _PRECISION.
 _ROUNDS = 7
-_MOST_ROUNDS = 30
-_MOST_SECONDS = 3.0
+_MOST_ROUNDS = 21
+_MOST_SECONDS = 2.0
 _PRECISION = 1.02
 # If even the fastest candidate takes more than _LONG_MS, samples after the first have
 # one run each, and there are at most _LONG_ROUNDS rounds. A candidate whose latency is

@@ -4,6 +4,7 @@ import pytest
 import shared
 
 from ios_tf.conversion import timing
+from ios_tf.cost import cost_model
 from ios_tf.native import engine, plugin
 
 
@@ -12,6 +13,7 @@ def few_rounds(monkeypatch):
     """Conversions measure latencies with few calls, because no test asserts them."""
     monkeypatch.setattr(timing, "_ROUNDS", 2)
     monkeypatch.setattr(timing, "_LEAST_BUSY", 2)
+    monkeypatch.setattr(cost_model, "_MOST_ROUNDS", 7)
 
 
 @pytest.fixture

@@ -243,7 +243,7 @@ def test_a_change_of_the_machines_speed_does_not_decide_a_comparison():
         ((1.05, 1.08, 1.1), math.inf, 7),
         # Ratios that differ by less than 2 %.
         ((0.995, 1.0, 1.005), math.inf, 7),
-        ((0.95, 1.0, 1.05), math.inf, 30),
+        ((0.95, 1.0, 1.05), math.inf, 21),
         ((0.95, 1.0, 1.05), 0.0, 7),
     ],
 )
