@@ -355,7 +355,8 @@ class SampledCostModel(abc.ABC):
             best = min(left, key=lambda i: latencies[i].median_ms)
             fastest = latencies[best].median_ms
             long = fastest > _LONG_MS
-            late = time.monotonic() - start > seconds
+            elapsed = time.monotonic() - start
+            late = elapsed > seconds
             if long and (done == _LONG_ROUNDS or late):
                 break
             # `slow` is true if samples were disturbed. The device measures such samples
@@ -364,7 +365,7 @@ class SampledCostModel(abc.ABC):
             enough = done >= (_DISTURBED_ROUNDS if slow else _ROUNDS)
             if late and slow and done >= _LONG_ROUNDS:
                 break
-            if enough and time.monotonic() - start > min(seconds, _MOST_SECONDS):
+            if enough and (late or elapsed > _MOST_SECONDS):
                 break
             once = Measurement(0, 1, 1) if long else once
             certain = long or done >= _LONG_ROUNDS

@@ -46,8 +46,10 @@ class Turns:
             return work()
         finally:
             with self._lock:
-                self._active.discard(weakref.ref(turn))
-                if turn in self._waiting:  # the thread was interrupted
+                active = weakref.ref(turn)
+                if active in self._active:
+                    self._active.remove(active)
+                elif turn in self._waiting:  # the thread was interrupted
                     self._waiting.remove(turn)
                 self._begin()
 

@@ -142,7 +142,7 @@ def _computed_by_rows(problem: Problem, reader: int) -> int:
         return problem.block["operators"][op].get("algorithm") == algorithm
 
     product = product_before(problem, reader)
-    # A problem that is only a graph has no operators in its JSON, and thus no products.
+    # If a problem is only a graph, its JSON has no operators, so it has no products.
     if product and has(reader, "rows"):
         separate = any(has(op, "gemm") for op in operators_of(product))
         return 0 if separate else product
