@@ -23,6 +23,7 @@ from ios_tf.model.function_library import (
 )
 from ios_tf.model.outputs import size_of
 from ios_tf.native import malloc
+from ios_tf.options import USUAL_IMAGE_SIZE
 from ios_tf.reasons import Decision, measurements, models
 from ios_tf.report.document import PATH
 from ios_tf.scheduler import Schedule
@@ -311,6 +312,7 @@ def unsupported_nodes(report: Report, converted: Sequence[Function]) -> Report:
         text = "the model has no convolution that the engine supports"
         decisions.append(Decision(models.NO_CONVOLUTION, text))
     decisions += _sizes_not_scheduled(report, converted)
+    decisions += _image_sizes_not_scheduled(converted)
     decisions += [
         Decision(
             models.INSIDE_FUNCTION,
@@ -352,6 +354,28 @@ def _sizes_not_scheduled(
         for f in converted
         for size in f.other_networks
     ]
+
+
+def _image_sizes_not_scheduled(converted: Sequence[Function]) -> list[Decision]:
+    """Decisions about a requested image size without a schedule."""
+    decisions = []
+    for function in converted:
+        wanted, used = function.frozen.image_size, function.image_size
+        fixed = [spec.shape[1:3] for spec in function.frozen.inputs.values()]
+        # The default size may not be what the user wants, so it needs no schedule.
+        if wanted in (USUAL_IMAGE_SIZE, used) or (used is None and wanted in fixed):
+            continue
+        text = "has no input with an open height or width"
+        if used:
+            text = f"cannot process images of this size, but {used[0]} x {used[1]}"
+        decisions.append(
+            Decision(
+                models.OTHER_IMAGE_SIZE,
+                f"--image_size={wanted[0]},{wanted[1]} has no effect: signature "
+                f"{function.reference.name!r} {text}",
+            )
+        )
+    return decisions
 
 
 def _slow_regions(made: Plan) -> list[Decision]:

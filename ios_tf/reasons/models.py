@@ -231,3 +231,11 @@ FULL_PRECISION_SIGNATURE = Reason(
     "inputs with --samples=FILE.npz. --keep_slower uses bfloat16 even if it is not "
     "faster.",
 )
+OTHER_IMAGE_SIZE = Reason(
+    125,
+    "other-image-size",
+    "The schedules are for another image size than the requested one",
+    "The height and width of the images are fixed in the signature, or the graph "
+    "cannot process images of the requested size. So --image_size has no effect.",
+    "Export the model with the height and width None to schedule it for other sizes.",
+)

@@ -22,7 +22,7 @@ from ios_tf.conversion import network_check
 from ios_tf.conversion.show import converted_regions, text_of
 from ios_tf.model import frozen_graphs, graph_optimizer
 from ios_tf.native import plugin
-from ios_tf.reasons.models import FIXED_BATCH_SIZE, OTHER_NETWORK
+from ios_tf.reasons.models import FIXED_BATCH_SIZE, OTHER_IMAGE_SIZE, OTHER_NETWORK
 from ios_tf.scheduler import (
     Problem,
     Pruning,
@@ -244,6 +244,41 @@ def test_image_sizes_that_a_model_leaves_open(tmp_path):
         x = tf.random.stateless_normal(shape, [1, 2])
         expected = branches(x)["y"].numpy()
         assert networks.relative_difference(faster(x)["y"].numpy(), expected) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "notes"),
+    [
+        ([None, 9, 9, 4], (20, 30), ["no input with an open height or width"]),
+        ([None, 20, 30, 4], (20, 30), []),
+        ([None, 9, 9, 4], 224, []),
+        ([None, None, 9, 4], (20, 9), []),
+        ([None, None, None, 4], (20, 30), []),
+    ],
+)
+def test_an_image_size_that_has_no_effect(shape, size, notes):
+    function = tf.function(branches, input_signature=[tf.TensorSpec(shape, name="x")])
+    report = ios_tf.optimize(
+        function, strategy="greedy", image_size=size, **FAST
+    ).report
+    found = [one for one in report.decisions if one.reason is OTHER_IMAGE_SIZE]
+    assert len(found) == len(notes)
+    for decision, text in zip(found, notes, strict=True):
+        assert text in decision.sentence and "--image_size=20,30" in decision.sentence
+
+
+def test_an_image_size_that_the_model_cannot_process():
+    weights = gh.random_array(64 * 64 * 8, 2)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, None, 4], name="x")])
+    def only_64(x):
+        return tf.reshape(branches(x)["y"], [tf.shape(x)[0], -1]) @ weights
+
+    report = ios_tf.optimize(only_64, strategy="greedy", image_size=20, **FAST).report
+    assert report.image_size == (64, 64)
+    (note,) = (one for one in report.decisions if one.reason is OTHER_IMAGE_SIZE)
+    assert "--image_size=20,20 has no effect" in note.sentence
+    assert "64 x 64" in note.sentence
 
 
 @pytest.mark.parametrize("size", [0, (1, 2, 3), "224", (32, -1), (32, 1.5)])

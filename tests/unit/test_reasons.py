@@ -71,6 +71,7 @@ SLUGS = {
     122: "slow-without-package",
     123: "full-precision-operators",
     124: "full-precision-signature",
+    125: "other-image-size",
     201: "inputs-rejected",
     202: "strings",
     203: "samples-rejected",
