@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
+#include <future>
 #include <list>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -26,10 +25,9 @@
 namespace ios {
 namespace {
 
-// A program keeps up to kMaxExecutions, and not only kFewExecutions, if all of
-// their arenas together take at most kArenaBytes.
-constexpr size_t kMaxExecutions = 64;
-constexpr int64_t kArenaBytes = int64_t{256} << 20;
+// If a program's executions use more than DeviceTraits::execution_bytes, only
+// this many of the latest ones are kept.
+constexpr size_t kFewExecutions = 8;
 
 Status WrongOutputs(size_t outputs, size_t wanted) {
   return InvalidArgument("the call has " + std::to_string(outputs) +
@@ -155,6 +153,28 @@ struct Scheduled {
   Parameters parameters;
 };
 
+// Locks a mutex, and blocks fork() meanwhile, so that no child gets a locked
+// mutex.
+class ForkSafeLock {
+ public:
+  explicit ForkSafeLock(std::mutex* mutex)
+      : no_fork_(std::in_place), lock_(*mutex) {}
+
+  // Unlocks the mutex. Unless `allow_fork`, fork() stays blocked.
+  void Unlock(bool allow_fork = true) {
+    lock_.unlock();
+    if (allow_fork) no_fork_.reset();
+  }
+  void Lock() {
+    if (!no_fork_) no_fork_.emplace();
+    lock_.lock();
+  }
+
+ private:
+  std::optional<ForkGuard> no_fork_;
+  std::unique_lock<std::mutex> lock_;  // is destroyed before no_fork_
+};
+
 // Counts a call as long as the object exists.
 class CountedCall {
  public:
@@ -241,10 +261,8 @@ class ProgramImpl : public Program {
 
   std::vector<std::vector<Shape>> PreparedShapes() const override {
     std::vector<std::vector<Shape>> result;
-    const ForkGuard no_fork;
-    std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(&mutex_);
     for (const auto& cached : executions_) {
-      if (result.size() == kFewExecutions) break;
       if (std::find(result.begin(), result.end(), cached->key.inputs) ==
           result.end()) {
         result.push_back(cached->key.inputs);
@@ -271,7 +289,6 @@ class ProgramImpl : public Program {
     Key key;
     std::vector<Shape> outputs;
     int lanes = 0;  // the device's number of lanes when this was compiled
-    int64_t arena_bytes = 0;
     std::unique_ptr<Execution> execution;
   };
 
@@ -297,8 +314,7 @@ class ProgramImpl : public Program {
   StatusOr<std::vector<Shape>> InferOutputs(
       const std::vector<Shape>& inputs) const {
     {
-      const ForkGuard no_fork;
-      std::lock_guard<std::mutex> lock(mutex_);
+      const ForkSafeLock lock(&mutex_);
       for (const auto& cached : executions_) {
         if (cached->key.inputs == inputs) return cached->outputs;
       }
@@ -400,31 +416,39 @@ class ProgramImpl : public Program {
   // compiles it and the others wait.
   StatusOr<std::shared_ptr<CachedExecution>> ExecutionFor(
       const std::vector<Shape>& inputs, int64_t callers) {
-    // This check comes first, because calls with missing inputs have no batch
-    // size.
+    if (!backend_->SharesHostMemory() && ForkGeneration() != generation_) {
+      return FailedPrecondition(
+          "a process that was forked from a process that uses a GPU cannot use "
+          "the GPU. Use the start method 'spawn' of Python's multiprocessing");
+    }
+    // This check comes before others, because calls with missing inputs have no
+    // batch size.
     if (inputs.size() != block_.inputs.size()) {
       return WithInputs(block_, inputs).status();
     }
     const Key key = {inputs, ScheduledLoad({BatchSize(inputs), callers})};
-    const ForkGuard no_fork;
     // Declared before the lock, so that dropped executions are destroyed after
     // the mutex has been released.
     std::vector<std::shared_ptr<CachedExecution>> dropped;
-    std::unique_lock<std::mutex> lock(mutex_);
+    ForkSafeLock lock(&mutex_);
     std::shared_ptr<CachedExecution> known;
     bool is_first = false;
     while (true) {
       is_first = !first_inputs_;
       if (is_first) first_inputs_ = inputs;
       known = Find(key);
+      const auto compiling = compiling_.find(key);
       // Compile again if the device has more lanes now: on a CPU, the process
       // may have been given more cores.
       if (known && (known->lanes >= backend_->traits().lanes ||
-                    compiling_.count(key) > 0)) {
+                    compiling != compiling_.end())) {
         return known;
       }
-      if (compiling_.count(key) == 0) break;
-      compiled_.wait(lock);
+      if (compiling == compiling_.end()) break;
+      const std::shared_future<void> end = compiling->second;
+      lock.Unlock();
+      end.wait();
+      lock.Lock();
     }
     StatusOr<std::shared_ptr<CachedExecution>> compiled =
         CompileUnlocked(key, MayMeasure(key), &lock);
@@ -437,11 +461,12 @@ class ProgramImpl : public Program {
     if (known) executions_.remove(known);
     dropped.push_back(std::move(known));
     executions_.push_front(*compiled);
-    int64_t arena_bytes = 0;
-    for (const auto& cached : executions_) arena_bytes += cached->arena_bytes;
+    int64_t bytes = 0;
+    for (const auto& cached : executions_) bytes += cached->execution->bytes();
     while (executions_.size() > kMaxExecutions ||
-           (executions_.size() > kFewExecutions && arena_bytes > kArenaBytes)) {
-      arena_bytes -= executions_.back()->arena_bytes;
+           (executions_.size() > kFewExecutions &&
+            bytes > backend_->traits().execution_bytes)) {
+      bytes -= executions_.back()->execution->bytes();
       dropped.push_back(std::move(executions_.back()));
       executions_.pop_back();
     }
@@ -471,19 +496,35 @@ class ProgramImpl : public Program {
                       block_.inputs.begin(), SameButBatch);
   }
 
-  // Compiles the program for this key. Releases the mutex during that time.
+  // Compiles the program for this key. Unlocks `lock` during that time. If
+  // memory is short, drops all executions and tries again.
   StatusOr<std::shared_ptr<CachedExecution>> CompileUnlocked(
-      const Key& key, bool may_measure, std::unique_lock<std::mutex>* lock) {
-    compiling_.insert(key);
-    // Runs at the end of the scope, even if compiling throws an exception.
-    const auto finish = [&](void*) {
-      lock->lock();
-      compiling_.erase(key);
-      compiled_.notify_all();
+      const Key& key, bool may_measure, ForkSafeLock* lock) {
+    // On a CPU, a child of fork() goes on with the state of its parent, so it
+    // must not miss the thread that compiles. On a GPU, compiling may take
+    // minutes, and a child cannot use the GPU anyway.
+    const bool allow_fork = !backend_->SharesHostMemory();
+    std::promise<void> end;
+    compiling_.emplace(key, end.get_future().share());
+    lock->Unlock(allow_fork);
+    const auto compile = [&] {
+      return CatchExceptions([&] { return CompileFor(key, may_measure); });
     };
-    const std::unique_ptr<void, decltype(finish)> finally(this, finish);
-    lock->unlock();
-    return CompileFor(key, may_measure);
+    StatusOr<std::shared_ptr<CachedExecution>> compiled = compile();
+    if (compiled.status().code() == StatusCode::kResourceExhausted) {
+      std::list<std::shared_ptr<CachedExecution>> others;
+      lock->Lock();
+      others.swap(executions_);
+      lock->Unlock(allow_fork);
+      if (!others.empty()) {
+        others.clear();
+        compiled = compile();
+      }
+    }
+    lock->Lock();
+    compiling_.erase(key);
+    end.set_value();
+    return compiled;
   }
 
   StatusOr<std::shared_ptr<CachedExecution>> CompileFor(
@@ -502,7 +543,6 @@ class ProgramImpl : public Program {
                           scheduled.parameters, may_measure);
     };
     IOS_ASSIGN_OR_RETURN(BoundSchedule bound, bind());
-    cached->arena_bytes = bound.arena_bytes;
     IOS_ASSIGN_OR_RETURN(cached->execution,
                          backend_->Load(std::move(bound), bind));
     return cached;
@@ -511,14 +551,15 @@ class ProgramImpl : public Program {
   Backend* const backend_;
   const Block block_;
   const std::map<Load, Scheduled> scheduled_;
-  const bool has_callers_;    // some schedule is for several callers
+  const bool has_callers_;  // some schedule is for several callers
+  const int generation_ = ForkGeneration();
   mutable std::mutex mutex_;  // for the members below
   // The shapes of the first call or Prepare() after Initialize() that does not
   // fail.
   std::optional<std::vector<Shape>> first_inputs_;
   std::list<std::shared_ptr<CachedExecution>> executions_;  // latest first
-  std::set<Key> compiling_;           // executions that are being compiled
-  std::condition_variable compiled_;  // signals the end of each compilation
+  // The executions that are being compiled, and the ends of the compilations.
+  std::map<Key, std::shared_future<void>> compiling_;
 };
 
 // Lowers the block, and pads its channels as the device needs it.

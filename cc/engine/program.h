@@ -16,9 +16,9 @@
 
 namespace ios {
 
-// A program keeps compiled executions, one per set of input shapes and
-// schedule: always this many of the latest ones.
-inline constexpr size_t kFewExecutions = 8;
+// A program keeps at most this many compiled executions, one per set of input
+// shapes and schedule.
+inline constexpr size_t kMaxExecutions = 64;
 
 class Program {
  public:
@@ -51,8 +51,7 @@ class Program {
   // Compiles the program for calls of any number of callers with these input
   // shapes, unless that was done before. Thread-safe.
   virtual Status Prepare(const std::vector<Shape>& inputs) = 0;
-  // Returns the latest input shapes for which the program is compiled, at most
-  // as many as the program always keeps (kFewExecutions).
+  // Returns the input shapes for which the program is compiled, latest first.
   virtual std::vector<std::vector<Shape>> PreparedShapes() const = 0;
 
   // Runs the program on tensors in device memory. Inputs are [N,H,W,C] or

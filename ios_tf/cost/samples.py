@@ -1,8 +1,8 @@
 """Samples of latencies, and how several samples become one latency.
 
 If another process disturbs a sample, the sample takes longer than the measured work.
-The engine marks disturbed samples (cc/engine/host/resource_use.h). This module computes
-latencies from disturbed and undisturbed samples.
+The engine marks disturbed samples (see Sample in cc/engine/backend/measurement.h). This
+module computes latencies from disturbed and undisturbed samples.
 """
 
 from __future__ import annotations

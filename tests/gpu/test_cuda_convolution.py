@@ -230,7 +230,7 @@ def test_plans_that_wait_for_cold_weights_are_equally_fast(gpu):
     """Engine 2 computes at least twice as fast as the others, but needs as much memory.
 
     For a plan that is sampled, 35 graphs are launched: 2 for its first run, and 3 for
-    each of one warmup, 3 baselines and 7 samples. For a plan that is far slower, 3
+    each of one warmup, 3 baselines and 7 samples. For a plan that is far slower, 4
     graphs are launched.
     """
 
@@ -243,7 +243,7 @@ def test_plans_that_wait_for_cold_weights_are_equally_fast(gpu):
     # Memory needs 640 us for the weights. Each engine computes for less than 10 us.
     assert launches([1, 2], time_scale=1, dram_bytes_per_us=1) == 4 * 35
     # Engines 1 and 2 are tried first.
-    assert launches([2, 1], time_scale=10_000) == 2 * 35 + 2 * 3
+    assert launches([2, 1], time_scale=10_000) == 2 * 35 + 2 * 4
 
 
 @pytest.mark.parametrize("pitched", [True, False])
@@ -450,6 +450,8 @@ def test_a_plan_that_is_kept_is_loaded(tmp_path, right_sum):
     [
         "load=3000",  # another process delays launches by up to 3 ms
         "slow_baseline=100000",  # no plan takes longer than its baseline
+        # Other work delays the first runs of the second plan, but not later runs.
+        "time_scale=10000,burst_begin=15,burst_end=17",
     ],
 )
 def test_uncertain_plans_are_not_stored(tmp_path, right_sum, options):
@@ -563,6 +565,16 @@ def use_plans_of_another_process(gpu, plans: str) -> list[list[int]]:
     """Returns the engines for batch 3 before and after a search in another process."""
     first = half(CONV)
     call(gpu, first, 1)
+    return _before_and_after_a_search(gpu, first, plans)
+
+
+def replace_an_uncertain_plan(gpu, plans: str) -> list[list[int]]:
+    """The same if the first process times the plans, but no time is clear."""
+    gpu.fake.set(slow_baseline=100_000)
+    return _before_and_after_a_search(gpu, half(CONV, 3), plans)
+
+
+def _before_and_after_a_search(gpu, first, plans: str) -> list[list[int]]:
     before, _ = call(gpu, first, 3)
     program = RUN_FUNCTION.format(function="search_for_batch_3")
     cuda_helpers.run_apart(program, "", IOS_TF_PLAN_CACHE=plans)
@@ -571,13 +583,16 @@ def use_plans_of_another_process(gpu, plans: str) -> list[list[int]]:
     return [sorted(before), sorted(after)]
 
 
-def test_plans_that_another_process_has_timed_are_used(tmp_path):
-    """A process reads the file again, even if it still has a plan that was not timed.
+@pytest.mark.parametrize(
+    "function", ["use_plans_of_another_process", "replace_an_uncertain_plan"]
+)
+def test_plans_that_another_process_has_timed_are_used(tmp_path, function):
+    """A process reads the file again, even if it uses another plan.
 
     The heuristics propose engine 1 first, but engine 2 is the fastest.
     """
     cuda_helpers.build_fakes()
-    program = RUN_FUNCTION.format(function="use_plans_of_another_process")
+    program = RUN_FUNCTION.format(function=function)
     plans = str(tmp_path)
     engines, _, _ = cuda_helpers.run_apart(program, plans, IOS_TF_PLAN_CACHE=plans)
     assert engines == [[1], [2]]

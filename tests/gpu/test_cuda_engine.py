@@ -10,6 +10,7 @@ import sys
 import threading
 
 import cuda_engine
+import cuda_helpers
 import numpy as np
 import pytest
 from random_blocks import RandomBlock, random_schedule
@@ -554,14 +555,28 @@ def _chain(length: int, width: int) -> tuple[engine.Program, list[int]]:
     ), shape
 
 
-@pytest.mark.parametrize("sizes", [8, 20])
-def test_batch_sizes_in_turn(gpu, sizes):
+# The width of images in a `_chain` whose arena has 4 MiB per image.
+_WIDE = (4 << 20) // (2 * 6 * 8 * 4)
+
+
+def _runs_of_sizes(
+    gpu, program: engine.Program, shape: list[int], sizes: int
+) -> list[cuda_engine.DeviceRun]:
+    """Runs of the batch sizes from 1 to `sizes`."""
+    return [
+        cuda_engine.DeviceRun(
+            gpu, program, [np.zeros([size, *shape[1:]], np.float32)], "float32"
+        )
+        for size in range(1, sizes + 1)
+    ]
+
+
+@pytest.mark.parametrize(("sizes", "width"), [(8, 7), (20, 7), (12, _WIDE)])
+def test_batch_sizes_in_turn(gpu, sizes, width):
     """A call with a shape that was seen before only launches a graph."""
-    program, shape = _chain(3, 7)
-    runs = []
-    for size in range(1, sizes + 1):
-        images = np.zeros([size, *shape[1:]], np.float32)
-        runs.append(cuda_engine.DeviceRun(gpu, program, [images], "float32"))
+    gpu.fake.set(inert=width == _WIDE)  # 312 MiB are not allocated
+    program, shape = _chain(3, width)
+    runs = _runs_of_sizes(gpu, program, shape, sizes)
     for _ in range(3):
         for run in runs:
             run.enqueue()
@@ -575,6 +590,82 @@ def test_batch_sizes_in_turn(gpu, sizes):
     assert "cuStreamSynchronize" not in counts
     for run in runs:
         run.close()
+
+
+def test_executions_have_a_part_of_the_memory(gpu):
+    """Those of the batch sizes 23 to 31 have 972 MiB, and may have 1 GiB of 16 GiB."""
+    gpu.fake.set(inert=1)
+    program, shape = _chain(3, _WIDE)
+    runs = _runs_of_sizes(gpu, program, shape, 31)
+    for run in runs:
+        run.enqueue()
+    gpu.fake.library.fake_cuda_reset()
+    for run in runs[22:]:
+        run.enqueue()
+    assert "cuMemAlloc" not in gpu.fake.report()["counts"]
+    runs[21].enqueue()
+    assert "cuMemAlloc" in gpu.fake.report()["counts"]
+    for run in runs:
+        run.close()
+
+
+@pytest.mark.parametrize("bytes_left", [0, 10_000])
+def test_other_shapes_make_room_for_a_new_one(gpu, bytes_left):
+    case = Case(3, 6)
+    batches = [1, 2, 3, 5, 8, 4]
+    inputs = [case.inputs(batch) for batch in batches]
+    runs = [cuda_engine.DeviceRun(gpu, case.program, x, "float32") for x in inputs]
+    for run in runs[:-1]:
+        run.enqueue()
+    gpu.fake.set(memory_limit=gpu.fake.report()["live"]["bytes"] + bytes_left)
+    for _ in range(2):
+        for run in runs:
+            run.enqueue()
+    for run, x in zip(runs, inputs, strict=True):
+        case.assert_right(run.results(), case.expected(x))
+        run.close()
+
+
+# Forks while another thread compiles a program. Prints the child's exit code.
+FORK = """
+import faulthandler, json, os, threading
+import numpy as np
+import cuda_helpers
+fake = cuda_helpers.fake_cuda()
+from ios_tf.native import engine
+import test_cuda_engine as test
+faulthandler.dump_traceback_later(60, exit=True)  # if the fork waits
+program, shape = test._chain(2, 5)
+fake.set(hold_plans=1)
+new = [np.zeros([3, *shape[1:]], np.float32)]
+threads = [threading.Thread(target=program.run, args=[new]) for _ in range(2)]
+for thread in threads:
+    thread.start()
+while "polls of held plans" not in fake.report()["counts"]:
+    pass
+child = os.fork()
+if child == 0:
+    for images in (new[0], new[0][:1]):
+        try:
+            program.run([images])
+        except engine.EngineError as error:
+            assert "forked" in str(error) and "spawn" in str(error), error
+        else:
+            os._exit(1)
+    os._exit(3)
+_, status = os.waitpid(child, 0)
+fake.set(hold_plans=0)
+for thread in threads:
+    thread.join()
+report = fake.report()
+print(json.dumps([os.waitstatus_to_exitcode(status), None, report["violations"]]))
+"""
+
+
+def test_a_fork_does_not_wait_for_a_compilation():
+    cuda_helpers.build_fakes()
+    code, _, _ = cuda_helpers.run_apart(FORK, "")
+    assert code == 3  # the child's calls failed with a clear error
 
 
 def test_plans_live_as_long_as_the_weights(gpu):

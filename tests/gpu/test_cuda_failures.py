@@ -140,13 +140,23 @@ print(*set(re.findall(r"libnvrtc[.]so[.][0-9]+", maps)))
 """
 
 
-@pytest.mark.parametrize(("capability", "version"), [(70, 12), (75, 13), (90, 13)])
-def test_nvrtc_compiles_for_the_gpu(tmp_path, capability, version):
-    """An older NVRTC is used for the oldest GPUs, which NVRTC 13 does not support."""
+@pytest.mark.parametrize(
+    ("options", "version"),
+    [
+        ("capability=70", 12),
+        ("capability=75", 13),
+        ("capability=90", 13),
+        ("capability=90,driver_version=12080", 12),
+    ],
+)
+def test_nvrtc_compiles_for_the_gpu(tmp_path, options, version):
+    """An older NVRTC is used for the oldest GPUs, which NVRTC 13 does not support, and
+    for older drivers, which do not load the code of NVRTC 13.
+    """
     fakes = link_fakes(tmp_path, *cuda_helpers.LIBRARIES)
     shutil.copy(fakes / "libnvrtc.so.13", fakes / "libnvrtc.so.12")
-    options = {"FAKE_CUDA_OPTIONS": f"capability={capability}"}
-    _, opened = output_of(_NVRTC, environment(fakes, str(fakes)) | options)
+    found = environment(fakes, str(fakes)) | {"FAKE_CUDA_OPTIONS": options}
+    _, opened = output_of(_NVRTC, found)
     assert opened == f"libnvrtc.so.{version}"
 
 

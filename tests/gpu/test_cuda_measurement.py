@@ -257,6 +257,18 @@ def test_graphs_are_on_the_gpu_before_they_are_timed(gpu):
     assert "cuGraphLaunch uploads" not in counts
 
 
+@pytest.mark.parametrize("load", [0, 3000])
+def test_samples_that_other_work_delays_are_marked(gpu, load):
+    """Another process delays graphs with convolutions by up to 3 ms."""
+    gpu.fake.set(time_scale=10_000, load=load)
+    block = block_of({**CONV, "inputs": [-1]}) | {"inputs": [[1, 16, 32, 16]]}
+    profiler = engine.Profiler(block, "gpu")
+    milliseconds, disturbed = profiler.sample([stages([[0]])] * 2, repeat=9)
+    expected = milliseconds > 1.05 * milliseconds.min(axis=1, keepdims=True)
+    assert (disturbed == expected).all()
+    assert disturbed.any() == (load > 0)
+
+
 def test_long_stages_are_not_repeated_in_graphs(gpu):
     """The graph of a long stage has one run, because a network has many kernels."""
     gpu.fake.set(time_scale=10_000)

@@ -49,6 +49,7 @@ ARROWS = {
     "cc/engine/cuda/kernels": [*CORE, "cc/engine/backend", "cc/engine/cuda/driver"],
     "cc/engine/cuda/timing": [
         "cc/core",
+        "cc/engine/backend",
         "cc/engine/cuda/driver",
         "cc/engine/cuda/kernels",
     ],

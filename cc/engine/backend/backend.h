@@ -157,6 +157,10 @@ class Execution {
   // Thread-safe.
   virtual Status Run(const std::vector<const void*>& inputs,
                      const std::vector<void*>& outputs, void* stream) = 0;
+
+  // Returns the number of bytes of device memory that the execution uses now.
+  // Weights are not counted. Thread-safe.
+  virtual int64_t bytes() const = 0;
 };
 
 // One of the callers that a measurement simulates. Each caller has its own

@@ -48,6 +48,9 @@ struct DeviceTraits {
   // Whether compiling a task may measure implementations, which takes seconds
   // for a network.
   bool measures_when_compiling = false;
+  // The number of bytes that all executions of a program may use. The program
+  // keeps a few recent executions even if they use more.
+  int64_t execution_bytes = int64_t{256} << 20;
 
   bool ReadsPitched(const Operator& op, DataType dtype) const {
     return (bfloat16_reads_pitched && dtype == DataType::kBFloat16) ||

@@ -20,7 +20,7 @@ struct Measurement {
 struct Sample {
   double ms = 0;  // milliseconds of one run, the mean over all callers
   // Whether other processes disturbed the sample; see IsDisturbed in
-  // resource_use.h.
+  // resource_use.h and, for a GPU, SampleWork in measure_work.h.
   bool disturbed = false;
 };
 

@@ -401,6 +401,8 @@ class CpuExecution : public Execution {
     return RunCopy(*copy, inputs, outputs, observers);
   }
 
+  int64_t bytes() const override { return copies_.made() * arena_bytes_; }
+
  private:
   struct Copy {
     BoundSchedule schedule;
@@ -418,6 +420,7 @@ class CpuExecution : public Execution {
         bind_(std::move(bind)),
         most_threads_(
             MostThreads(schedule.stages, LanePool::Get().most_cores())),
+        arena_bytes_(schedule.arena_bytes),
         copies_(std::clamp<int64_t>(
             kArenaBytesPerCore * std::max(16, LanePool::Get().most_cores()) /
                 std::max<int64_t>(schedule.arena_bytes, 1),
@@ -468,6 +471,7 @@ class CpuExecution : public Execution {
   Cpu* const backend_;
   const ScheduleBinding bind_;
   const int most_threads_;  // the largest number of threads a call can use
+  const int64_t arena_bytes_;
   Copies<Copy> copies_;
 };
 

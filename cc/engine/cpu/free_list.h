@@ -105,6 +105,8 @@ class Copies {
   explicit Copies(int most) : most_(most), free_(most) {}
 
   int most() const { return most_; }
+  // Returns the number of copies.
+  int made() const { return made_.load(); }
 
   // Adds the first copy.
   void Add(std::unique_ptr<T> copy) {

@@ -108,6 +108,7 @@ class Instance {
     IOS_ASSIGN_OR_RETURN(LaneSet lanes, LaneSet::Create(device_, needs));
     IOS_ASSIGN_OR_RETURN(Stream capture_stream, MakeStream(device_));
     IOS_ASSIGN_OR_RETURN(done_, MakeEvent(device_, /*timing=*/false));
+    bytes_ = schedule_.arena_bytes + needs.bytes();
     arena_ = std::move(arena);
     lanes_ = std::make_unique<LaneSet>(std::move(lanes));
     capture_stream_ = std::move(capture_stream);
@@ -121,6 +122,9 @@ class Instance {
            device_->driver().cuEventQuery(done_.get()) == CUDA_SUCCESS;
   }
 
+  // Returns the number of bytes of device memory. Thread-safe.
+  int64_t bytes() const { return bytes_; }
+
   Status Run(const std::vector<const void*>& inputs,
              const std::vector<void*>& outputs, CUstream stream) {
     if (used_) {
@@ -128,7 +132,8 @@ class Instance {
       IOS_CUDA_RETURN_IF_ERROR(device_, cuStreamWaitEvent, stream, done_.get(),
                                0);
     }
-    const Status status = Launch(inputs, outputs, stream);
+    const Status status =
+        CatchExceptions([&] { return Launch(inputs, outputs, stream); });
     // The event is recorded even after a failure, because a part of the work
     // may be enqueued.
     IOS_CUDA_RETURN_IF_ERROR(device_, cuEventRecord, done_.get(), stream);
@@ -248,6 +253,10 @@ class Instance {
     }
     IOS_ASSIGN_OR_RETURN(staging->exec,
                          Capture(staging->inputs, staging->outputs));
+    for (const auto* of_arrays :
+         {&schedule_.input_bytes, &schedule_.output_bytes}) {
+      for (int64_t bytes : *of_arrays) bytes_ += bytes;
+    }
     staging_ = std::move(staging);
     return Status();
   }
@@ -288,6 +297,7 @@ class Instance {
   int64_t runs_ = 0, eager_runs_ = 0;
   Event done_;  // recorded after the last run
   bool used_ = false;
+  std::atomic<int64_t> bytes_{0};
 };
 
 class CudaExecution : public Execution {
@@ -318,11 +328,22 @@ class CudaExecution : public Execution {
     const auto cuda_stream = static_cast<CUstream>(stream);
     Instance* const instance = Acquire(cuda_stream);
     const Device::Range range(device_, schedule_.info->region);
-    const Status status = instance->Run(inputs, outputs, cuda_stream);
+    // Runs at the end of the scope, even if a task throws an exception.
+    const auto release = [this](Instance* used) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      used->in_use = false;
+      released_.notify_all();  // each waiting call may need another instance
+    };
+    const std::unique_ptr<Instance, decltype(release)> released(instance,
+                                                                release);
+    return instance->Run(inputs, outputs, cuda_stream);
+  }
+
+  int64_t bytes() const override {
     std::lock_guard<std::mutex> lock(mutex_);
-    instance->in_use = false;
-    released_.notify_all();  // each waiting call may need another instance
-    return status;
+    int64_t bytes = 0;
+    for (const Instance& instance : instances_) bytes += instance.bytes();
+    return bytes;
   }
 
  private:
@@ -391,7 +412,7 @@ class CudaExecution : public Execution {
   const std::vector<std::unique_ptr<Task>> tasks_;  // see JoinSlices()
   const BoundSchedule schedule_;
   LaneNeeds needs_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable released_;
   std::list<Instance> instances_;  // a list keeps their addresses
 };

@@ -1,6 +1,7 @@
 #include "cc/engine/cuda/lane_set.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -30,6 +31,11 @@ void LaneNeeds::Add(const std::vector<BoundStage>& stages) {
       }
     }
   }
+}
+
+int64_t LaneNeeds::bytes() const {
+  return std::accumulate(scratch_bytes.begin(), scratch_bytes.end(),
+                         int64_t{0});
 }
 
 StatusOr<LaneSet> LaneSet::Create(const Device* device,

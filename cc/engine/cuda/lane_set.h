@@ -23,6 +23,8 @@ struct LaneNeeds {
   std::vector<int64_t> scratch_bytes;  // of each lane
 
   void Add(const std::vector<BoundStage>& stages);
+  // Returns the number of bytes of all lanes.
+  int64_t bytes() const;
 };
 
 // The lanes that one caller at a time uses. Lane 0 is the caller's stream; the

@@ -219,7 +219,7 @@ bool WatchedRegion::IsReady(const std::string& key,
       continue;
     }
     // A program would not keep the executions of more shapes.
-    if (seen.size() == kFewExecutions) seen.erase(seen.begin());
+    if (seen.size() == kMaxExecutions) seen.erase(seen.begin());
     seen.push_back(inputs);
   }
   return exists && ready;

@@ -291,10 +291,15 @@ CUresult Enqueue(CUstream stream, Work work) {
 // "load", another process sometimes delays graphs with convolutions. With the
 // option "slow_baseline", other graphs are delayed, as if more of their data
 // had to be written to memory. With the option "slow_empty_graphs", two of
-// three launches of empty graphs are delayed.
-double DelayOf(const CUgraph_st& graph) {
+// three launches of empty graphs are delayed. The launches from number
+// "burst_begin" to number "burst_end" are delayed by a second.
+double DelayOf(const CUgraph_st& graph, int64_t number) {
   Machine& machine = Machine::Get();
   static int empty = 0;
+  if (number >= machine.Option("burst_begin") &&
+      number <= machine.Option("burst_end")) {
+    return 1e6;
+  }
   if (graph.nodes.empty() && empty++ % 3 != 0) {
     return machine.Option("slow_empty_graphs");
   }
@@ -467,6 +472,12 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute,
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
+}
+
+CUresult CUDAAPI cuDeviceTotalMem(size_t* bytes, CUdevice) {
+  FAKE_ENTER();
+  *bytes = machine.Option("total_bytes", int64_t{16} << 30);
+  return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
@@ -1028,16 +1039,17 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec exec, CUstream handle) {
     Invalidate(__func__, stream);
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  machine.Count("cuGraphLaunch");
+  const int64_t number = machine.Count("cuGraphLaunch");
   if (!exec->uploaded) machine.Count("cuGraphLaunch uploads");
   exec->uploaded = true;
   machine.Spend(kHostGraphLaunch + kHostGraphNode * exec->graph.nodes.size());
   // The graph runs after all work on the stream, and after its last launch.
   std::vector<NodePtr> roots = Before(stream);
   if (exec->last) roots.push_back(exec->last);
-  const NodePtr start = machine.Enqueue(
-      {"graph launch", nullptr, kLaunchMicroseconds + DelayOf(exec->graph)},
-      stream->chain, roots);
+  const NodePtr start =
+      machine.Enqueue({"graph launch", nullptr,
+                       kLaunchMicroseconds + DelayOf(exec->graph, number)},
+                      stream->chain, roots);
   std::vector<NodePtr> nodes;
   std::vector<bool> leaf(exec->graph.nodes.size(), true);
   for (const GraphNode& node : exec->graph.nodes) {

@@ -57,7 +57,10 @@ class Machine {
 
   // --- findings
   void Violate(const std::string& text);
-  void Count(const std::string& what, int64_t n = 1) { counts_[what] += n; }
+  // Adds to a count, and returns it.
+  int64_t Count(const std::string& what, int64_t n = 1) {
+    return counts_[what] += n;
+  }
   std::string Report() const;
   void Reset();
   // Made(), Unmade() and Exists() keep track of the objects that exist, by

@@ -10,6 +10,7 @@
 #include "cc/engine/cuda/cudnn/plan_cache.h"
 #include "cc/engine/cuda/cudnn/plan_search.h"
 #include "cc/engine/cuda/timing/measure_work.h"
+#include "cc/engine/host/shared_objects.h"
 
 namespace ios::cuda {
 namespace {
@@ -44,12 +45,17 @@ bool NeedsBias(const ConvolutionSpec& spec) {
          (spec.residual || spec.activation != Activation::kNone);
 }
 
+// Returns zeros on the device. Convolutions of equal numbers of filters share
+// them.
 StatusOr<std::shared_ptr<const void>> MakeZeros(const Device* device,
                                                 int64_t bytes) {
+  static auto* const shared =
+      new SharedObjects<std::pair<const Device*, int64_t>, const void>;
+  if (auto known = shared->Find({device, bytes})) return known;
   IOS_ASSIGN_OR_RETURN(std::shared_ptr<void> zeros, device->Allocate(bytes));
   IOS_RETURN_IF_ERROR(
       device->Upload(std::vector<char>(bytes).data(), bytes, zeros.get()));
-  return std::shared_ptr<const void>(std::move(zeros));
+  return shared->Put({device, bytes}, std::move(zeros));
 }
 
 // The values that the plan cache keeps under FormKey().

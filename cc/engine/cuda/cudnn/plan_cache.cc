@@ -159,9 +159,11 @@ void PlanCache::Load(const std::string& device) {
   const FileVersion version = VersionOf(path);
   if (loaded_[device] == version) return;
   loaded_[device] = version;
-  // insert() does not replace the plans that this process measured itself.
+  // insert() does not replace the plans that this process measured itself and
+  // stores. Its other plans may not be the fastest.
   const Plans plans = Read(path);
   plans_[device].insert(plans.begin(), plans.end());
+  for (const auto& plan : plans) temporary_[device].erase(plan.first);
 }
 
 void PlanCache::Store(const std::string& device) {

@@ -223,18 +223,15 @@ StatusOr<Plan> WarmOne(const Device* device, const ConvolutionSpec& spec,
   return candidate.plan;
 }
 
-// Returns the plan that the plan cache names for the spec, or null.
+// Returns the spec's plan with this name, or null if it does not work.
 StatusOr<Plan> FindKnown(const Device* device, const ConvolutionSpec& spec,
-                         const std::string& convolution) {
-  const std::string device_name = PlanCacheName(device);
-  const std::optional<std::string> name =
-      PlanCache::Get().Find(device_name, convolution);
-  if (!name) return Plan();
-  const std::string key = PlanKey(device_name, convolution, *name);
+                         const std::string& convolution,
+                         const std::string& name) {
+  const std::string key = PlanKey(PlanCacheName(device), convolution, name);
   std::optional<ConvolutionTensors> tensors;
   for (const bool kept : {true, false}) {
     std::optional<Candidate> known =
-        kept ? Reload(device, spec, *name, key) : Recall(device, spec, *name);
+        kept ? Reload(device, spec, name, key) : Recall(device, spec, name);
     if (!known) continue;
     IOS_ASSIGN_OR_RETURN(Plan plan,
                          WarmOne(device, spec, &tensors, std::move(*known)));
@@ -277,9 +274,15 @@ StatusOr<Plan> FindFirst(const Device* device, const ConvolutionSpec& spec) {
   return failure;
 }
 
+struct TimedPlan {
+  Plan plan;
+  std::string name;  // in the plan cache; empty if plans could not be timed
+};
+
 // Times plans and returns the fastest one.
-StatusOr<Plan> FindFastest(const Device* device, const ConvolutionSpec& spec,
-                           const std::string& convolution) {
+StatusOr<TimedPlan> FindFastest(const Device* device,
+                                const ConvolutionSpec& spec,
+                                const std::string& convolution) {
   IOS_ASSIGN_OR_RETURN(const std::unique_ptr<CudnnGraph> graph,
                        CudnnGraph::Create(device, spec));
   std::vector<Candidate> candidates = BuildAll(device, *graph, spec);
@@ -289,7 +292,9 @@ StatusOr<Plan> FindFastest(const Device* device, const ConvolutionSpec& spec,
   const Status status = Warm(device, spec, &tensors, &candidates);
   // If there is not enough memory to time the plans, uses cuDNN's first choice,
   // but does not store it.
-  if (status.code() == StatusCode::kResourceExhausted) return first;
+  if (status.code() == StatusCode::kResourceExhausted) {
+    return TimedPlan{first, ""};
+  }
   IOS_RETURN_IF_ERROR(status);
   if (candidates.empty()) return AllFail();
   IOS_ASSIGN_OR_RETURN(const Comparison comparison,
@@ -299,7 +304,7 @@ StatusOr<Plan> FindFastest(const Device* device, const ConvolutionSpec& spec,
   PlanCache::Get().Insert(device_name, convolution, best.name,
                           comparison.is_certain);
   Keep(*best.plan, PlanKey(device_name, convolution, best.name));
-  return best.plan;
+  return TimedPlan{best.plan, best.name};
 }
 
 }  // namespace
@@ -317,36 +322,45 @@ StatusOr<Plan> FindPlan(const Device* device, const ConvolutionSpec& spec,
   struct Key {
     int device;
     std::string convolution;
-    bool is_fastest;  // false: the plan was not timed
+    std::string plan;  // its name, or why it has none
     bool operator<(const Key& o) const {
-      return std::tie(device, convolution, is_fastest) <
-             std::tie(o.device, o.convolution, o.is_fastest);
+      return std::tie(device, convolution, plan) <
+             std::tie(o.device, o.convolution, o.plan);
     }
   };
   static auto* const plans = new SharedObjects<Key, const CudnnPlan>;
   static auto* const searches = new SharedObjects<Key, std::mutex>;
-  const Key fastest = {device->ordinal(), ToString(spec), true};
-  const Key wanted = {fastest.device, fastest.convolution, may_measure};
+  const std::string convolution = ToString(spec);
+  const auto key = [&](const std::string& plan) {
+    return Key{device->ordinal(), convolution, plan};
+  };
+  const Key untimed = key(may_measure ? "no memory to time plans" : "untimed");
   // Threads that need plans for equal specs wait for one search. Searches for
   // different specs run at the same time, but measure one after the other.
-  std::shared_ptr<std::mutex> search = searches->Find(wanted);
-  if (!search) search = searches->Put(wanted, std::make_shared<std::mutex>());
+  std::shared_ptr<std::mutex> search = searches->Find(untimed);
+  if (!search) search = searches->Put(untimed, std::make_shared<std::mutex>());
   std::lock_guard<std::mutex> lock(*search);
-  Plan plan = plans->Find(fastest);
-  if (plan) return plan;
   const Device::Scope scope(device);
-  IOS_ASSIGN_OR_RETURN(plan, FindKnown(device, spec, fastest.convolution));
-  if (plan) return plans->Put(fastest, std::move(plan));
-  // A plan that was not timed comes last, because another process may have
-  // found the fastest one since.
-  plan = plans->Find(wanted);
-  if (plan) return plan;
-  if (may_measure) {
-    IOS_ASSIGN_OR_RETURN(plan, FindFastest(device, spec, fastest.convolution));
-  } else {
-    IOS_ASSIGN_OR_RETURN(plan, FindFirst(device, spec));
+  Plan plan;
+  // The plan cache comes first, because another process may have found a faster
+  // plan since.
+  const std::optional<std::string> known =
+      PlanCache::Get().Find(PlanCacheName(device), convolution);
+  if (known) {
+    plan = plans->Find(key(*known));
+    if (plan) return plan;
+    IOS_ASSIGN_OR_RETURN(plan, FindKnown(device, spec, convolution, *known));
+    if (plan) return plans->Put(key(*known), std::move(plan));
   }
-  return plans->Put(wanted, std::move(plan));
+  plan = plans->Find(untimed);
+  if (plan) return plan;
+  if (!may_measure) {
+    IOS_ASSIGN_OR_RETURN(plan, FindFirst(device, spec));
+    return plans->Put(untimed, std::move(plan));
+  }
+  IOS_ASSIGN_OR_RETURN(TimedPlan timed, FindFastest(device, spec, convolution));
+  return plans->Put(timed.name.empty() ? untimed : key(timed.name),
+                    std::move(timed.plan));
 }
 
 }  // namespace ios::cuda

@@ -70,6 +70,8 @@ StatusOr<Device*> Device::Get(int ordinal, DeviceAllocator* allocator) {
   IOS_CUDA_RETURN_IF_ERROR(device, cuDeviceGetAttribute,
                            &device->l2_cache_bytes_,
                            CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, handle);
+  IOS_CUDA_RETURN_IF_ERROR(device, cuDeviceTotalMem, &device->memory_bytes_,
+                           handle);
   IOS_CUDA_RETURN_IF_ERROR(device, cuDriverGetVersion,
                            &device->driver_version_);
   // Uses the primary context, as TensorFlow and the CUDA runtime do.

@@ -47,6 +47,7 @@ class Device {
   int compute_capability() const { return compute_capability_; }  // 90
   int multiprocessors() const { return multiprocessors_; }
   int64_t l2_cache_bytes() const { return l2_cache_bytes_; }
+  int64_t memory_bytes() const { return memory_bytes_; }  // of the whole GPU
   // Returns the major version of the CUDA that the driver supports, for example
   // 13. Caches are valid for this version, so that an update of the driver
   // rarely empties them.
@@ -118,6 +119,7 @@ class Device {
   int compute_capability_ = 0;
   int multiprocessors_ = 0;
   int l2_cache_bytes_ = 0;
+  size_t memory_bytes_ = 0;
   int driver_version_ = 0;  // 13000: CUDA 13.0
 };
 

@@ -22,6 +22,7 @@
   X(cuDeviceGet)                     \
   X(cuDeviceGetName)                 \
   X(cuDeviceGetAttribute)            \
+  X(cuDeviceTotalMem)                \
   X(cuDevicePrimaryCtxRetain)        \
   X(cuCtxPushCurrent)                \
   X(cuCtxPopCurrent)                 \

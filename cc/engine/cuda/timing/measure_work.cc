@@ -33,7 +33,7 @@ constexpr double kClockMilliseconds = 0.0005;
 // many times the uncertainty of the baseline.
 constexpr double kClearlyAbove = 3;
 // The samples of work are steady if their median is at most this many times
-// their minimum.
+// their minimum. A sample that is longer than that was probably disturbed.
 constexpr double kSteady = 1.05;
 // CompareCold() measures at least this many runs per sample.
 constexpr int kRunsOfWays = 3;
@@ -200,17 +200,21 @@ class Sampler {
     return spin_.Enqueue(params, stream_.get());
   }
 
-  // Makes the graphs of the work and its baseline. If capturing fails, makes
-  // none; the kernels are then enqueued one by one, as in Execution.
+  // Makes the graphs of the work and its baseline, and uploads them. If that
+  // fails, there are none, and kernels are enqueued one by one, as in
+  // Execution.
   Status MakeGraphs(int runs, Prepared* prepared) const {
-    const auto make = [&](const Enqueuer& once) {
-      return CaptureGraph(device_, stream_.get(),
-                          [&](CUstream capture) -> Status {
-                            for (int i = 0; i < runs; ++i) {
-                              if (once) IOS_RETURN_IF_ERROR(once(capture));
-                            }
-                            return Status();
-                          });
+    const auto make = [&](const Enqueuer& once) -> StatusOr<GraphExec> {
+      IOS_ASSIGN_OR_RETURN(
+          GraphExec exec,
+          CaptureGraph(device_, stream_.get(), [&](CUstream capture) -> Status {
+            for (int i = 0; once && i < runs; ++i)
+              IOS_RETURN_IF_ERROR(once(capture));
+            return Status();
+          }));
+      IOS_CUDA_RETURN_IF_ERROR(device_, cuGraphUpload, exec.get(),
+                               stream_.get());
+      return exec;
     };
     StatusOr<GraphExec> graph = make(prepared->run);
     if (!graph.ok()) return Status();
@@ -220,11 +224,6 @@ class Sampler {
     // it, the time of its launch is not subtracted.
     StatusOr<GraphExec> baseline = make(prepared->before);
     prepared->baseline = baseline.ok() ? std::move(*baseline) : GraphExec();
-    for (const GraphExec* exec : {&prepared->graph, &prepared->baseline}) {
-      if (!*exec) continue;
-      IOS_CUDA_RETURN_IF_ERROR(device_, cuGraphUpload, exec->get(),
-                               stream_.get());
-    }
     return Status();
   }
 
@@ -273,6 +272,7 @@ struct Samples {
   int runs = 1;
   std::vector<double> baselines;
   std::vector<double> elapsed;
+  bool may_be_fastest = false;  // although `elapsed` is empty
 };
 
 // Finds the workload with the lowest median of its samples, after the baseline
@@ -285,7 +285,10 @@ Comparison Compare(const std::vector<Samples>& samples) {
   std::vector<double> shortest(samples.size(), fastest);
   for (size_t i = 0; i < samples.size(); ++i) {
     const Samples& of_work = samples[i];
-    if (of_work.elapsed.empty()) continue;
+    if (of_work.elapsed.empty()) {
+      if (of_work.may_be_fastest) comparison.is_certain = false;
+      continue;
+    }
     double baseline = 0, least = kClockMilliseconds;
     if (!of_work.baselines.empty()) {
       baseline = Median(of_work.baselines);
@@ -338,29 +341,36 @@ StatusOr<std::vector<Samples>> TakeSamples(const Device* device,
       samples[w].elapsed.push_back(sample);
     }
   }
+  for (size_t w = 0; w < works.size(); ++w) {
+    if (!prepared[w].given_up) continue;
+    // Other work on the GPU may have delayed the runs that were too slow.
+    IOS_ASSIGN_OR_RETURN(const double again, sampler->Sample(&prepared[w]));
+    samples[w].may_be_fastest = again <= measurement.give_up * fastest;
+  }
   return samples;
 }
 
 }  // namespace
 
-StatusOr<std::vector<std::vector<double>>> SampleWork(
+StatusOr<std::vector<std::vector<Sample>>> SampleWork(
     const Device* device, const std::vector<Enqueuer>& works,
     const WorkMeasurement& measurement) {
   IOS_ASSIGN_OR_RETURN(const std::vector<Samples> samples,
                        TakeSamples(device, works, measurement));
-  std::vector<std::vector<double>> times;
+  std::vector<std::vector<Sample>> result;
   for (const Samples& of_work : samples) {
     // The baseline is an empty graph here. Other processes can only lengthen
     // its time.
     const double baseline =
         of_work.baselines.empty() ? 0 : Min(of_work.baselines);
-    times.emplace_back();
+    std::vector<Sample>& of_result = result.emplace_back();
     for (const double elapsed : of_work.elapsed) {
-      times.back().push_back(std::max(elapsed - baseline, kClockMilliseconds) /
-                             of_work.runs);
+      const double net = std::max(elapsed - baseline, kClockMilliseconds);
+      of_result.push_back(
+          {net / of_work.runs, elapsed > kSteady * Min(of_work.elapsed)});
     }
   }
-  return times;
+  return result;
 }
 
 StatusOr<Comparison> CompareCold(const Device* device,

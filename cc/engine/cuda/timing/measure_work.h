@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/core/status.h"
+#include "cc/engine/backend/measurement.h"
 #include "cc/engine/cuda/driver/device.h"
 
 namespace ios::cuda {
@@ -33,8 +34,9 @@ struct WorkMeasurement {
 // milliseconds. It includes neither the host's time to enqueue the run nor the
 // time to launch a CUDA graph. A workload that cannot be captured into a graph
 // is enqueued for each run. The GPU's clocks are raised first. Returns when all
-// of the work is done.
-StatusOr<std::vector<std::vector<double>>> SampleWork(
+// of the work is done. A sample that is clearly longer than the shortest one of
+// its workload is marked as disturbed: other work probably used the GPU.
+StatusOr<std::vector<std::vector<Sample>>> SampleWork(
     const Device* device, const std::vector<Enqueuer>& works,
     const WorkMeasurement& measurement);
 
