@@ -599,7 +599,7 @@ MUTATIONS = [
         "a plan whose first runs were slow is slow",
         _CUDA + "timing/measure_work.cc",
         "again <= measurement.give_up * fastest",
-        "false",
+        "again < 0",
         _CONVOLUTION + "test_uncertain_plans_are_not_stored",
         finding="N9",
     ),
