@@ -47,6 +47,7 @@ def check(wheel: Path) -> None:
     assert listed == {*OWN_LICENSES}, listed
     # Type checkers read the annotations of a package only if it has this file.
     assert "ios_tf/py.typed" in names
+    assert "ios_tf/reasons/reasons.md" in names
     for field in METADATA:
         assert metadata[field], f"{wheel.name} has no {field}"
     print(f"{wheel.name}: {size >> 20} MiB, {len(names)} files")

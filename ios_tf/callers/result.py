@@ -11,8 +11,7 @@ import numpy as np
 from ios_tf.callers.frameworks import FRAMEWORKS
 from ios_tf.callers.loops import PERCENTILES
 from ios_tf.conversion.bench import Measured
-from ios_tf.reasons import Decision
-from ios_tf.reasons.measurements import FRAMEWORK_FAILED, FRAMEWORK_MISSING
+from ios_tf.reasons import Decision, Reason
 from ios_tf.tables import rounded, table
 
 # If outputs differ by more than this fraction of the largest output, the result
@@ -95,10 +94,10 @@ class Result(Measured):
             packages = sorted({one for each in self.missing.values() for one in each})
             text = f"frameworks that are not installed were not measured: {names} (pip "
             text += f"install {' '.join(packages)})"
-            decisions.append(Decision(FRAMEWORK_MISSING, text))
+            decisions.append(Decision(Reason.FRAMEWORK_MISSING, text))
         for key, reason in self.failures.items():
             text = f"{FRAMEWORKS[key].name} was not measured: {reason}"
-            decisions.append(Decision(FRAMEWORK_FAILED, text))
+            decisions.append(Decision(Reason.FRAMEWORK_FAILED, text))
         return decisions
 
     def notes(self) -> list[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import itertools
 from typing import Any
 
-from ios_tf import reasons
 from ios_tf.cli import arguments
+from ios_tf.reasons import Reason, find
 from ios_tf.tables import wrapped
 
 
@@ -32,9 +32,9 @@ def add_commands(commands: Any) -> None:
     parser.set_defaults(needs_tensorflow=False)
 
 
-def _reason(text: str) -> reasons.Reason:
+def _reason(text: str) -> Reason:
     try:
-        return reasons.find(text)
+        return find(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -44,17 +44,16 @@ def _explain(options: argparse.Namespace) -> None:
     if reason:
         arguments.print_result(options, _to_json(reason), _page(reason))
     else:
-        listed = [_to_json(one) for one in reasons.REASONS]
+        listed = [_to_json(one) for one in Reason]
         arguments.print_result(options, listed, _list())
 
 
-def _to_json(reason: reasons.Reason) -> dict[str, Any]:
-    text = dataclasses.asdict(reason)
-    del text["number"]
-    return {"code": reason.code, **text}
+def _to_json(reason: Reason) -> dict[str, str]:
+    names = ("code", "slug", "title", "meaning", "remedy")
+    return {name: getattr(reason, name) for name in names}
 
 
-def _page(reason: reasons.Reason) -> str:
+def _page(reason: Reason) -> str:
     """The meaning of a reason, and what the user can do."""
     paragraphs = (
         f"{reason.code} ({reason.slug}): {reason.title}",
@@ -67,7 +66,7 @@ def _page(reason: reasons.Reason) -> str:
 def _list() -> str:
     """One line per reason, under the headings of the documentation."""
     groups = []
-    for heading, group in reasons.GROUPS.items():
+    for heading, group in itertools.groupby(Reason, lambda one: one.group):
         lines = (
             wrapped(f"{reason.code}  {reason.title}", indent=8) for reason in group
         )

@@ -38,8 +38,7 @@ from ios_tf.model.outputs import (
 from ios_tf.model.temp_dirs import step_directory
 from ios_tf.native import malloc
 from ios_tf.options import ConvertOptions, with_options
-from ios_tf.reasons import Decision
-from ios_tf.reasons.models import COPIED
+from ios_tf.reasons import Decision, Reason
 from ios_tf.report.document import write as write_report
 from ios_tf.tuning.searcher import NetworkSearcher
 
@@ -162,7 +161,7 @@ class _Conversion(Conversion):
         if not report.comparisons:
             copy_directory(self._source, self._directory)
             text = "the model is copied unchanged"
-            return report.with_decisions(Decision(COPIED, text))
+            return report.with_decisions(Decision(Reason.COPIED, text))
         extra = os.path.join(self._source, "assets.extra")
         if tf.io.gfile.isdir(extra):
             copy_directory(extra, os.path.join(self._directory, "assets.extra"))

@@ -5,11 +5,8 @@ from __future__ import annotations
 import collections
 from collections.abc import Collection, Mapping, Sequence
 
-from ios_tf import reasons
 from ios_tf.model.function_library import CONVOLUTIONS
-from ios_tf.reasons import Decision
-from ios_tf.reasons.models import CONVOLUTION_TYPE
-from ios_tf.reasons.nodes import TYPE
+from ios_tf.reasons import BY_CODE, Decision, Reason
 from ios_tf.tables import counted
 
 # A node of `Collected.report`: {"node", "op", "code", "text"}.
@@ -26,8 +23,10 @@ def decisions_about(left: Sequence[_Left], others: Collection[str]) -> list[Deci
     """
     by_code: dict[str, list[_Left]] = collections.defaultdict(list)
     for one in left:
-        unsupported = one["op"] in others and one["code"] == TYPE.code
-        by_code[CONVOLUTION_TYPE.code if unsupported else one["code"]].append(one)
+        code = one["code"]
+        if one["op"] in others and code == Reason.NODE_TYPE.code:
+            code = Reason.CONVOLUTION_TYPE.code
+        by_code[code].append(one)
     return [_decision(code, by_code[code]) for code in sorted(by_code)]
 
 
@@ -40,7 +39,7 @@ def _decision(code: str, left: Sequence[_Left]) -> Decision:
     nodes = f"{_counted(types)} ({_some(list(types), ' types')})"
     sentence = f"{nodes} {verb} left to TensorFlow: {_texts(left)}"
     names = tuple(one["node"] for one in left)
-    return Decision(reasons.BY_CODE[code], sentence, names, dict(types))
+    return Decision(BY_CODE[code], sentence, names, dict(types))
 
 
 def _counted(types: Mapping[str, int]) -> str:

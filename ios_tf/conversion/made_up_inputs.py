@@ -13,7 +13,6 @@ from ios_tf.errors import first_line
 from ios_tf.model.inputs import LIMITS, open_sizes
 from ios_tf.options import USUAL_IMAGE_SIZE
 from ios_tf.reasons import Reason
-from ios_tf.reasons.comparisons import INPUT_TYPE, INPUTS_REJECTED, STRINGS
 
 # The size of images: one number for all unknown dimensions except the first, or two
 # numbers, a height and a width, which are used alternately.
@@ -154,7 +153,7 @@ def made_up_inputs(
             array = np.array(encoded, dtype=object).reshape(shape)
         else:
             raise CannotCompareError(
-                INPUT_TYPE,
+                Reason.INPUT_TYPE,
                 f"IOS-TF cannot generate values of type {spec.dtype.name}, which input "
                 f"{name!r} has",
             )
@@ -245,13 +244,13 @@ def accepted_made_up_inputs(
     strings = [name for name, spec in specs.items() if spec.dtype == tf.string]
     if strings:
         raise NotAcceptedError(
-            STRINGS,
+            Reason.STRINGS,
             f"its input {strings[0]!r} takes strings that IOS-TF cannot generate, such "
             "as serialized tf.Examples. Give real inputs with --samples=FILE.tfrecord "
             "or FILE.npz (samples= in Python)",
         )
     raise NotAcceptedError(
-        INPUTS_REJECTED,
+        Reason.INPUTS_REJECTED,
         f"it does not accept random inputs ({first_line(errors[0])}). Give real inputs "
         "with --samples=FILE.npz (samples= in Python)",
     )

@@ -22,8 +22,7 @@ from ios_tf.fleet.ray_fleet import ray_connection
 from ios_tf.native import devices, plugin
 from ios_tf.native.graph import FLOAT32
 from ios_tf.options import ModelOptions
-from ios_tf.reasons import Decision
-from ios_tf.reasons.models import FULL_PRECISION_SIGNATURE
+from ios_tf.reasons import Decision, Reason
 from ios_tf.scheduler import Load, Pruning
 from ios_tf.tuning.algorithms import allowed
 from ios_tf.tuning.cache import ScheduleCache, directory_of, latency_database
@@ -135,7 +134,7 @@ def empty_report(
         text += "this processor does not have bfloat16 arithmetic"
     else:
         text += "bfloat16 is supported only on a CPU"
-    return report.with_decisions(Decision(FULL_PRECISION_SIGNATURE, text))
+    return report.with_decisions(Decision(Reason.FULL_PRECISION_SIGNATURE, text))
 
 
 def _check_distribution() -> None:

@@ -22,8 +22,7 @@ from ios_tf.model import graph_optimizer
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.native import engine
 from ios_tf.native.devices import Device
-from ios_tf.reasons import Decision
-from ios_tf.reasons.measurements import LATENCIES_MISSING
+from ios_tf.reasons import Decision, Reason
 from ios_tf.scheduler import Load, Problem, Schedule, Stage, Strategy
 from ios_tf.scheduler.problem import mask_of, operators_of, union_of
 from ios_tf.tuning.algorithms import GEMM, ROWS, with_algorithms
@@ -122,7 +121,7 @@ class _Measuring:
         }
         return [
             Decision(
-                LATENCIES_MISSING,
+                Reason.LATENCIES_MISSING,
                 f"signature {signature!r}: the report lacks {count} of {self._wanted} "
                 f"latencies of operators, stages and groups, because {why}",
             )

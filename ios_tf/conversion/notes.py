@@ -24,7 +24,7 @@ from ios_tf.model.function_library import (
 from ios_tf.model.outputs import size_of
 from ios_tf.native import malloc
 from ios_tf.options import USUAL_IMAGE_SIZE
-from ios_tf.reasons import Decision, measurements, models
+from ios_tf.reasons import Decision, Reason
 from ios_tf.report.document import PATH
 from ios_tf.scheduler import Schedule
 from ios_tf.tables import counted, rounded
@@ -40,7 +40,7 @@ def comparisons(report: Report, found: Sequence[Comparison]) -> Report:
         if not comparison.latencies and report.regions:
             decisions.append(
                 Decision(
-                    measurements.REGIONS_ONLY,
+                    Reason.REGIONS_ONLY,
                     f"{name} was not timed as a whole. Its regions were timed with "
                     "random tensors, and the converted regions are faster than "
                     "TensorFlow",
@@ -49,7 +49,7 @@ def comparisons(report: Report, found: Sequence[Comparison]) -> Report:
         elif not comparison.latencies:
             decisions.append(
                 Decision(
-                    measurements.NOT_TIMED,
+                    Reason.NOT_TIMED,
                     f"{name} was not timed, so it is not known whether the signature "
                     "is faster",
                 )
@@ -58,7 +58,7 @@ def comparisons(report: Report, found: Sequence[Comparison]) -> Report:
         if sizes:
             decisions.append(
                 Decision(
-                    models.SLOW_WITHOUT_PACKAGE,
+                    Reason.SLOW_WITHOUT_PACKAGE,
                     f"{name} takes longer than the original at batch size {sizes} "
                     "where this package is not installed",
                 )
@@ -78,12 +78,8 @@ def slower(report: Report, made: Plan, comparison: Comparison | None) -> Report:
         report = dataclasses.replace(report, rejected=[*report.rejected, comparison])
     if comparison and comparison.latencies:
         return report.with_decisions(
-            Decision(models.SLOW_SIGNATURE, _left_to_tensorflow(name, comparison)),
-            *(
-                one
-                for one in comparison.decisions
-                if one.reason is measurements.NO_TIMELINE
-            ),
+            Decision(Reason.SLOW_SIGNATURE, _left_to_tensorflow(name, comparison)),
+            *(one for one in comparison.decisions if one.reason is Reason.NO_TIMELINE),
         )
     refusal = made.function.reference.calls.refusal()
     if refusal:
@@ -92,7 +88,7 @@ def slower(report: Report, made: Plan, comparison: Comparison | None) -> Report:
     if not made.regions:
         return report.with_decisions(
             Decision(
-                models.NOTHING_TIMED,
+                Reason.NOTHING_TIMED,
                 f"{name} is left to TensorFlow, because neither the signature nor any "
                 "of its regions could be timed. Use --keep_slower to convert it anyway",
             )
@@ -101,7 +97,7 @@ def slower(report: Report, made: Plan, comparison: Comparison | None) -> Report:
     why = "none of its regions is" if several else "its region is not"
     return report.with_decisions(
         Decision(
-            models.NO_FAST_REGION,
+            Reason.NO_FAST_REGION,
             f"{name} is left to TensorFlow, because {why} clearly faster",
         ),
         *_slow_regions(made),
@@ -123,7 +119,7 @@ def lost_functions(report: Report, names: Sequence[str]) -> Report:
     functions = "function" if len(names) == 1 else "functions"
     text = f"the result does not have the model's {functions} {', '.join(names)}, "
     text += "because no signature computes the same outputs"
-    return report.with_decisions(Decision(models.LOST_FUNCTION, text))
+    return report.with_decisions(Decision(Reason.LOST_FUNCTION, text))
 
 
 def not_requested(report: Report, names: Sequence[str]) -> Report:
@@ -131,7 +127,7 @@ def not_requested(report: Report, names: Sequence[str]) -> Report:
     return report.with_decisions(
         *(
             Decision(
-                models.NOT_REQUESTED,
+                Reason.NOT_REQUESTED,
                 f"signature {name!r} is left as it is, because the options name other "
                 "signatures",
             )
@@ -147,7 +143,7 @@ def load(report: Report, found: MachineLoad, command: str) -> Report:
     """
     decisions = [
         Decision(
-            measurements.UNDECIDED,
+            Reason.UNDECIDED,
             f"it is not known whether signature {name!r} is faster, because the "
             f"machine was busy ({found}). The version that is faster by the estimates "
             f"is kept. When the machine is idle, run {command!r} with your other "
@@ -157,7 +153,7 @@ def load(report: Report, found: MachineLoad, command: str) -> Report:
     ]
     if found.busy:
         text = f"the machine was busy ({found}), so latencies are estimates"
-        decisions.append(Decision(measurements.BUSY, text))
+        decisions.append(Decision(Reason.BUSY, text))
     report = dataclasses.replace(report, load=found, peak_bytes=malloc.peak_bytes())
     return report.with_decisions(*decisions)
 
@@ -173,7 +169,7 @@ def search(report: Report, stats: SearchStats) -> Report:
     """Adds the number of measurements, and says which searches ended early."""
     decisions = [
         Decision(
-            measurements.CUT,
+            Reason.CUT,
             f"block {name} is too large to search as a whole, so it was cut into at "
             f"least {cuts + 1} parts. Lower --max_groups or --max_group_size to make "
             "the search smaller",
@@ -186,9 +182,9 @@ def search(report: Report, stats: SearchStats) -> Report:
         text += "or not at all, because too little memory was free. Blocks without any "
         text += "measurement run sequentially"
         names = tuple(sorted(stats.too_large))
-        decisions.append(Decision(measurements.LITTLE_MEMORY, text, names))
+        decisions.append(Decision(Reason.LITTLE_MEMORY, text, names))
     if stats.stopped:
-        decisions.append(Decision(measurements.TIME_LIMIT, _stopped(stats.stopped)))
+        decisions.append(Decision(Reason.TIME_LIMIT, _stopped(stats.stopped)))
     return dataclasses.replace(
         report,
         different_blocks=stats.blocks,
@@ -219,7 +215,7 @@ def rejected_algorithms(report: Report, error: DifferenceError) -> Report:
     text = f"signature {error.signature!r} would differ from the original by "
     text += f"{error.difference} with Winograd's minimal filtering, so its "
     text += "convolutions are computed directly"
-    return report.with_decisions(Decision(models.DIRECT_CONVOLUTIONS, text))
+    return report.with_decisions(Decision(Reason.DIRECT_CONVOLUTIONS, text))
 
 
 def precisions(
@@ -245,7 +241,7 @@ def precisions(
         if choice.precision == "float32":
             decisions.append(
                 Decision(
-                    models.FULL_PRECISION_SIGNATURE,
+                    Reason.FULL_PRECISION_SIGNATURE,
                     f"{name} computes in float32, because {choice.why}",
                 )
             )
@@ -254,7 +250,7 @@ def precisions(
             text = f"{counted(len(names), 'operator', 'operators')} of {name} compute "
             text += "in float32. With all operators in bfloat16, an output would "
             text += f"change by more than {choice.max_error:g} of its largest value"
-            decisions.append(Decision(models.FULL_PRECISION_OPERATORS, text, names))
+            decisions.append(Decision(Reason.FULL_PRECISION_OPERATORS, text, names))
     report = dataclasses.replace(report, precisions=list(choices))
     return report.with_decisions(*decisions)
 
@@ -275,7 +271,7 @@ def plan(report: Report, made: Plan, schedules: Mapping[str, Schedule]) -> Repor
         )
     fell_back = [
         Decision(
-            models.SEQUENTIAL,
+            Reason.SEQUENTIAL,
             f"the schedules found for batch size {batch_size} are not faster than the "
             "sequential schedules in the whole network, so the sequential ones are "
             "used",
@@ -310,12 +306,12 @@ def unsupported_nodes(report: Report, converted: Sequence[Function]) -> Report:
     decisions = []
     if not outside and not inside:
         text = "the model has no convolution that the engine supports"
-        decisions.append(Decision(models.NO_CONVOLUTION, text))
+        decisions.append(Decision(Reason.NO_CONVOLUTION, text))
     decisions += _sizes_not_scheduled(report, converted)
     decisions += _image_sizes_not_scheduled(converted)
     decisions += [
         Decision(
-            models.INSIDE_FUNCTION,
+            Reason.INSIDE_FUNCTION,
             f"{counted(count, 'convolution is', 'convolutions are')} left to "
             f"TensorFlow inside {where}",
             unnamed=count,
@@ -326,7 +322,7 @@ def unsupported_nodes(report: Report, converted: Sequence[Function]) -> Report:
     if in_functions:
         text = f"convolutions of type {', '.join(sorted(in_functions))} in functions "
         text += "are left to TensorFlow"
-        decisions.append(Decision(models.CONVOLUTION_TYPE, text))
+        decisions.append(Decision(Reason.CONVOLUTION_TYPE, text))
     return report.with_decisions(*decisions, *decisions_about(left, others))
 
 
@@ -337,7 +333,7 @@ def _sizes_not_scheduled(
     fixed = [(f, f.fixed_batch_size()) for f in converted]
     decisions = [
         Decision(
-            models.FIXED_BATCH_SIZE,
+            Reason.FIXED_BATCH_SIZE,
             f"signature {f.reference.name!r} {f.describe_fixed_batch_size()}, so it is "
             f"scheduled for {counted(size, 'image', 'images')} per call",
         )
@@ -346,7 +342,7 @@ def _sizes_not_scheduled(
     ]
     return decisions + [
         Decision(
-            models.OTHER_NETWORK,
+            Reason.OTHER_NETWORK,
             f"signature {f.reference.name!r} has other operators at batch size "
             f"{size} than at {', '.join(map(str, f.collected))}, so no schedule is "
             f"made for batch size {size}",
@@ -370,7 +366,7 @@ def _image_sizes_not_scheduled(converted: Sequence[Function]) -> list[Decision]:
             text = f"cannot process images of this size, but {used[0]} x {used[1]}"
         decisions.append(
             Decision(
-                models.OTHER_IMAGE_SIZE,
+                Reason.OTHER_IMAGE_SIZE,
                 f"--image_size={wanted[0]},{wanted[1]} has no effect: signature "
                 f"{function.reference.name!r} {text}",
             )
@@ -388,7 +384,7 @@ def _slow_regions(made: Plan) -> list[Decision]:
 
     decisions = [
         Decision(
-            models.SLOW_REGION,
+            Reason.SLOW_REGION,
             _left_to_tensorflow(one.name, one),
             operators(one.regions),
         )
@@ -400,7 +396,7 @@ def _slow_regions(made: Plan) -> list[Decision]:
         text = f"{counted(len(untimed), 'region is', 'regions are')} left to "
         text += "TensorFlow, because timing failed. Use --keep_slower to convert "
         text += "untimed regions"
-        decisions.append(Decision(models.REGION_NOT_TIMED, text, operators(untimed)))
+        decisions.append(Decision(Reason.REGION_NOT_TIMED, text, operators(untimed)))
     return decisions
 
 

@@ -25,8 +25,7 @@ from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.inputs import Given, accepted_inputs
 from ios_tf.model.loading import saved_model
 from ios_tf.native.names import ANNOTATIONS, MERGED
-from ios_tf.reasons import Decision
-from ios_tf.reasons.comparisons import NO_ONNX_RUNTIME
+from ios_tf.reasons import Decision, Reason
 from ios_tf.report import document
 
 OPSET = 17
@@ -62,7 +61,7 @@ class Exported:
             return []
         text = "the outputs were not compared, because ONNX Runtime is not installed "
         text += "(pip install onnxruntime)"
-        return [Decision(NO_ONNX_RUNTIME, text)]
+        return [Decision(Reason.NO_ONNX_RUNTIME, text)]
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object."""

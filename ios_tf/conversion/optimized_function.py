@@ -34,8 +34,7 @@ from ios_tf.model.not_converted import NoFunctionError, NotConvertedError
 from ios_tf.model.outputs import size_of, written_directory
 from ios_tf.model.temp_dirs import remove_abandoned_steps
 from ios_tf.options import OptimizeOptions, with_options
-from ios_tf.reasons import Decision
-from ios_tf.reasons.models import NO_OUTPUTS, ORIGINAL_RUNS
+from ios_tf.reasons import Decision, Reason
 from ios_tf.report.document import PATH
 from ios_tf.report.document import write as write_report
 from ios_tf.tuning.searcher import NetworkSearcher
@@ -233,7 +232,7 @@ def optimize(model_or_function: Any, options: OptimizeOptions) -> OptimizedFunct
     if report.comparisons:
         return OptimizedFunction(original, found.compute, report, found.variables)
     report = report.with_decisions(
-        Decision(ORIGINAL_RUNS, "the returned function runs the original")
+        Decision(Reason.ORIGINAL_RUNS, "the returned function runs the original")
     )
     return OptimizedFunction(original, original.compute, report)
 
@@ -256,7 +255,7 @@ class _Optimization(Conversion):
         """Raises NotConvertedError if the original cannot be converted."""
         super().__init__(searcher, options)
         if not original.function.outputs:
-            raise NoFunctionError(NO_OUTPUTS, f"{original.name} has no outputs")
+            raise NoFunctionError(Reason.NO_OUTPUTS, f"{original.name} has no outputs")
         self._original = original
         self._frozen = frozen_graphs.freeze_flat(
             original.name, original.function, keep_filters=True

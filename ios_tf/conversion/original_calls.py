@@ -40,7 +40,7 @@ from ios_tf.conversion.samples import rows
 from ios_tf.errors import first_line
 from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.inputs import open_sizes
-from ios_tf.reasons.comparisons import NOT_REPEATABLE, SAMPLES_REJECTED, STATEFUL
+from ios_tf.reasons import Reason
 from ios_tf.scheduler.problem import batch_sizes_of
 
 # Batch sizes that are tried if a function does not accept the requested sizes.
@@ -197,7 +197,7 @@ class OriginalCalls:
     def _call_original(self, batch_size: int, sizes: Sequence[Size]) -> None:
         if self._frozen.changes:
             raise CannotCompareError(
-                STATEFUL,
+                Reason.STATEFUL,
                 "each call of the original changes the outputs of the next call, so "
                 "IOS-TF does not run the original. Compare the models yourself where "
                 "changes of the model's state do no harm",
@@ -213,7 +213,7 @@ class OriginalCalls:
         self.inputs[batch_size] = case.inputs
         if differ(again, unequal, max(self._tolerance, case.noise)):
             raise CannotCompareError(
-                NOT_REPEATABLE,
+                Reason.NOT_REPEATABLE,
                 "two calls of the original with the same inputs return different "
                 "outputs",
             )
@@ -256,7 +256,7 @@ class OriginalCalls:
         # A function may raise anything for meaningless inputs.
         except Exception as error:
             raise NotAcceptedError(
-                SAMPLES_REJECTED,
+                Reason.SAMPLES_REJECTED,
                 f"it does not accept the samples ({first_line(error)})",
             ) from error
 

@@ -38,7 +38,7 @@ from ios_tf.model.frozen_graphs import FrozenSignature
 from ios_tf.model.not_converted import NotConvertedError
 from ios_tf.native import tracing
 from ios_tf.native.tracing import Trace
-from ios_tf.reasons import Decision, comparisons, measurements, models
+from ios_tf.reasons import Decision, Reason
 from ios_tf.scheduler import Load
 from ios_tf.scheduler.problem import batch_sizes_of
 from ios_tf.tables import counted
@@ -204,7 +204,7 @@ class Reference:
             return []
         return [
             Decision(
-                comparisons.ALL_NAN,
+                Reason.ALL_NAN,
                 f"signature {self.name!r}: all values of an output are NaN at "
                 f"batch size {batch_size}, so the comparison proves little",
             )
@@ -281,7 +281,7 @@ class Reference:
         )
         return [
             Decision(
-                comparisons.CONSTANT_OUTPUT,
+                Reason.CONSTANT_OUTPUT,
                 f"signature {self.name!r}: output {name!r} does not depend on the "
                 f"input, so equal values prove nothing. {instead}",
             )
@@ -314,10 +314,10 @@ class Reference:
         if differs:
             self._check_optimizers(batch_size, case)
             raise DifferenceError(self.name, batch_size, where, difference_there)
-        reason, where = comparisons.AFTER_REGIONS, " in operators after the regions"
+        reason, where = Reason.AFTER_REGIONS, " in operators after the regions"
         why = f"; inner tensors differ by up to {worst.difference:.1e}" if worst else ""
         if difference_there > self._tolerance():
-            reason, where = comparisons.ROUNDING, ""
+            reason, where = Reason.ROUNDING, ""
             why = "; rounding the inputs has a similar effect"
         texts = [f"{text} at batch size {batch_size}{why}" for text in unequal.values()]
         if difference > self._tolerance():
@@ -342,7 +342,7 @@ class Reference:
         self._check_optimizers(batch_size, case)
         found, expected = next(p for p in zip(*shares, strict=True) if p[0] != p[1])
         raise NotConvertedError(
-            models.SHARE_OF_NAN,
+            Reason.SHARE_OF_NAN,
             f"signature {self.name!r}, batch size {batch_size}: {found:.0%} of an "
             f"output would be NaN in the converted model, and {expected:.0%} in the "
             "original, because TensorFlow optimizes the operators after the regions in "
@@ -366,7 +366,7 @@ class Reference:
         if differ(changed, unequal, allowed):
             by = "" if changed is None else f" by {changed:.1e} (relative)"
             raise NotConvertedError(
-                models.OPTIMIZERS_CHANGE_OUTPUTS,
+                Reason.OPTIMIZERS_CHANGE_OUTPUTS,
                 f"signature {self.name!r}: at batch size {batch_size}, the outputs of "
                 f"the original change{by} if TensorFlow's graph optimizers are off "
                 "(disable_meta_optimizer). TensorFlow would not optimize a converted "
@@ -389,7 +389,7 @@ class Reference:
             except tracing.AlreadyRecordingError:
                 text = f"signature {self.name!r} has no timeline in the report, "
                 text += "because your program records a trace"
-                return traces, [Decision(measurements.NO_TIMELINE, text)]
+                return traces, [Decision(Reason.NO_TIMELINE, text)]
             if recording.trace and recording.trace.calls:
                 traces[size] = recording.trace
         return traces, []

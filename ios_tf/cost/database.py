@@ -30,8 +30,7 @@ from collections.abc import Iterator
 
 from ios_tf import file_locks
 from ios_tf.cost.samples import Latency
-from ios_tf.reasons import Decision
-from ios_tf.reasons.loading import LATENCIES_NOT_KEPT
+from ios_tf.reasons import Decision, Reason
 
 _logger = logging.getLogger("ios_tf")
 # The version of the format of a line. Each line begins with its version, and a file may
@@ -256,7 +255,7 @@ class LatencyDatabase:
 
 
 def _warn(text: str) -> None:
-    decision = Decision(LATENCIES_NOT_KEPT, f"the latency database {text}")
+    decision = Decision(Reason.LATENCIES_NOT_KEPT, f"the latency database {text}")
     _logger.warning("%s", decision)
 
 

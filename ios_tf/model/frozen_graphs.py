@@ -37,7 +37,7 @@ from ios_tf.model.not_converted import (
 from ios_tf.native import grappler
 from ios_tf.native.graph import FLOAT32, Graph, Precision
 from ios_tf.options import USUAL_IMAGE_SIZE
-from ios_tf.reasons.models import NO_OUTPUTS
+from ios_tf.reasons import Reason
 
 _LARGE_BYTES = 1 << 12
 
@@ -220,7 +220,7 @@ def _freeze(
     )
     if not whole.outputs and function_library.has_effects(whole.graph_def):
         raise NoFunctionError(
-            NO_OUTPUTS, f"signature {name!r} has no outputs, only side effects"
+            Reason.NO_OUTPUTS, f"signature {name!r} has no outputs, only side effects"
         )
     try:
         return _with_constants(name, _inline(whole), function, keep_filters)

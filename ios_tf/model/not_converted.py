@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ios_tf.errors import UserError
 from ios_tf.reasons import Decision, Reason
-from ios_tf.reasons.models import CHANGES_VARIABLE, TENSORFLOW_FAILS
 
 
 class NotConvertedError(UserError):
@@ -23,7 +22,7 @@ class NotOptimizedError(NotConvertedError):
     """TensorFlow's own optimizers, or a step that they need, fail for a signature."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(TENSORFLOW_FAILS, text)
+        super().__init__(Reason.TENSORFLOW_FAILS, text)
 
 
 class NoFunctionError(NotConvertedError):
@@ -35,7 +34,7 @@ class ChangesVariableError(NoFunctionError):
 
     def __init__(self, signature: str, variable: str) -> None:
         super().__init__(
-            CHANGES_VARIABLE,
+            Reason.CHANGES_VARIABLE,
             f"signature {signature!r} changes the variable {variable!r} in every call, "
             "so the variable cannot become a constant",
         )

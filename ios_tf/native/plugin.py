@@ -13,8 +13,7 @@ from typing import Any
 
 from ios_tf.errors import NativeLibraryError, UserError
 from ios_tf.native import engine, platforms
-from ios_tf.reasons import Decision
-from ios_tf.reasons.loading import NO_LIBRARY
+from ios_tf.reasons import Decision, Reason
 
 LIBRARIES = engine.LIBRARIES
 
@@ -72,7 +71,7 @@ def load_with_tensorflow() -> None:
         try:
             ops()
         except NativeLibraryError as error:
-            _logger.warning("ios_tf: %s", Decision(NO_LIBRARY, str(error)))
+            _logger.warning("ios_tf: %s", Decision(Reason.NO_LIBRARY, str(error)))
 
     wrapt.register_post_import_hook(load, "tensorflow")
 

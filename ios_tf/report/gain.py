@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ios_tf.reasons.comparisons import AFTER_REGIONS, ROUNDING
+from ios_tf.reasons import Reason
 from ios_tf.report.document import Document
 from ios_tf.tables import counted, rounded
 
@@ -117,7 +117,7 @@ def _equality(report: Document) -> str:
     differences = [one["difference"] for one in kept if one["difference"] is not None]
     largest = f"{max(differences):.0e}".replace("e-0", "e-") if any(differences) else ""
     codes = {one["code"] for one in report["decisions"]}
-    notes = sorted({AFTER_REGIONS.code, ROUNDING.code} & codes)
+    notes = sorted({Reason.AFTER_REGIONS.code, Reason.ROUNDING.code} & codes)
     if notes and kept:
         upto = f" by up to {largest}" if largest else ""
         return f"; outputs differ{upto} [{', '.join(notes)}]"

@@ -8,7 +8,7 @@ from typing import Any
 
 from ios_tf.native.names import common_scope
 from ios_tf.printable import printable
-from ios_tf.reasons.measurements import BUSY
+from ios_tf.reasons import Reason
 from ios_tf.report.document import Document
 from ios_tf.report.gain import (
     arena_bytes,
@@ -80,7 +80,7 @@ def notes(decisions: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         _line(one)
         for one in decisions
-        if one["code"] != BUSY.code
+        if one["code"] != Reason.BUSY.code
         and (not one["types"] or any("Conv" in op for op in one["types"]))
     ]
 
@@ -99,7 +99,7 @@ def _warnings(report: Document) -> list[str]:
     return [
         f"warning: {_line(one)}"
         for one in report["decisions"]
-        if one["code"] == BUSY.code
+        if one["code"] == Reason.BUSY.code
     ]
 
 

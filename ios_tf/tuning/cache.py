@@ -20,8 +20,7 @@ from ios_tf import validation
 from ios_tf.errors import UserError, first_line
 from ios_tf.native import engine
 from ios_tf.native.names import PENDING
-from ios_tf.reasons import Decision
-from ios_tf.reasons.loading import CACHE_FILE_IGNORED, CACHE_NOT_WRITTEN
+from ios_tf.reasons import Decision, Reason
 from ios_tf.scheduler import Problem, Schedule
 from ios_tf.tuning import cache_files
 from ios_tf.tuning.settings import DEFAULT_STRATEGY, SearchSettings
@@ -130,7 +129,7 @@ class ScheduleCache:
             engine.EngineError,
         ) as error:
             text = f"{path} is ignored: {first_line(error)}"
-            _logger.warning("%s", Decision(CACHE_FILE_IGNORED, text))
+            _logger.warning("%s", Decision(Reason.CACHE_FILE_IGNORED, text))
             return None
         except tf.errors.OpError as error:
             self._warn(f"the file {path} cannot be read", error)
@@ -153,5 +152,5 @@ class ScheduleCache:
     def _warn(self, what: str, error: Exception) -> None:
         if not self._has_warned:
             text = f"schedule cache: {what} ({first_line(error)})"
-            _logger.warning("%s", Decision(CACHE_NOT_WRITTEN, text))
+            _logger.warning("%s", Decision(Reason.CACHE_NOT_WRITTEN, text))
         self._has_warned = True

@@ -23,15 +23,7 @@ from ios_tf.errors import NativeLibraryError, UserError, first_line
 from ios_tf.native import devices, plugin
 from ios_tf.native.names import OPTIMIZER, PASSES
 from ios_tf.options import EnableOptions, with_options
-from ios_tf.reasons import Decision
-from ios_tf.reasons.loading import (
-    CACHE_FILE_IGNORED,
-    GRAPHS_NOT_FROZEN,
-    NO_CUDA_GRAPH,
-    NO_LIBRARY,
-    NO_SCHEDULE,
-    PASSES_STAY_ON,
-)
+from ios_tf.reasons import Decision, Reason
 from ios_tf.scheduler import Pruning
 from ios_tf.tables import age, counted
 from ios_tf.tuning.cache import directory_of
@@ -114,31 +106,33 @@ class Status:
     def decisions(self) -> list[Decision]:
         """Why parts of this process run as plain TensorFlow, and other problems."""
         if self.problem:
-            return [Decision(NO_LIBRARY, f"ios_tf has no effect: {self.problem}")]
+            return [
+                Decision(Reason.NO_LIBRARY, f"ios_tf has no effect: {self.problem}")
+            ]
         count = self.counts
         found = (
             (
-                NO_SCHEDULE,
+                Reason.NO_SCHEDULE,
                 count["blocks_missed"],
                 "block",
                 "TensorFlow runs {}, because the cache has no schedule yet",
             ),
             (
-                GRAPHS_NOT_FROZEN,
+                Reason.GRAPHS_NOT_FROZEN,
                 count["graphs_not_frozen"],
                 "graph",
                 "{} could not be optimized, because weights of convolutions are "
                 "variables. ios_tf.convert makes models with constant weights",
             ),
             (
-                NO_CUDA_GRAPH,
+                Reason.NO_CUDA_GRAPH,
                 count["failed_captures"],
                 "CUDA graph",
                 "{} could not be made, so kernels were launched one by one, which is "
                 "slower",
             ),
             (
-                CACHE_FILE_IGNORED,
+                Reason.CACHE_FILE_IGNORED,
                 count["warnings"],
                 "warning",
                 "{} about files of the schedule cache, see the log",
@@ -155,7 +149,7 @@ class Status:
             text = "the plugin still runs passes that TensorFlow's options switch off: "
             text += f"{', '.join(self.not_off)}. To stop these passes, also switch "
             text += "use_plugin_optimizers off"
-            decisions.append(Decision(PASSES_STAY_ON, text))
+            decisions.append(Decision(Reason.PASSES_STAY_ON, text))
         return decisions
 
     def __str__(self) -> str:
@@ -363,7 +357,7 @@ def session_config(options: EnableOptions) -> config_pb2.ConfigProto:
 
 
 def _warn(text: str) -> None:
-    _logger.warning("%s", Decision(NO_LIBRARY, text))
+    _logger.warning("%s", Decision(Reason.NO_LIBRARY, text))
 
 
 class _SearchThread(threading.Thread):

@@ -24,11 +24,6 @@ from ios_tf.fleet.ray_fleet import ray_connection
 from ios_tf.native import engine, plugin
 from ios_tf.options import TuneOptions, with_options
 from ios_tf.reasons import Decision, Reason
-from ios_tf.reasons.loading import (
-    CACHE_FILE_IGNORED,
-    CACHE_NOT_WRITTEN,
-    NOT_SEARCHED,
-)
 from ios_tf.scheduler import (
     PAPER_PRUNING,
     Load,
@@ -260,7 +255,7 @@ def _read_problems(
         except tf.errors.NotFoundError:
             pass
         except (ValueError, tf.errors.OpError) as error:
-            _warn(CACHE_FILE_IGNORED, f"{path} is ignored", error)
+            _warn(Reason.CACHE_FILE_IGNORED, f"{path} is ignored", error)
             invalid.append(path)
     return problems, invalid
 
@@ -281,7 +276,7 @@ def _schedules(
     except engine.EngineError as error:
         if len(problems) == 1:
             (path,) = problems
-            _warn(NOT_SEARCHED, f"{path} cannot be searched", error)
+            _warn(Reason.NOT_SEARCHED, f"{path} cannot be searched", error)
             return {}, [path]
     # One of the blocks cannot be searched. To find it, the blocks are tuned one by one.
     # This is fast for blocks that are in the cache by now.
@@ -348,7 +343,7 @@ def _remove(path: str) -> None:
     except tf.errors.NotFoundError:  # another process has searched it, too
         pass
     except tf.errors.OpError as error:
-        _warn(CACHE_NOT_WRITTEN, f"{path} cannot be removed", error)
+        _warn(Reason.CACHE_NOT_WRITTEN, f"{path} cannot be removed", error)
 
 
 def _warn(reason: Reason, what: str, error: Exception) -> None:

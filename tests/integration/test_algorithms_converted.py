@@ -20,7 +20,7 @@ from ios_tf.cli import main
 from ios_tf.conversion import inner_tensors, output_differences, reference
 from ios_tf.conversion.show import converted_regions, text_of
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
-from ios_tf.reasons.models import DIRECT_CONVOLUTIONS
+from ios_tf.reasons import Reason
 from ios_tf.scheduler import greedy_schedule, sequential_schedule
 from ios_tf.tuning.searcher import Searcher
 
@@ -154,6 +154,6 @@ def test_what_rounds_too_much_is_computed_directly(tmp_path, monkeypatch, winogr
     report = ios_tf.convert(source, output, overwrite=True, **sequential)
     assert algorithms(output) == {1: {}}
     assert report.comparisons[0].difference < inexact
-    assert DIRECT_CONVOLUTIONS in shared.reasons(report)
+    assert Reason.DIRECT_CONVOLUTIONS in shared.reasons(report)
     fast = ios_tf.optimize(model, **sequential)
-    assert DIRECT_CONVOLUTIONS in shared.reasons(fast.report)
+    assert Reason.DIRECT_CONVOLUTIONS in shared.reasons(fast.report)

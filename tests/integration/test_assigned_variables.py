@@ -13,7 +13,7 @@ from keras import layers
 from shared import FAST
 
 import ios_tf
-from ios_tf.reasons.models import CHANGES_VARIABLE
+from ios_tf.reasons import Reason
 
 pytestmark = [pytest.mark.one_core, pytest.mark.usefixtures("cache")]
 
@@ -85,7 +85,7 @@ def test_converted_model_assigns_as_the_original(tmp_path):
     tf.saved_model.save(network, str(tmp_path / "model"), signatures=signatures)
     report = ios_tf.convert(str(tmp_path / "model"), str(tmp_path / "out"), **FAST)
     assert report.operators
-    assert CHANGES_VARIABLE not in shared.reasons(report)
+    assert Reason.CHANGES_VARIABLE not in shared.reasons(report)
     (comparison,) = report.comparisons
     assert comparison.difference is not None
     converted = tf.saved_model.load(str(tmp_path / "out"))

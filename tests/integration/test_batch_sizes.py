@@ -22,7 +22,7 @@ from ios_tf.conversion import network_check
 from ios_tf.conversion.show import converted_regions, text_of
 from ios_tf.model import frozen_graphs, graph_optimizer
 from ios_tf.native import plugin
-from ios_tf.reasons.models import FIXED_BATCH_SIZE, OTHER_IMAGE_SIZE, OTHER_NETWORK
+from ios_tf.reasons import Reason
 from ios_tf.scheduler import (
     Problem,
     Pruning,
@@ -261,7 +261,7 @@ def test_an_image_size_that_has_no_effect(shape, size, notes):
     report = ios_tf.optimize(
         function, strategy="greedy", image_size=size, **FAST
     ).report
-    found = [one for one in report.decisions if one.reason is OTHER_IMAGE_SIZE]
+    found = [one for one in report.decisions if one.reason is Reason.OTHER_IMAGE_SIZE]
     assert len(found) == len(notes)
     for decision, text in zip(found, notes, strict=True):
         assert text in decision.sentence and "--image_size=20,30" in decision.sentence
@@ -276,7 +276,7 @@ def test_an_image_size_that_the_model_cannot_process():
 
     report = ios_tf.optimize(only_64, strategy="greedy", image_size=20, **FAST).report
     assert report.image_size == (64, 64)
-    (note,) = (one for one in report.decisions if one.reason is OTHER_IMAGE_SIZE)
+    (note,) = (one for one in report.decisions if one.reason is Reason.OTHER_IMAGE_SIZE)
     assert "--image_size=20,20 has no effect" in note.sentence
     assert "64 x 64" in note.sentence
 
@@ -297,7 +297,7 @@ def test_a_fixed_batch_size(tmp_path):
         report = ios_tf.convert(
             model, output, batch_size=size, strategy="greedy", overwrite=True, **FAST
         )
-        assert shared.reasons(report).count(FIXED_BATCH_SIZE) == decisions
+        assert shared.reasons(report).count(Reason.FIXED_BATCH_SIZE) == decisions
     (program,) = graph_optimizer.lowered_programs(freeze(output))
     assert [entry["batch_size"] for entry in program["schedules"]] == [4]
 
@@ -336,7 +336,7 @@ def test_numbers_of_images_that_vary_are_not_called_fixed(function, specs):
     ).report
     # There is no note about the batch size if an input's value gives the number of
     # images, because every batch size is then possible.
-    fixed = [one for one in report.decisions if one.reason is FIXED_BATCH_SIZE]
+    fixed = [one for one in report.decisions if one.reason is Reason.FIXED_BATCH_SIZE]
     assert len(fixed) == (function is _frames_last)
     assert all("20 images" in one.sentence for one in fixed)
     for text in (str(error.value), *report.notes):
@@ -353,7 +353,9 @@ def test_a_signature_of_a_fixed_batch_size_beside_another(tmp_path):
     model, output = str(tmp_path / "m"), str(tmp_path / "out")
     tf.saved_model.save(module, model, signatures=signatures)
     report = ios_tf.convert(model, output, batch_size=[1, 8], strategy="greedy", **FAST)
-    (fixed,) = (one for one in report.decisions if one.reason is FIXED_BATCH_SIZE)
+    (fixed,) = (
+        one for one in report.decisions if one.reason is Reason.FIXED_BATCH_SIZE
+    )
     assert "'three'" in fixed.sentence and "batch size 3" in fixed.sentence
     functions = [tf.saved_model.load(path).signatures for path in (model, output)]
     for name, batches in (("any", (1, 2, 8)), ("three", (3,))):
@@ -423,7 +425,7 @@ def test_another_network_at_one_of_the_sizes(sizes, tmp_path):
     output = str(tmp_path / "out")
     report = ios_tf.convert(model, output, batch_size=sizes, strategy="greedy", **FAST)
     rest = sorted(set(sizes) - {2})
-    (other,) = (one for one in report.decisions if one.reason is OTHER_NETWORK)
+    (other,) = (one for one in report.decisions if one.reason is Reason.OTHER_NETWORK)
     assert f"batch size 2 than at {', '.join(map(str, rest))}, " in other.sentence
     programs = graph_optimizer.lowered_programs(freeze(output))
     scheduled = [[e["batch_size"] for e in p["schedules"]] for p in programs]

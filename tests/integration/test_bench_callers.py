@@ -18,7 +18,7 @@ from ios_tf.errors import UserError
 from ios_tf.native import plugin
 from ios_tf.options import BenchOptions
 from ios_tf.processes import ChildError
-from ios_tf.reasons.measurements import FRAMEWORK_FAILED, FRAMEWORK_MISSING
+from ios_tf.reasons import Reason
 
 pytestmark = pytest.mark.usefixtures("prepared")
 FIGURES = {"images_per_second", "p50_ms", "p90_ms", "p99_ms", "cpu_ms"}
@@ -138,12 +138,12 @@ def test_open_loop_without_peers(capfd, monkeypatch, tiny):
     assert (result["batch_size"], result["rate"]) == (3, 1000)
     assert result["notes"][:2] == [
         "frameworks that are not installed were not measured: OpenVINO and LiteRT "
-        f"(pip install no-such-package) [{FRAMEWORK_MISSING.code}]",
+        f"(pip install no-such-package) [{Reason.FRAMEWORK_MISSING.code}]",
         "ONNX Runtime was not measured: this cannot be exported "
-        f"[{FRAMEWORK_FAILED.code}]",
+        f"[{Reason.FRAMEWORK_FAILED.code}]",
     ]
     codes = [one["code"] for one in result["decisions"]]
-    assert codes == [FRAMEWORK_MISSING.code, FRAMEWORK_FAILED.code]
+    assert codes == [Reason.FRAMEWORK_MISSING.code, Reason.FRAMEWORK_FAILED.code]
     assert result["failures"] == {"ONNX Runtime": "this cannot be exported"}
 
 

@@ -16,7 +16,7 @@ from ios_tf.conversion import show
 from ios_tf.cost.measured import MeasuredCostModel
 from ios_tf.errors import UserError
 from ios_tf.native import engine, plugin
-from ios_tf.reasons.models import FULL_PRECISION_OPERATORS, FULL_PRECISION_SIGNATURE
+from ios_tf.reasons import Reason
 from ios_tf.report import document
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -106,7 +106,9 @@ def test_operators_return_to_float32(model):
     assert "(alone in bfloat16: error" in str(faster.report)
     names = {name for one in choice.returned for name in one.operators}
     (decision,) = [
-        one for one in faster.report.decisions if one.reason is FULL_PRECISION_OPERATORS
+        one
+        for one in faster.report.decisions
+        if one.reason is Reason.FULL_PRECISION_OPERATORS
     ]
     assert set(decision.nodes) == names
     precisions = {
@@ -123,7 +125,9 @@ def test_nothing_exceeds_the_budget(model):
     exact = ios_tf.optimize(model, precision="bfloat16", max_error=1e-9, **FAST)
     (choice,) = exact.report.precisions
     assert choice.precision == "float32" and choice.whole.error > 1e-9
-    assert FULL_PRECISION_SIGNATURE in [one.reason for one in exact.report.decisions]
+    assert Reason.FULL_PRECISION_SIGNATURE in [
+        one.reason for one in exact.report.decisions
+    ]
     assert error_of(exact(IMAGES).numpy(), model(IMAGES).numpy()) < 1e-5
 
 
@@ -141,7 +145,7 @@ def test_bfloat16_must_be_faster(narrow_ms, model, monkeypatch):
     precision = "bfloat16" if is_faster else "float32"
     assert report.precisions[0].precision == precision
     reasons = [one.reason for one in report.decisions]
-    assert (FULL_PRECISION_SIGNATURE in reasons) != is_faster
+    assert (Reason.FULL_PRECISION_SIGNATURE in reasons) != is_faster
 
 
 @pytest.mark.usefixtures("computes_bfloat16")

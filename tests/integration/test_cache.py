@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from ios_tf.native import engine
-from ios_tf.reasons.loading import CACHE_FILE_IGNORED, CACHE_NOT_WRITTEN
+from ios_tf.reasons import Reason
 from ios_tf.scheduler import Problem, Pruning, Schedule, sequential_schedule
 from ios_tf.tuning import cache_files
 from ios_tf.tuning.cache import ScheduleCache, default_directory
@@ -99,7 +99,7 @@ def test_a_broken_schedule_is_ignored_with_one_warning(
         assert cache.get(problem, SETTINGS) is None
     (record,) = caplog.records
     assert path in record.getMessage()
-    assert record.getMessage().endswith(f"[{CACHE_FILE_IGNORED.code}]")
+    assert record.getMessage().endswith(f"[{Reason.CACHE_FILE_IGNORED.code}]")
     assert "\n" not in record.getMessage()
 
 
@@ -130,7 +130,7 @@ def test_a_cache_that_cannot_be_written_is_a_warning(
         assert cache.get(problem, SETTINGS) is None
     message = caplog.records[0].getMessage()
     assert str(tmp_path / "file") in message
-    assert message.endswith(f"[{CACHE_NOT_WRITTEN.code}]")
+    assert message.endswith(f"[{Reason.CACHE_NOT_WRITTEN.code}]")
 
 
 def test_a_cache_that_cannot_be_read_is_a_warning(cache, problem, caplog, monkeypatch):

@@ -15,7 +15,7 @@ from keras import layers
 
 from ios_tf.errors import UserError
 from ios_tf.native import engine
-from ios_tf.reasons.loading import NOT_SEARCHED
+from ios_tf.reasons import Reason
 from ios_tf.scheduler import Problem
 from ios_tf.tuning import cache_admin, pending
 from ios_tf.tuning.cache import ScheduleCache
@@ -123,7 +123,7 @@ def test_tune_ignores_what_the_engine_does_not_compute(cache, caplog):
     path = add_pending(cache, half)
     assert pending.tune(cache, **FAST).ignored == (path,)
     (record,) = caplog.records
-    assert record.getMessage().endswith(f"[{NOT_SEARCHED.code}]")
+    assert record.getMessage().endswith(f"[{Reason.NOT_SEARCHED.code}]")
 
 
 def test_nothing_but_the_block_is_believed(cache):

@@ -19,7 +19,7 @@ from ios_tf.conversion.reference import Reference
 from ios_tf.differences import relative_difference, relative_norm
 from ios_tf.model import frozen_graphs, function_library, graph_optimizer
 from ios_tf.model.loading import keras_model_of
-from ios_tf.reasons.comparisons import ALL_NAN
+from ios_tf.reasons import Reason
 from ios_tf.scheduler import sequential_schedule
 
 INFINITY = float("inf")
@@ -113,7 +113,7 @@ def test_what_is_never_a_number_is_said():
     frozen = frozen_graphs.freeze("f", function.get_concrete_function())
     reference = Reference("f", function, frozen, "cpu")
     (decision,) = reference.compare(function, frozen.graph_def, [2]).decisions
-    assert decision.reason is ALL_NAN
+    assert decision.reason is Reason.ALL_NAN
 
 
 def test_outputs_are_compared_around_bounds():

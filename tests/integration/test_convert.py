@@ -15,7 +15,7 @@ from keras import layers
 from shared import FAST
 
 import ios_tf
-from ios_tf.reasons.models import INSIDE_FUNCTION
+from ios_tf.reasons import Reason
 from ios_tf.scheduler import STRATEGIES
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -162,7 +162,7 @@ def test_what_surrounds_the_network_stays(classifier, tmp_path):
     output = str(tmp_path / "converted")
     report = ios_tf.convert(classifier, output, **FAST)
     assert report.operators
-    assert INSIDE_FUNCTION in shared.reasons(report)
+    assert Reason.INSIDE_FUNCTION in shared.reasons(report)
     assert interface(output) == interface(classifier)
     with open(output + "/assets.extra/notes") as file:
         assert file.read() == "kept"

@@ -24,29 +24,6 @@ from ios_tf.model import frozen_graphs
 from ios_tf.model.not_converted import NotConvertedError
 from ios_tf.native import tracing
 from ios_tf.reasons import Reason
-from ios_tf.reasons.comparisons import (
-    INPUT_TYPE,
-    INPUTS_REJECTED,
-    SAMPLES_REJECTED,
-    STATEFUL,
-)
-from ios_tf.reasons.loading import (
-    CACHE_FILE_IGNORED,
-    GRAPHS_NOT_FROZEN,
-    NO_CUDA_GRAPH,
-    NO_LIBRARY,
-    NO_SCHEDULE,
-    PASSES_STAY_ON,
-)
-from ios_tf.reasons.measurements import (
-    CUT,
-    LATENCIES_MISSING,
-    LITTLE_MEMORY,
-    NO_TIMELINE,
-    TIME_LIMIT,
-)
-from ios_tf.reasons.models import NOT_REQUESTED, REGION_NOT_TIMED, SHARE_OF_NAN
-from ios_tf.reasons.nodes import TENSOR_SIZE
 from ios_tf.report import document, page
 from ios_tf.tuning.block_search import SearchStats
 from ios_tf.tuning.on_the_fly import Status
@@ -60,15 +37,19 @@ def test_searches_that_ended_early():
         cut={"a": 2}, stopped={"0": 0.25, "1": 0.1}, too_large={"c", "b"}
     )
     report = notes.search(Report(None, "cpu", {}), stats)
-    assert shared.reasons(report) == [CUT, LITTLE_MEMORY, TIME_LIMIT]
+    assert shared.reasons(report) == [
+        Reason.CUT,
+        Reason.LITTLE_MEMORY,
+        Reason.TIME_LIMIT,
+    ]
     cut, memory, limit = report.decisions
     assert "block a " in cut.sentence and "3 parts" in cut.sentence
     assert memory.nodes == ("b", "c")
     assert limit.sentence.startswith("2 searches ") and "25%" in limit.sentence
     assert shared.reasons(notes.search(report, SearchStats())) == [
-        CUT,
-        LITTLE_MEMORY,
-        TIME_LIMIT,
+        Reason.CUT,
+        Reason.LITTLE_MEMORY,
+        Reason.TIME_LIMIT,
     ]
 
 
@@ -93,7 +74,7 @@ def test_tensors_of_two_to_the_31_elements(width, taken):
         refused = [
             one
             for one in report["left_to_tensorflow"]
-            if one["code"] == TENSOR_SIZE.code
+            if one["code"] == Reason.TENSOR_SIZE.code
         ]
         # The pool is also refused, because it reads the tensor.
         assert len(refused) == 2 * (2 - convolutions)
@@ -114,7 +95,9 @@ def test_latencies_that_the_report_lacks(tmp_path, monkeypatch, cause):
         why = "too little memory was free"
     options = {"strategy": "greedy", **shared.FAST}
     report = ios_tf.convert(shared.branches(), tmp_path / "out", **options)
-    (missing,) = (one for one in report.decisions if one.reason is LATENCIES_MISSING)
+    (missing,) = (
+        one for one in report.decisions if one.reason is Reason.LATENCIES_MISSING
+    )
     found = document.read(str(tmp_path / "out"))
     (network,) = found["networks"]
     stages = [
@@ -157,7 +140,7 @@ def test_a_conversion_while_a_trace_is_recorded():
     with tracing.record():
         comparison = reference.compare(concrete, frozen.graph_def, [1], [1])
     assert comparison.traces == {}
-    assert shared.reasons(comparison) == [NO_TIMELINE]
+    assert shared.reasons(comparison) == [Reason.NO_TIMELINE]
 
 
 def test_a_signature_that_is_not_requested(tmp_path):
@@ -168,7 +151,7 @@ def test_a_signature_that_is_not_requested(tmp_path):
     tf.saved_model.save(network, source, {"serve": serve, "other": other})
     options = {"strategy": "sequential", **shared.FAST}
     report = ios_tf.convert(source, tmp_path / "out", signatures="serve", **options)
-    (left,) = (one for one in report.decisions if one.reason is NOT_REQUESTED)
+    (left,) = (one for one in report.decisions if one.reason is Reason.NOT_REQUESTED)
     assert "'other'" in left.sentence
     assert [one["code"] for one in report.to_json()["decisions"]] == [
         one.code for one in report.decisions
@@ -193,9 +176,9 @@ def rejecting(x):
 
 
 def test_inputs_that_a_function_rejects():
-    assert compared(rejecting, NUMBERS) == [INPUTS_REJECTED]
+    assert compared(rejecting, NUMBERS) == [Reason.INPUTS_REJECTED]
     samples = {"x": np.zeros((2, 4), np.float32)}
-    assert compared(rejecting, NUMBERS, samples=samples) == [SAMPLES_REJECTED]
+    assert compared(rejecting, NUMBERS, samples=samples) == [Reason.SAMPLES_REJECTED]
 
 
 def test_an_input_without_numbers():
@@ -204,7 +187,7 @@ def test_an_input_without_numbers():
 
     handle = tf.TensorSpec([], tf.variant, "handle")
     x = tf.TensorSpec([None, 4], tf.int32, "x")
-    assert compared(function, x, handle) == [INPUT_TYPE]
+    assert compared(function, x, handle) == [Reason.INPUT_TYPE]
 
 
 def test_a_function_with_state():
@@ -214,7 +197,7 @@ def test_a_function_with_state():
         table.insert(tf.constant(0, tf.int64), x[0, 0])
         return {"y": x + table.lookup(tf.constant(0, tf.int64))}
 
-    assert compared(function, NUMBERS) == [STATEFUL]
+    assert compared(function, NUMBERS) == [Reason.STATEFUL]
 
 
 def test_a_region_that_cannot_be_timed(tmp_path, monkeypatch):
@@ -231,7 +214,9 @@ def test_a_region_that_cannot_be_timed(tmp_path, monkeypatch):
     monkeypatch.setattr(region_check, "measure_made_up", first_only)
     options = {**shared.FAST, "keep_slower": False}
     report = ios_tf.convert(source, tmp_path / "out", **options)
-    (untimed,) = (one for one in report.decisions if one.reason is REGION_NOT_TIMED)
+    (untimed,) = (
+        one for one in report.decisions if one.reason is Reason.REGION_NOT_TIMED
+    )
     assert untimed.nodes and untimed.sentence.startswith("1 region ")
 
 
@@ -251,7 +236,7 @@ def test_another_share_of_nan(monkeypatch):
     monkeypatch.setattr(reference, "_compare_inside", lambda graph, case: [equal])
     with pytest.raises(NotConvertedError) as error:
         reference.compare(without_numbers, frozen.graph_def, [1])
-    assert error.value.decision.reason is SHARE_OF_NAN
+    assert error.value.decision.reason is Reason.SHARE_OF_NAN
 
 
 def test_the_decisions_of_a_process():
@@ -265,16 +250,16 @@ def test_the_decisions_of_a_process():
     status = Status(None, True, True, counts=counts, not_off=["remapping"])
     found = {one.reason: one.count for one in status.decisions()}
     assert found == {
-        NO_SCHEDULE: 4,
-        GRAPHS_NOT_FROZEN: 3,
-        NO_CUDA_GRAPH: 2,
-        CACHE_FILE_IGNORED: 1,
-        PASSES_STAY_ON: 1,
+        Reason.NO_SCHEDULE: 4,
+        Reason.GRAPHS_NOT_FROZEN: 3,
+        Reason.NO_CUDA_GRAPH: 2,
+        Reason.CACHE_FILE_IGNORED: 1,
+        Reason.PASSES_STAY_ON: 1,
     }
     text = str(status)
     assert all(f"[{reason.code}]" in text for reason in found)
     (problem,) = Status("no library", False, False).decisions()
-    assert problem.reason is NO_LIBRARY
+    assert problem.reason is Reason.NO_LIBRARY
 
 
 def test_the_reasons_of_nodes_are_grouped():

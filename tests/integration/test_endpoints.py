@@ -9,7 +9,7 @@ import tensorflow as tf
 from shared import FAST, branches
 
 import ios_tf
-from ios_tf.reasons.models import LOST_FUNCTION
+from ios_tf.reasons import Reason
 
 pytestmark = [pytest.mark.one_core, pytest.mark.usefixtures("cache")]
 
@@ -48,7 +48,7 @@ def test_serve_of_a_keras_export(tmp_path):
     _assert_runs_on_the_engine(converted.serve, images)
     _assert_same(converted.serve(images), original.serve(images))
     assert isinstance(converted.serve(images), tf.Tensor)
-    assert LOST_FUNCTION not in shared.reasons(report)
+    assert Reason.LOST_FUNCTION not in shared.reasons(report)
 
 
 def test_layer_of_keras(tmp_path):
@@ -148,7 +148,7 @@ def test_calls_of_a_module(tmp_path):
     with pytest.raises(ValueError, match="Could not find matching concrete function"):
         converted(images, scale="other")
     assert not hasattr(converted, "edges")
-    (lost,) = (one for one in report.decisions if one.reason is LOST_FUNCTION)
+    (lost,) = (one for one in report.decisions if one.reason is Reason.LOST_FUNCTION)
     assert "edges" in lost.sentence
 
 

@@ -29,18 +29,7 @@ from ios_tf.model import (
     subgraphs,
 )
 from ios_tf.native import names
-from ios_tf.reasons.comparisons import STRINGS
-from ios_tf.reasons.measurements import NOT_TIMED, REGIONS_ONLY
-from ios_tf.reasons.models import (
-    COPIED,
-    NO_FAST_REGION,
-    NOTHING_TIMED,
-    ORIGINAL_RUNS,
-    SEQUENTIAL,
-    SLOW_REGION,
-    SLOW_SIGNATURE,
-    SLOW_WITHOUT_PACKAGE,
-)
+from ios_tf.reasons import Reason
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -111,7 +100,11 @@ def test_a_model_that_gains_nothing_is_copied(tmp_path, monkeypatch):
     two_signatures(source)
     made_up(monkeypatch, [1.0, 1.5, 1.0], [2.0, 1.0, 2.0], [1.0, 1.0, 1.0], [2.0] * 3)
     report = ios_tf.convert(source, output, batch_size=[1, 4], **FAST)
-    assert shared.reasons(report) == [SLOW_SIGNATURE, SLOW_SIGNATURE, COPIED]
+    assert shared.reasons(report) == [
+        Reason.SLOW_SIGNATURE,
+        Reason.SLOW_SIGNATURE,
+        Reason.COPIED,
+    ]
     times = [re.findall(r"[\d.]+ ms", one.sentence) for one in report.decisions]
     assert times[0] == ["1.00 ms", "1.50 ms", "2.00 ms", "1.00 ms"]
     assert times[1] == ["1.00 ms", "1.00 ms", "2.00 ms", "2.00 ms"]
@@ -136,9 +129,12 @@ def test_functions_that_gain_are_converted(tmp_path, monkeypatch):
     assert comparison.signature == "two"
     # Whether the sequential schedules are faster depends on the machine.
     sentences = {one.reason: one.sentence for one in report.decisions}
-    assert sentences.keys() - {SEQUENTIAL} == {SLOW_SIGNATURE, SLOW_WITHOUT_PACKAGE}
-    assert "'one'" in sentences[SLOW_SIGNATURE]
-    told = sentences[SLOW_WITHOUT_PACKAGE]
+    assert sentences.keys() - {Reason.SEQUENTIAL} == {
+        Reason.SLOW_SIGNATURE,
+        Reason.SLOW_WITHOUT_PACKAGE,
+    }
+    assert "'one'" in sentences[Reason.SLOW_SIGNATURE]
+    told = sentences[Reason.SLOW_WITHOUT_PACKAGE]
     assert all(part in told for part in ("'two'", "batch size 1"))
     rows = {line[:18].strip(): line[18:].strip() for line in report.table().split("\n")}
     assert rows["TensorFlow"] == "2.00 ms"
@@ -178,8 +174,8 @@ def test_what_is_written_in_place_of_slow_merges_is_judged(
     report = ios_tf.convert(shared.branches(), output, **FAST)
     kept = second[1] < 1
     assert len(regions_of(output, "serving_default")) == kept
-    assert (COPIED in shared.reasons(report)) == (not kept)
-    assert (SLOW_SIGNATURE in shared.reasons(report)) == (not kept)
+    assert (Reason.COPIED in shared.reasons(report)) == (not kept)
+    assert (Reason.SLOW_SIGNATURE in shared.reasons(report)) == (not kept)
     assert len(report.comparisons) == kept
 
 
@@ -188,7 +184,11 @@ def test_functions_that_stay_are_judged_beside_one_that_does_not(tmp_path, monke
     two_signatures(source)
     made_up(monkeypatch, [1.0, 1.5, 1.0], [2.0, 1.0, 1.0], [2.0, 2.1, 1.0])
     report = ios_tf.convert(source, output, **FAST)
-    assert shared.reasons(report) == [SLOW_SIGNATURE, SLOW_SIGNATURE, COPIED]
+    assert shared.reasons(report) == [
+        Reason.SLOW_SIGNATURE,
+        Reason.SLOW_SIGNATURE,
+        Reason.COPIED,
+    ]
     assert regions_of(output, "two") == []
 
 
@@ -209,10 +209,14 @@ def test_regions_of_models_that_cannot_be_called_are_timed(
     report = ios_tf.convert(source, output, **FAST)
     assert len(regions_of(output, "serving_default")) == regions
     reasons = shared.reasons(report)
-    assert reasons.count(SLOW_REGION) == 2 - regions
-    assert (COPIED in reasons) == (NO_FAST_REGION in reasons) == (regions == 0)
-    assert (REGIONS_ONLY in reasons) == (regions > 0)
-    assert STRINGS in reasons
+    assert reasons.count(Reason.SLOW_REGION) == 2 - regions
+    assert (
+        (Reason.COPIED in reasons)
+        == (Reason.NO_FAST_REGION in reasons)
+        == (regions == 0)
+    )
+    assert (Reason.REGIONS_ONLY in reasons) == (regions > 0)
+    assert Reason.STRINGS in reasons
     if regions:
         x = np.random.default_rng(0).random((2, 9, 9, 3), np.float32)
         record = tf.stack([tf.io.serialize_tensor(one) for one in x])
@@ -256,10 +260,14 @@ def test_what_cannot_be_timed_at_all_stays_tensorflows(tmp_path, monkeypatch):
     fm.records(source)
     monkeypatch.setattr(region_check, "measure_made_up", lambda *args: [])
     report = ios_tf.convert(source, output, **FAST)
-    assert shared.reasons(report) == [STRINGS, NOTHING_TIMED, COPIED]
+    assert shared.reasons(report) == [
+        Reason.STRINGS,
+        Reason.NOTHING_TIMED,
+        Reason.COPIED,
+    ]
     report = ios_tf.convert(source, output, overwrite=True, **shared.FAST)
     assert len(regions_of(output, "serving_default")) == 2
-    assert NOT_TIMED in shared.reasons(report)
+    assert Reason.NOT_TIMED in shared.reasons(report)
 
 
 def test_models_that_take_another_batch_size_are_timed_at_it(tmp_path, monkeypatch):
@@ -272,7 +280,7 @@ def test_models_that_take_another_batch_size_are_timed_at_it(tmp_path, monkeypat
     fm.save(network, source, function, fm.image_spec())
     made_up(monkeypatch, [1.0, 1.1, 1.0])
     report = ios_tf.convert(source, output, **FAST)
-    assert shared.reasons(report)[-2:] == [SLOW_SIGNATURE, COPIED]
+    assert shared.reasons(report)[-2:] == [Reason.SLOW_SIGNATURE, Reason.COPIED]
     assert "1.10 ms at batch size 8" in report.notes[-2]
 
 
@@ -282,7 +290,7 @@ def test_optimize_runs_the_original_where_nothing_is_gained(monkeypatch):
     made_up(monkeypatch, [1.0, 1.1])
     same = ios_tf.optimize(function, **FAST)
     assert repr(same).startswith("<not optimized function")
-    assert shared.reasons(same.report) == [SLOW_SIGNATURE, ORIGINAL_RUNS]
+    assert shared.reasons(same.report) == [Reason.SLOW_SIGNATURE, Reason.ORIGINAL_RUNS]
     assert "1.10 ms at batch size 1" in same.report.notes[0]
     np.testing.assert_array_equal(same(fm.images(2)), function(fm.images(2)))
     made_up(monkeypatch, [1.0, 0.5])
@@ -309,15 +317,15 @@ def test_where_no_region_gains_the_report_says_so(tmp_path, monkeypatch):
     regions = [[1.0, 1.1], [1.0, 1.2], [1.0, 1.3]]
     made_up(monkeypatch, *regions)
     report = ios_tf.convert(source, output, **FAST)
-    expected = [NO_FAST_REGION, *[SLOW_REGION] * 3]
-    assert shared.reasons(report) == [*expected, COPIED]
-    slow = [one for one in report.decisions if one.reason is SLOW_REGION]
+    expected = [Reason.NO_FAST_REGION, *[Reason.SLOW_REGION] * 3]
+    assert shared.reasons(report) == [*expected, Reason.COPIED]
+    slow = [one for one in report.decisions if one.reason is Reason.SLOW_REGION]
     for i, (one, (_, ours)) in enumerate(zip(slow, regions, strict=True), 1):
         assert one.sentence.startswith(f"region {i} of 3 (") and len(one.nodes) == 1
         assert f"{ours:.2f} ms at batch size" in one.sentence
     made_up(monkeypatch, *regions)
     same = ios_tf.optimize(module.serve, **FAST)
-    assert shared.reasons(same.report) == [*expected, ORIGINAL_RUNS]
+    assert shared.reasons(same.report) == [*expected, Reason.ORIGINAL_RUNS]
 
 
 def three_regions(make=tf.constant) -> frozen_graphs.FrozenSignature:
@@ -541,8 +549,8 @@ def test_what_is_kept_won_and_what_did_not_is_the_original(build, batch_size, tm
     source, output = str(tmp_path / "model"), str(tmp_path / "converted")
     build().export(source, verbose=False)
     report = ios_tf.convert(source, output, batch_size=batch_size, **FAST)
-    if COPIED in shared.reasons(report):
-        slow = {SLOW_SIGNATURE, NO_FAST_REGION, NOTHING_TIMED}
+    if Reason.COPIED in shared.reasons(report):
+        slow = {Reason.SLOW_SIGNATURE, Reason.NO_FAST_REGION, Reason.NOTHING_TIMED}
         assert slow & {*shared.reasons(report)}
         assert_copied(source, output)
         return

@@ -32,19 +32,6 @@ from ios_tf.model import (
     saved_models,
 )
 from ios_tf.reasons import Reason
-from ios_tf.reasons.comparisons import AFTER_REGIONS, NOT_REPEATABLE, ROUNDING, STRINGS
-from ios_tf.reasons.models import (
-    CHANGES_VARIABLE,
-    CONVOLUTION_TYPE,
-    COPIED,
-    FIXED_BATCH_SIZE,
-    INSIDE_FUNCTION,
-    NO_CONVOLUTION,
-    NO_OUTPUTS,
-    OPTIMIZERS_CHANGE_OUTPUTS,
-    ORIGINAL_RUNS,
-    TENSORFLOW_FAILS,
-)
 from ios_tf.tuning.searcher import Searcher
 
 pytestmark = [pytest.mark.one_core, pytest.mark.usefixtures("cache")]
@@ -265,7 +252,7 @@ def test_keras_model_that_is_not_built(tmp_path):
 
 
 def assert_copied(output: str, source: str, report: ios_tf.Report) -> None:
-    assert shared.reasons(report)[-1] is COPIED
+    assert shared.reasons(report)[-1] is Reason.COPIED
     for directory, _, files in os.walk(source):
         copy = os.path.join(output, os.path.relpath(directory, source))
         copied = {f for f in os.listdir(copy) if os.path.isfile(os.path.join(copy, f))}
@@ -289,7 +276,9 @@ def test_what_changes_is_copied(write, variable, tmp_path):
     calls = write(source)
     report = ios_tf.convert(source, output, **FAST)
     change = report.decisions[0]
-    assert change.reason is CHANGES_VARIABLE and repr(variable) in change.sentence
+    assert (
+        change.reason is Reason.CHANGES_VARIABLE and repr(variable) in change.sentence
+    )
     assert_copied(output, source, report)
     assert_same_results(output, source, calls)
 
@@ -334,15 +323,18 @@ def test_what_tensorflow_does_not_optimise_is_copied(name, tmp_path):
     model = model_with(str(tmp_path / "model"), function)
     output = str(tmp_path / "out")
     report = ios_tf.convert(model, output, **FAST)
-    assert shared.reasons(report) == [TENSORFLOW_FAILS, COPIED]
-    sentence = sentence_of(report, TENSORFLOW_FAILS)
+    assert shared.reasons(report) == [Reason.TENSORFLOW_FAILS, Reason.COPIED]
+    sentence = sentence_of(report, Reason.TENSORFLOW_FAILS)
     assert all(part in sentence for part in ("'serving_default'", name, message))
     assert "\n" not in sentence
     assert_copied(output, model, report)
     same = ios_tf.optimize(tf.saved_model.load(model).signatures["serving_default"])
-    assert shared.reasons(same.report) == [TENSORFLOW_FAILS, ORIGINAL_RUNS]
+    assert shared.reasons(same.report) == [
+        Reason.TENSORFLOW_FAILS,
+        Reason.ORIGINAL_RUNS,
+    ]
     renamed = sentence.replace("serving_default", same.__name__)
-    assert sentence_of(same.report, TENSORFLOW_FAILS) == renamed
+    assert sentence_of(same.report, Reason.TENSORFLOW_FAILS) == renamed
 
 
 def test_mistakes_of_ours_end_a_conversion(tmp_path, monkeypatch):
@@ -421,7 +413,7 @@ def test_signature_without_outputs(tmp_path):
     signatures["warm_up"] = shout
     tf.saved_model.save(module, source + "3", signatures=signatures)
     report = ios_tf.convert(source + "3", output + "3", **FAST)
-    assert report.decisions[0].reason is NO_OUTPUTS
+    assert report.decisions[0].reason is Reason.NO_OUTPUTS
     assert "'warm_up'" in report.decisions[0].sentence
     assert_copied(output + "3", source + "3", report)
 
@@ -450,7 +442,7 @@ def test_training_that_a_signature_asks_for(tmp_path):
         inputs = {"x": x, "flag": flag}
         fm.v1.saved_model.simple_save(session, source, inputs, {"y": y})
     report = ios_tf.convert(source, output, **FAST)
-    assert report.decisions[0].reason is CHANGES_VARIABLE
+    assert report.decisions[0].reason is Reason.CHANGES_VARIABLE
     assert_copied(output, source, report)
 
 
@@ -602,7 +594,7 @@ def test_whole_numbers_do_not_hide_wrong_results(constants, tmp_path, monkeypatc
 def assert_left_to_optimizers(report) -> None:
     """Asserts that the report says that the model is copied, and why."""
     assert not report.blocks
-    assert shared.reasons(report) == [OPTIMIZERS_CHANGE_OUTPUTS, COPIED]
+    assert shared.reasons(report) == [Reason.OPTIMIZERS_CHANGE_OUTPUTS, Reason.COPIED]
     assert all("\n" not in one.sentence for one in report.decisions)
 
 
@@ -669,7 +661,7 @@ def test_rounding_that_chooses_otherwise_is_no_failure(tmp_path):
     fm.save(model, path, function, fm.image_spec())
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     assert report.comparisons[0].difference > 1e-3
-    assert AFTER_REGIONS in shared.reasons(report)
+    assert Reason.AFTER_REGIONS in shared.reasons(report)
 
 
 class Chaotic(fm.Network):
@@ -687,7 +679,7 @@ def test_networks_that_amplify_rounding_convert(tmp_path):
     fm.save(model, path, lambda x: {"y": model(x)}, fm.image_spec())
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     assert report.comparisons[0].difference > 1e-3
-    assert ROUNDING in shared.reasons(report)
+    assert Reason.ROUNDING in shared.reasons(report)
 
 
 def test_inputs_are_such_that_rounding_hardly_counts(tmp_path):
@@ -702,7 +694,7 @@ def test_inputs_are_such_that_rounding_hardly_counts(tmp_path):
     fm.save(model, path, function, fm.image_spec())
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     assert report.comparisons[0].difference < 1e-5
-    assert not {AFTER_REGIONS, ROUNDING} & {*shared.reasons(report)}
+    assert not {Reason.AFTER_REGIONS, Reason.ROUNDING} & {*shared.reasons(report)}
 
 
 def test_images_are_smooth_where_noise_is_chaos(tmp_path):
@@ -720,7 +712,7 @@ def test_images_are_smooth_where_noise_is_chaos(tmp_path):
     fm.save(model, path, function, fm.image_spec())
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     assert report.comparisons[0].difference < 1e-5
-    assert not {AFTER_REGIONS, ROUNDING} & {*shared.reasons(report)}
+    assert not {Reason.AFTER_REGIONS, Reason.ROUNDING} & {*shared.reasons(report)}
 
 
 # Contents of the report.
@@ -752,7 +744,7 @@ def test_says_what_is_not_compared(tmp_path):
     fm.save(module, path, function, fm.image_spec(), record)
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     assert report.comparisons[0].difference is None
-    assert STRINGS in shared.reasons(report)
+    assert Reason.STRINGS in shared.reasons(report)
     assert "largest difference  not compared" in report.table()
 
 
@@ -822,14 +814,14 @@ def test_random_models_are_not_compared(tmp_path):
     )
     report = ios_tf.convert(path, tmp_path / "converted", **FAST)
     assert report.operators
-    assert NOT_REPEATABLE in shared.reasons(report)
+    assert Reason.NOT_REPEATABLE in shared.reasons(report)
 
 
 def test_signature_without_a_batch(tmp_path):
     source = str(tmp_path / "model")
     fm.one_image(source)
     report = ios_tf.convert(source, tmp_path / "converted", batch_size=8, **FAST)
-    assert FIXED_BATCH_SIZE in shared.reasons(report)
+    assert Reason.FIXED_BATCH_SIZE in shared.reasons(report)
     with pytest.raises(
         ios_tf.UserError, match="no input whose first dimension is open"
     ):
@@ -848,7 +840,7 @@ def test_names_where_convolutions_are_left(tmp_path):
     fm.save(model, source, function, fm.image_spec())
     report = ios_tf.convert(source, tmp_path / "converted", **FAST)
     inside = report.decisions[0]
-    assert (inside.reason, inside.count) == (INSIDE_FUNCTION, 4)
+    assert (inside.reason, inside.count) == (Reason.INSIDE_FUNCTION, 4)
     assert "loops and branches" in inside.sentence
 
 
@@ -857,9 +849,9 @@ def test_names_convolutions_of_other_kinds(tmp_path):
     report = ios_tf.convert(
         keras.Model(film, layers.Conv3D(2, 3)(film)), tmp_path / "converted"
     )
-    assert shared.reasons(report) == [NO_CONVOLUTION, COPIED]
+    assert shared.reasons(report) == [Reason.NO_CONVOLUTION, Reason.COPIED]
     (left,) = (one for one in report.decisions if one.types == {"Conv3D": 1})
-    assert left.reason is CONVOLUTION_TYPE and len(left.nodes) == 1
+    assert left.reason is Reason.CONVOLUTION_TYPE and len(left.nodes) == 1
 
 
 def test_names_them_beside_those_that_convert(tmp_path):
@@ -870,7 +862,7 @@ def test_names_them_beside_those_that_convert(tmp_path):
     )
     assert report.operators
     (left,) = (one for one in report.decisions if "Conv3D" in one.types)
-    assert left.reason is CONVOLUTION_TYPE and left.types == {"Conv3D": 1}
+    assert left.reason is Reason.CONVOLUTION_TYPE and left.types == {"Conv3D": 1}
     assert str(left) in report.notes
 
 

@@ -10,7 +10,7 @@ import shared
 import tensorflow as tf
 from keras import layers
 
-from ios_tf.reasons import nodes
+from ios_tf.reasons import Reason
 from ios_tf.scheduler import Problem
 
 pytestmark = pytest.mark.one_core
@@ -403,7 +403,7 @@ def test_reasons_for_refusals_are_reported():
 
     graph = gh.freeze(function, (None, 8, 8, 3), (3, 3, 3, 4))
     _, report = imported(graph)
-    assert gh.reasons_left(report) == {"Conv2D": {nodes.OPERAND_NOT_CONSTANT.code}}
+    assert gh.reasons_left(report) == {"Conv2D": {Reason.OPERAND_NOT_CONSTANT.code}}
 
 
 def test_unknown_height_and_width():

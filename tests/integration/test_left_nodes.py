@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.compat import v1
 
-from ios_tf.reasons import Reason, nodes
+from ios_tf.reasons import Reason
 
 FILTERS = gh.constant(3, 3, 4, 4)
 VECTOR = tf.constant([1.0, 2.0, 3.0, 4.0])
@@ -39,68 +39,68 @@ def batch_norm(training: bool) -> Callable[..., tf.Tensor]:
 # Each entry has a function, the type of the node that is left to TensorFlow, and the
 # reason.
 CASES: dict[str, tuple[Callable[..., tf.Tensor], str, Reason]] = {
-    "type": (lambda x: tf.cumsum(conv(x), 1), "Cumsum", nodes.TYPE),
+    "type": (lambda x: tf.cumsum(conv(x), 1), "Cumsum", Reason.NODE_TYPE),
     "rank": (
         lambda x: tf.nn.relu(tf.reshape(conv(x), [-1, 2, 2, 4, 4])),
         "Relu",
-        nodes.UNKNOWN_SHAPE,
+        Reason.UNKNOWN_SHAPE,
     ),
     "float64": (
         lambda x: tf.nn.relu(tf.cast(conv(x), tf.float64)),
         "Relu",
-        nodes.DATA_TYPE,
+        Reason.DATA_TYPE,
     ),
     "data_format": (
         lambda x: tf.nn.max_pool2d(conv(x), 2, 1, "SAME", "NCHW"),
         "MaxPool",
-        nodes.LAYOUT,
+        Reason.LAYOUT,
     ),
     "bias of the input": (
         lambda x: tf.nn.bias_add(conv(x), x[0, 0, 0]),
         "BiasAdd",
-        nodes.OPERAND_NOT_CONSTANT,
+        Reason.OPERAND_NOT_CONSTANT,
     ),
-    "power of five": (lambda x: tf.pow(conv(x), 5.0), "Pow", nodes.ATTRIBUTE),
-    "rows": (lambda x: tf.concat([conv(x), x], 1), "ConcatV2", nodes.DIMENSION),
+    "power of five": (lambda x: tf.pow(conv(x), 5.0), "Pow", Reason.ATTRIBUTE),
+    "rows": (lambda x: tf.concat([conv(x), x], 1), "ConcatV2", Reason.DIMENSION),
     "size from values": (
         lambda x: tf.raw_ops.ResizeBilinear(
             images=conv(x), size=tf.cast(x[0, 0, 0, :2], tf.int32)
         ),
         "ResizeBilinear",
-        nodes.OUTPUT_SIZE,
+        Reason.OUTPUT_SIZE,
     ),
-    "statistics": (batch_norm(False), "FusedBatchNormV3", nodes.STATISTICS_ARE_READ),
-    "training": (batch_norm(True), "FusedBatchNormV3", nodes.TRAINING),
+    "statistics": (batch_norm(False), "FusedBatchNormV3", Reason.STATISTICS_ARE_READ),
+    "training": (batch_norm(True), "FusedBatchNormV3", Reason.TRAINING),
     "attention": (
         lambda x: tf.einsum("nhwc,nhwd->nhcd", conv(x), x),
         "Einsum",
-        nodes.EQUATION,
+        Reason.EQUATION,
     ),
     "channels and columns": (
         lambda x: tf.reshape(conv(x), [-1, 4, 2, 8]),
         "Reshape",
-        nodes.RESHAPE,
+        Reason.RESHAPE,
     ),
     "transpose": (
         lambda x: tf.transpose(conv(x), [0, 2, 1, 3]),
         "Transpose",
-        nodes.TRANSPOSE,
+        Reason.TRANSPOSE,
     ),
-    "strides": (lambda x: conv(x)[:, ::2], "StridedSlice", nodes.SLICE),
+    "strides": (lambda x: conv(x)[:, ::2], "StridedSlice", Reason.SLICE),
     "alone": (
         lambda x: conv(tf.cumsum(tf.nn.relu(x), 1)),
         "Relu",
-        nodes.OUTSIDE_REGIONS,
+        Reason.OUTSIDE_REGIONS,
     ),
     "rows and columns": (
         lambda x: tf.reshape(conv(x), [-1, 8, 2, 4]),
         "Reshape",
-        nodes.PART_OF_OPERATOR,
+        Reason.PART_OF_OPERATOR,
     ),
     "comparison": (
         lambda x: tf.where(tf.equal(conv(x), 1.0), tf.zeros([]), x),
         "SelectV2",
-        nodes.PATTERN,
+        Reason.PATTERN,
     ),
 }
 
@@ -119,19 +119,19 @@ OPEN_SIZES: dict[str, tuple[Callable[..., tf.Tensor], str, Reason]] = {
     "rows as channels": (
         lambda x: tf.nn.relu(tf.transpose(conv(x), [0, 1, 3, 2])),
         "Relu",
-        nodes.CHANNELS_VARY,
+        Reason.CHANNELS_VARY,
     ),
     "three rows": (
         lambda x: tf.slice(conv(x), [0, 0, 0, 0], [-1, 3, 3, 4]),
         "Slice",
-        nodes.REJECTED_SIZES,
+        Reason.REJECTED_SIZES,
     ),
     "mirrored rows": (
         lambda x: tf.pad(
             conv(x)[:, :4, :4], [[0, 0], [4, 4], [0, 0], [0, 0]], "REFLECT"
         ),
         "MirrorPad",
-        nodes.SHAPES_DISAGREE,
+        Reason.SHAPES_DISAGREE,
     ),
 }
 
@@ -147,7 +147,7 @@ def test_channels_that_the_filter_does_not_divide():
     filters = gh.constant(3, 3, 3, 6)
     graph = gh.freeze(lambda x: tf.nn.conv2d(x, filters, 1, "SAME"), (1, 4, 4, None))
     reasons = gh.reasons_left(gh.collect(graph)["report"])
-    assert reasons == {"Conv2D": {nodes.CHANNELS.code}}
+    assert reasons == {"Conv2D": {Reason.CHANNELS.code}}
 
 
 def test_a_fused_operation():
@@ -158,7 +158,7 @@ def test_a_fused_operation():
     node.attr["num_args"].i = 0
     node.attr["TArgs"].list.SetInParent()
     reasons = gh.reasons_left(gh.collect(graph)["report"])
-    assert reasons == {"_FusedConv2D": {nodes.FUSED_OPERATION.code}}
+    assert reasons == {"_FusedConv2D": {Reason.FUSED_OPERATION.code}}
 
 
 def test_a_branch_and_a_fed_node():
@@ -171,6 +171,6 @@ def test_a_branch_and_a_fed_node():
         tf.identity(y, "y")
     definition = graph.as_graph_def()
     report = gh.collect(gh.Graph(definition, ["x"], ["y:0"]))["report"]
-    assert gh.reasons_left(report)["Conv2D"] == {nodes.CONDITIONAL.code}
+    assert gh.reasons_left(report)["Conv2D"] == {Reason.CONDITIONAL.code}
     report = gh.collect(gh.Graph(definition, ["x", "fed"], ["y:0"]))["report"]
-    assert gh.reasons_left(report)["Relu"] == {nodes.FED.code}
+    assert gh.reasons_left(report)["Relu"] == {Reason.FED.code}

@@ -19,7 +19,7 @@ from keras import layers
 from tensorflow.core.framework import graph_pb2
 
 from ios_tf.native import grappler
-from ios_tf.reasons import loading, nodes
+from ios_tf.reasons import Reason
 
 pytestmark = pytest.mark.one_core
 
@@ -177,7 +177,7 @@ def test_one_device_only():
     lowered = gh.lower(graph, device="gpu")
     assert region_devices(lowered) == [(GPU + "0", "gpu"), ("", "gpu")]
     report = gh.collect(graph, device="gpu")["report"]
-    assert gh.reasons_left(report)["Conv2D"] == {nodes.OTHER_DEVICE.code}
+    assert gh.reasons_left(report)["Conv2D"] == {Reason.OTHER_DEVICE.code}
     with pytest.raises(tf.errors.OpError, match="neither"):
         gh.lower(graph, device="tpu")
 
@@ -193,7 +193,7 @@ def test_gpu_without_libraries_is_left_to_tensorflow(tmp_path):
     # Runs in a new process, because this process may have loaded CUDA's libraries.
     (warning,) = gh.warnings_of(LOWER_FOR_GPU, IOS_TF_CUDA_LIBRARIES=str(tmp_path))
     assert "libcuda.so.1" in warning
-    assert warning.endswith(f"[{loading.UNUSABLE_GPU.code}]")
+    assert warning.endswith(f"[{Reason.UNUSABLE_GPU.code}]")
 
 
 # The first graph has stages in the wrong order, the second one has an unknown type.
@@ -213,7 +213,7 @@ for damage in ("backwards", "unknown"):
 
 def test_damaged_graphs_are_one_line_each():
     warnings = gh.warnings_of(LOWER_DAMAGED)
-    codes = [loading.INVALID_SCHEDULE.code, loading.GRAPH_NOT_LOWERED.code]
+    codes = [Reason.INVALID_SCHEDULE.code, Reason.GRAPH_NOT_LOWERED.code]
     for warning, code in zip(warnings, codes, strict=True):
         assert warning.endswith(f"[{code}]")
 

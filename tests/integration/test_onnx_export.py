@@ -21,7 +21,7 @@ from ios_tf.cli import main
 from ios_tf.conversion import onnx_export
 from ios_tf.conversion.onnx_export import export_onnx
 from ios_tf.model import frozen_graphs, graph_optimizer, saved_models
-from ios_tf.reasons.comparisons import NO_ONNX_RUNTIME
+from ios_tf.reasons import Reason
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -214,7 +214,7 @@ def test_without_onnx_runtime(tmp_path, monkeypatch, capfd):
     assert main.main([*words, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     (decision,) = found["decisions"]
-    assert decision["code"] == NO_ONNX_RUNTIME.code
+    assert decision["code"] == Reason.NO_ONNX_RUNTIME.code
     assert found["difference"] is None
     assert convolutions(tmp_path / "model.onnx") == 3
 

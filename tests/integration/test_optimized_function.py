@@ -17,7 +17,7 @@ import tensorflow as tf
 from shared import FAST
 
 import ios_tf
-from ios_tf.reasons.models import CHANGES_VARIABLE, NO_OUTPUTS, ORIGINAL_RUNS
+from ios_tf.reasons import Reason
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -295,7 +295,7 @@ def test_without_outputs():
 
     for function in unread, counted:
         same = ios_tf.optimize(tf.function(function, input_signature=[fm.image_spec()]))
-        assert shared.reasons(same.report) == [NO_OUTPUTS, ORIGINAL_RUNS]
+        assert shared.reasons(same.report) == [Reason.NO_OUTPUTS, Reason.ORIGINAL_RUNS]
         assert function.__name__ in same.report.decisions[0].sentence
         assert same(fm.images(1)) is None
     assert calls.numpy() == 1
@@ -313,7 +313,10 @@ def test_variables_that_change():
 
     module = Counting()
     same = ios_tf.optimize(module.count)
-    assert shared.reasons(same.report) == [CHANGES_VARIABLE, ORIGINAL_RUNS]
+    assert shared.reasons(same.report) == [
+        Reason.CHANGES_VARIABLE,
+        Reason.ORIGINAL_RUNS,
+    ]
     assert "'calls'" in same.report.decisions[0].sentence
     assert [same(fm.images(1))["n"].numpy() for _ in range(2)] == [1, 2]
     assert module.calls.numpy() == 2

@@ -16,7 +16,7 @@ import pytest
 from cache_helpers import DEVICE
 
 import ios_tf
-from ios_tf.reasons.loading import CACHE_FILE_IGNORED
+from ios_tf.reasons import Reason
 from ios_tf.scheduler import Problem, Schedule, greedy_schedule, sequential_schedule
 from ios_tf.tuning import pending
 from ios_tf.tuning.cache import ScheduleCache
@@ -193,4 +193,4 @@ def test_a_damaged_file_is_ignored_with_one_warning(cache):
     assert not state["regions"][0]["waits"]
     (line,) = server.end()
     assert path in line
-    assert line.endswith(f"[{CACHE_FILE_IGNORED.code}]")
+    assert line.endswith(f"[{Reason.CACHE_FILE_IGNORED.code}]")

@@ -19,7 +19,7 @@ import ios_tf
 from ios_tf import doctor
 from ios_tf.cli.main import main
 from ios_tf.errors import UserError
-from ios_tf.reasons.models import COPIED, NO_CONVOLUTION
+from ios_tf.reasons import Reason
 from ios_tf.report import document
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -176,7 +176,7 @@ def test_a_copied_model_has_a_report(tmp_path):
     assert found["networks"] == found["signatures"] == []
     codes = [decision["code"] for decision in found["decisions"]]
     assert codes == [decision.code for decision in report.decisions]
-    assert NO_CONVOLUTION.code in codes and COPIED.code in codes
+    assert Reason.NO_CONVOLUTION.code in codes and Reason.COPIED.code in codes
     assert report.speedup == 1.0
     assert report.headline.startswith("model is left to TensorFlow")
     assert str(report).splitlines()[0] == report.headline

@@ -11,7 +11,7 @@ import shared
 import tensorflow as tf
 from keras import layers
 
-from ios_tf.reasons.loading import MISSING_SCHEDULE
+from ios_tf.reasons import Reason
 
 pytestmark = pytest.mark.one_core
 
@@ -257,7 +257,7 @@ gh.opened(graph).rewritten([(1, 1)], "cpu", {})
 def test_one_warning_names_the_missing_schedule():
     (warning,) = gh.warnings_of(REWRITE_WITHOUT_SCHEDULES)
     assert "the first: block " in warning
-    assert warning.endswith(f"[{MISSING_SCHEDULE.code}]")
+    assert warning.endswith(f"[{Reason.MISSING_SCHEDULE.code}]")
 
 
 def test_graph_without_convolution_is_left_as_it_is():

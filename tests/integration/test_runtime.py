@@ -25,14 +25,7 @@ from threads import in_threads
 
 import ios_tf
 from ios_tf.native import engine, plugin
-from ios_tf.reasons.loading import (
-    CACHE_FILE_IGNORED,
-    CACHE_NOT_WRITTEN,
-    GRAPHS_NOT_FROZEN,
-    NO_LIBRARY,
-    PASSES_STAY_ON,
-    SEARCH_FAILED,
-)
+from ios_tf.reasons import Reason
 from ios_tf.scheduler import Problem, greedy_schedule, sequential_schedule
 from ios_tf.tuning.cache import ScheduleCache
 from ios_tf.tuning.settings import SearchSettings
@@ -351,7 +344,9 @@ def test_variables_are_left_alone(cache):
     assert ops["IosRegion"] == 0
     assert change(before) == {"graphs_not_frozen": 1}
     assert files(cache) == []
-    assert GRAPHS_NOT_FROZEN in [one.reason for one in ios_tf.status().decisions()]
+    assert Reason.GRAPHS_NOT_FROZEN in [
+        one.reason for one in ios_tf.status().decisions()
+    ]
 
 
 def test_disable_and_enable_again(cache, network):
@@ -402,7 +397,9 @@ def test_status_names_passes_that_cannot_be_switched_off(options):
     options({"remapping": False, "layout_optimizer": True})
     assert ios_tf.status().not_off == ["remapping"]
     (decision,) = (
-        one for one in ios_tf.status().decisions() if one.reason is PASSES_STAY_ON
+        one
+        for one in ios_tf.status().decisions()
+        if one.reason is Reason.PASSES_STAY_ON
     )
     assert "remapping" in decision.sentence
     assert fused(convolve)
@@ -719,7 +716,7 @@ def test_without_the_library_one_line_says_so(tmp_path, monkeypatch, caplog, net
         (record,) = caplog.records
         assert "\n" not in record.getMessage()
         assert "not built" in record.getMessage()
-        assert record.getMessage().endswith(f"[{NO_LIBRARY.code}]")
+        assert record.getMessage().endswith(f"[{Reason.NO_LIBRARY.code}]")
         assert not found.enabled
         assert "not built" in found.problem
         assert "not built" in str(found)
@@ -788,7 +785,7 @@ assert counts["blocks_missed"] >= 3 and counts["warnings"] == 1, counts
     done = run_python(code)
     assert done.returncode == 0, done.stderr
     (line,) = lines(done.stderr)
-    assert line.endswith(f"[{CACHE_NOT_WRITTEN.code}]")
+    assert line.endswith(f"[{Reason.CACHE_NOT_WRITTEN.code}]")
     assert (directory if name != "no directory" else "/proc/ios_tf_cache") in line
     left = os.listdir(directory) if os.path.isdir(directory) else []
     assert not any(n.endswith(".tmp") for n in left)
@@ -816,7 +813,7 @@ for _ in range(3):
     assert done.returncode == 0, done.stderr
     (line,) = lines(done.stderr)
     assert done.stdout.strip() in line
-    assert line.endswith(f"[{CACHE_FILE_IGNORED.code}]")
+    assert line.endswith(f"[{Reason.CACHE_FILE_IGNORED.code}]")
 
 
 def test_a_search_that_fails_is_one_line(tmp_path):
@@ -834,7 +831,7 @@ np.testing.assert_allclose(result(), expected, atol=1e-4)
     done = run_python(code)
     assert done.returncode == 0, done.stderr
     (line,) = lines(done.stderr)
-    assert line.endswith(f"[{SEARCH_FAILED.code}]")
+    assert line.endswith(f"[{Reason.SEARCH_FAILED.code}]")
 
 
 def test_the_example():

@@ -17,7 +17,7 @@ from ios_tf.conversion.samples import samples_of
 from ios_tf.errors import UserError
 from ios_tf.model import frozen_graphs
 from ios_tf.model.loading import keras_model_of
-from ios_tf.reasons.comparisons import CONSTANT_OUTPUT, STRINGS
+from ios_tf.reasons import Reason
 
 SPECS = {
     "image": tf.TensorSpec([None, 2, 2, 3], tf.float32),
@@ -66,7 +66,7 @@ def test_an_output_that_does_not_move_is_no_evidence():
         original, frozen.graph_def, [1]
     )
     assert comparison.has_no_evidence and comparison.evidence() == ""
-    assert CONSTANT_OUTPUT in shared.reasons(comparison)
+    assert Reason.CONSTANT_OUTPUT in shared.reasons(comparison)
 
 
 def test_networks_without_weights_depend_on_their_input():
@@ -170,7 +170,7 @@ def test_a_model_of_serialized_examples_is_compared_with_samples(tmp_path):
     tf.saved_model.save(module, source, signatures=serve)
     options = dict(strategy="sequential", warmup_runs=0, runs=1, sample_count=1)
     report = ios_tf.convert(source, tmp_path / "random", **options)
-    refused = [one for one in report.decisions if one.reason is STRINGS]
+    refused = [one for one in report.decisions if one.reason is Reason.STRINGS]
     assert refused
     for one in refused:
         assert "--samples=FILE.tfrecord" in one.sentence

@@ -16,7 +16,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from terminals import Terminal
 
 from ios_tf.conversion import phases
-from ios_tf.reasons.loading import INVALID_SCHEDULE
+from ios_tf.reasons import Reason
 
 IOS_TF = [sys.executable, "-m", "ios_tf"]
 FAST = ["--strategy=parallel", "--max_groups=2", "--max_group_size=2", "--runs=1"]
@@ -150,4 +150,4 @@ def test_our_own_warnings_are_not_hidden(tmp_path, monkeypatch):
     )
     lines = {*shown.stderr.splitlines()}
     assert lines and all(line.startswith("ios_tf: ") for line in lines)
-    assert any(line.endswith(f"[{INVALID_SCHEDULE.code}]") for line in lines)
+    assert any(line.endswith(f"[{Reason.INVALID_SCHEDULE.code}]") for line in lines)

@@ -12,8 +12,7 @@ from keras import layers
 import ios_tf
 from ios_tf.conversion import timing
 from ios_tf.cost.samples import RECORDER, Sample
-from ios_tf.reasons.measurements import BUSY, UNDECIDED
-from ios_tf.reasons.models import COPIED
+from ios_tf.reasons import Reason
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -72,11 +71,11 @@ def test_verdicts_beside_busy_processes(
     load = report["machine"]["load"]
     assert load["busy"] and load["disturbed_share"] > 0.5
     sentences = {one["code"]: one["sentence"] for one in report["decisions"]}
-    assert f"(load {load['average']:.1f}, " in sentences[BUSY.code]
-    assert (UNDECIDED.code in sentences) == (verdict == "undecided")
+    assert f"(load {load['average']:.1f}, " in sentences[Reason.BUSY.code]
+    assert (Reason.UNDECIDED.code in sentences) == (verdict == "undecided")
     if verdict == "undecided":
         again = f"ios_tf convert {source} {output} --again"
-        assert again in sentences[UNDECIDED.code]
+        assert again in sentences[Reason.UNDECIDED.code]
     # The result is the faster model by the estimate: converted or original.
     if speedup > 1:
         (signature,) = report["signatures"]
@@ -86,7 +85,7 @@ def test_verdicts_beside_busy_processes(
         assert ratio["low"] <= ratio["estimate"] <= ratio["high"]
         assert signature["difference"] < 1e-4
     else:
-        assert COPIED.code in sentences
+        assert Reason.COPIED.code in sentences
 
     if verdict != "undecided":
         return
@@ -106,7 +105,7 @@ def test_the_warning_comes_first_and_codes_only_when_asked(
     code, printed, _ = run(capfd, "convert", network, str(tmp_path / "out"), *FAST)
     assert code == 0
     warning = printed.splitlines()[0]
-    assert warning.startswith("warning: ") and warning.endswith(f"[{BUSY.code}]")
+    assert warning.startswith("warning: ") and warning.endswith(f"[{Reason.BUSY.code}]")
 
 
 def test_fresh_ignores_what_the_cache_knows(network, tmp_path, monkeypatch):

@@ -16,7 +16,6 @@ from prepared_python import DIRECTORY
 
 from ios_tf.cost.samples import Sample
 from ios_tf.reasons import Reason
-from ios_tf.reasons.measurements import BUSY
 
 if TYPE_CHECKING:
     from ios_tf.conversion import timing
@@ -170,5 +169,5 @@ def reasons(report: Any) -> list[Reason]:
     return [
         one.reason
         for one in report.decisions
-        if not one.types and one.reason is not BUSY
+        if not one.types and one.reason is not Reason.BUSY
     ]

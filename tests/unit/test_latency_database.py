@@ -27,7 +27,7 @@ from ios_tf.cost.database import LatencyDatabase, clear_latencies
 from ios_tf.cost.database import open_database as open_or_warn
 from ios_tf.cost.samples import Latency
 from ios_tf.cost.stage_key import stage_key
-from ios_tf.reasons.loading import LATENCIES_NOT_KEPT
+from ios_tf.reasons import Reason
 from ios_tf.scheduler import Problem, Pruning, SearchOptions, Stage, search
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -253,7 +253,7 @@ def _warning(caplog, path):
         database = open_or_warn(str(path), "device")
     (record,) = caplog.records
     assert str(path) in record.getMessage()
-    assert record.getMessage().endswith(f"[{LATENCIES_NOT_KEPT.code}]")
+    assert record.getMessage().endswith(f"[{Reason.LATENCIES_NOT_KEPT.code}]")
     problem = Problem.from_edges(2, [(0, 1)])
     cached = CachedCostModel(_Model(Measurement(sample_count=1)), database)
     search(problem, cached)

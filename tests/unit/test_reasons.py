@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from ios_tf import reasons
 from ios_tf.cli.main import main
-from ios_tf.reasons import comparisons, loading, measurements, models, nodes
-from tests import reasons_page
+from ios_tf.reasons import Decision, Reason, find, page
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = (nodes, models, comparisons, measurements, loading)
 # Codes are in logs, scripts and documents of users: a code never changes its meaning,
 # and is never removed or used again. New reasons get new numbers.
 SLUGS = {
@@ -124,55 +123,80 @@ NOT_PROVOKED = {
 
 def provoked() -> set[str]:
     """The names of the reasons that other tests assert."""
-    names = {name for module in MODULES for name in vars(module) if name.isupper()}
     found = set()
     for path in (ROOT / "tests").rglob("test_*.py"):
         if path.name == Path(__file__).name:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Attribute | ast.Name):
-                found.add(node.attr if isinstance(node, ast.Attribute) else node.id)
-    return names & found
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Reason":
+                found.add(node.attr)
+    return found
 
 
 def test_every_reason_is_provoked_by_a_test():
-    """Tests assert reasons by the names of their constants."""
+    """Tests assert reasons as members of the class."""
     tested = provoked()
-    untested = {
-        reason.slug
-        for module in MODULES
-        for name, reason in vars(module).items()
-        if isinstance(reason, reasons.Reason) and name not in tested
-    }
+    untested = {reason.slug for reason in Reason if reason.name not in tested}
     assert untested == set(NOT_PROVOKED)
 
 
 def test_codes_never_change():
-    assert {one.number: one.slug for one in reasons.REASONS} == SLUGS
+    assert {one.value: one.slug for one in Reason} == SLUGS
 
 
 def test_codes_are_in_order():
-    numbers = [one.number for one in reasons.REASONS]
+    numbers = [one.value for one in Reason]
     assert numbers == sorted(numbers)
-    assert len({one.slug for one in reasons.REASONS}) == len(numbers)
+    assert len({one.slug for one in Reason}) == len(numbers)
 
 
-@pytest.mark.parametrize("reason", reasons.REASONS, ids=lambda one: one.slug)
+@pytest.mark.parametrize("reason", Reason, ids=lambda one: one.slug)
 def test_every_reason_has_sentences(reason):
     assert not reason.title.endswith(".")
     for text in (reason.meaning, reason.remedy):
         assert text.endswith((".", ").")) and "  " not in text
+        assert "*" not in text  # terminals do not show emphasis
     assert reason.slug.replace("-", "").isalpha() and reason.slug.islower()
 
 
-def test_the_page_is_current():
-    """If this fails, run python -m tests.reasons_page."""
-    assert reasons_page.PAGE.read_text() == reasons_page.page()
+def test_the_page_has_one_section_for_each_reason():
+    text = page.PAGE.read_text()
+    codes = [reason.code for reason in Reason]
+    assert re.findall("^### (.+)$", text, re.MULTILINE) == codes
+    sections = page.sections()
+    assert [*sections] == codes  # all sections are complete
+    assert [one.slug for one in sections.values()] == [one.slug for one in Reason]
+
+
+def test_the_page_has_only_headings_beside_the_sections():
+    _, *groups = page.PAGE.read_text().split("\n## ")
+    for group in groups:
+        _, _, sections = group.partition("\n")
+        assert not page.SECTION.sub("", sections).strip()
+
+
+PAGES = {
+    "none": None,
+    "an empty page": b"",
+    "another encoding": "# Gründe\n".encode("latin1"),
+    "a section that ends early": b"\n## Nodes\n\n### IOS012\n\n**Title** (`slug`)\n",
+}
+
+
+@pytest.mark.parametrize("content", PAGES.values(), ids=PAGES.keys())
+def test_a_damaged_page_is_not_an_error(content, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "reasons.md"
+    if content is not None:
+        path.write_bytes(content)
+    monkeypatch.setattr(page, "sections", functools.partial(page.read, path))
+    assert main(["explain"]) == main(["explain", "IOS012"]) == 0
+    printed = capsys.readouterr().out
+    assert "IOS012 (output-size): Output size\n\nThe explanation is missing" in printed
 
 
 def test_a_decision():
     names = ("conv_1", "conv_2")
-    decision = reasons.Decision(nodes.LAYOUT, "2 nodes stay", names, {"Conv2D": 2})
+    decision = Decision(Reason.LAYOUT, "2 nodes stay", names, {"Conv2D": 2})
     assert str(decision) == "2 nodes stay [IOS006]"
     assert json.loads(json.dumps(decision.to_json())) == {
         "code": "IOS006",
@@ -181,7 +205,7 @@ def test_a_decision():
         "types": {"Conv2D": 2},
         "count": 2,
     }
-    assert reasons.Decision(nodes.LAYOUT, "it stays").count == 1
+    assert Decision(Reason.LAYOUT, "it stays").count == 1
 
 
 @pytest.mark.parametrize(
@@ -189,7 +213,7 @@ def test_a_decision():
     ["IOS012", "ios012", "IOS12", "12", "[IOS012]", "output-size", "Output-Size"],
 )
 def test_a_reason_is_found(text):
-    assert reasons.find(text) is nodes.OUTPUT_SIZE
+    assert find(text) is Reason.OUTPUT_SIZE
 
 
 @pytest.mark.parametrize(
@@ -211,16 +235,16 @@ def test_an_unknown_code_is_one_line(text, hint, capsys):
 def test_explain(capsys):
     assert main(["explain", "IOS012"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    for part in (nodes.OUTPUT_SIZE.title, nodes.OUTPUT_SIZE.meaning):
+    for part in (Reason.OUTPUT_SIZE.title, Reason.OUTPUT_SIZE.meaning):
         assert part in text
-    assert f"What you can do: {nodes.OUTPUT_SIZE.remedy}" in text
+    assert f"What you can do: {Reason.OUTPUT_SIZE.remedy}" in text
 
 
 def test_explain_lists_all_codes(capsys):
     assert main(["explain"]) == 0
     lines = capsys.readouterr().out.splitlines()
     listed = [line.split()[0] for line in lines if line.startswith("IOS")]
-    assert listed == [one.code for one in reasons.REASONS]
+    assert listed == [one.code for one in Reason]
     assert all(len(line) <= 80 for line in lines)
 
 
@@ -229,7 +253,15 @@ def test_explain_as_json(capsys):
     found = json.loads(capsys.readouterr().out)
     assert (found["code"], found["slug"]) == ("IOS012", "output-size")
     assert main(["explain", "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)) == len(reasons.REASONS)
+    assert len(json.loads(capsys.readouterr().out)) == len(Reason)
+
+
+def test_imports_do_not_read_the_page():
+    program = (
+        "import ios_tf, ios_tf.cli.main, ios_tf.report.page; "
+        "from ios_tf.reasons import page; assert not page.sections.cache_info().misses"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_explain_does_not_import_tensorflow():

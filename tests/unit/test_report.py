@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import report_documents as rd
 
-from ios_tf.reasons.comparisons import AFTER_REGIONS, ROUNDING
+from ios_tf.reasons import Reason
 from ios_tf.report import document, gain, page
 from ios_tf.report.text import text
 
@@ -66,7 +66,7 @@ def test_a_busy_machine_has_no_milliseconds_in_the_headline():
     assert gain.speedup(found) == pytest.approx(1.39)
 
 
-@pytest.mark.parametrize("reason", [AFTER_REGIONS, ROUNDING])
+@pytest.mark.parametrize("reason", [Reason.AFTER_REGIONS, Reason.ROUNDING])
 def test_the_headline_does_not_call_outputs_equal_that_differ(reason):
     note = {
         "code": reason.code,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.operator_samples import sample_blocks
-from ios_tf import reasons
 from ios_tf.native import engine, plugin
+from ios_tf.reasons import Reason
 from ios_tf.scheduler import document
 from ios_tf.tuning import algorithms
 
@@ -33,7 +33,7 @@ def test_names():
 
 def test_reasons():
     """Python explains all reason codes that C++ uses."""
-    slugs = {reason.code: reason.slug for reason in reasons.REASONS}
+    slugs = {reason.code: reason.slug for reason in Reason}
     assert NAMES["reasons"] and NAMES["reasons"].items() <= slugs.items()
 
 

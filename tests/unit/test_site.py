@@ -10,7 +10,7 @@ import ios_tf
 from ios_tf import options
 from ios_tf.cost.samples import MachineLoad
 from ios_tf.doctor import settings
-from ios_tf.reasons.measurements import BUSY
+from ios_tf.reasons import Reason
 from tests import command_line_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,7 +99,7 @@ def test_warning_of_a_busy_machine():
     load = MachineLoad(average=9.31, samples=100, disturbed=41)
     sentence, _, code = warning.removeprefix("warning: ").rpartition(" ")
     assert sentence.replace(str(load), "…") in _messages().splitlines()
-    assert code == f"[{BUSY.code}]"
+    assert code == f"[{Reason.BUSY.code}]"
 
 
 def test_arguments_of_tf_trt():
