@@ -12,7 +12,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -166,13 +165,9 @@ def run_apart(program: str, argument: str, **environment: str) -> tuple[Any, Any
     Returns:
       The result, the counts, and the process's standard error.
     """
-    done = subprocess.run(
-        [sys.executable, "-c", program, argument],
-        env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    from commands import run_python  # programs that use this module lack tests/support
+
+    done = run_python("-c", program, argument, **environment)
     result, counts, violations = json.loads(done.stdout.splitlines()[-1])
     assert violations == []
     return result, counts, done.stderr

@@ -2,12 +2,10 @@
 
 TensorRT needs a real GPU, so only its options are checked."""
 
-import subprocess
-
 import bench_helpers
 import numpy as np
-import prepared_python
 import pytest
+from commands import run_prepared
 
 from benchmarks import checks
 from benchmarks.frameworks.ios_runner import IosRunner
@@ -75,9 +73,5 @@ assert tf.function(lambda x: x + x, jit_compile=True)(tf.ones([])).numpy() == 2
 def test_xla_knows_the_flag_for_concurrent_graphs():
     """XLA ends a process that has an unknown flag."""
     for flags, code in ((XLA_CONCURRENT_GRAPHS, 0), (XLA_CONCURRENT_GRAPHS + "LY", 1)):
-        done = subprocess.run(
-            [prepared_python.path(), "-c", COMPILE_WITH_XLA, flags],
-            capture_output=True,
-            text=True,
-        )
+        done = run_prepared("-c", COMPILE_WITH_XLA, flags, status=None)
         assert bool(done.returncode) == code, done.stderr

@@ -3,16 +3,14 @@ as graphs, from several threads and streams. Planted mistakes must be found."""
 
 import ctypes
 import gc
-import os
 import re
-import subprocess
-import sys
 import threading
 
 import cuda_engine
 import cuda_helpers
 import numpy as np
 import pytest
+from commands import run_python
 from random_blocks import RandomBlock, random_schedule
 from threads import in_threads
 
@@ -243,15 +241,13 @@ _LANES = "from ios_tf.native import engine; print(engine.lane_count('gpu'))"
 @pytest.mark.parametrize(
     ("connections", "lanes"), [(None, 8), ("4", 4), ("32", 16), ("x", 8)]
 )
-def test_lanes_have_hardware_queues(gpu, connections, lanes):
+def test_lanes_have_hardware_queues(gpu, connections, lanes, monkeypatch):
     """There are as many lanes as queues: 8, unless the environment says otherwise."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    environment["LD_LIBRARY_PATH"] = str(gpu.fake.directory)
-    environment.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
+    monkeypatch.delenv("CUDA_DEVICE_MAX_CONNECTIONS", raising=False)
     if connections is not None:
-        environment["CUDA_DEVICE_MAX_CONNECTIONS"] = connections
-    output = subprocess.check_output([sys.executable, "-c", _LANES], env=environment)
-    assert int(output) == lanes
+        monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", connections)
+    done = run_python("-c", _LANES, LD_LIBRARY_PATH=gpu.fake.directory)
+    assert int(done.stdout) == lanes
 
 
 def test_latencies_are_of_one_revision_of_the_backend():

@@ -6,13 +6,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import cuda_engine
 import cuda_helpers
 import numpy as np
 import pytest
+from commands import run_python
 
 from ios_tf.native import engine
 
@@ -61,39 +61,25 @@ def run(device: str, dtype: str = "float32") -> list[np.ndarray]:
     return program.run([cuda_engine.encode(x, dtype) for x in INPUTS])
 
 
-def environment(driver: Path, libraries: str | None, *imports: Path) -> dict[str, str]:
-    """The environment of a process that finds the driver in the directory `driver`.
+def output_of(
+    script: str, driver: Path, *arguments: str, **environment: str
+) -> list[str]:
+    """The lines of a process that finds the driver in the directory `driver`.
 
-    It finds the other libraries in the directories `libraries`, or where Python imports
-    packages from.
+    By default, the process finds the other libraries in the same directory.
     """
-    paths = [*map(str, imports), *sys.path]
-    found = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    found["LD_LIBRARY_PATH"] = os.pathsep.join(
-        [str(driver), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    )
-    found.pop("IOS_TF_CUDA_LIBRARIES", None)
-    if libraries is not None:
-        found["IOS_TF_CUDA_LIBRARIES"] = libraries
-    return found
-
-
-def output_of(script: str, environment: dict[str, str], arguments=()) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.splitlines()
+    paths = filter(None, [str(driver), os.environ.get("LD_LIBRARY_PATH")])
+    variables = {
+        "LD_LIBRARY_PATH": os.pathsep.join(paths),
+        "IOS_TF_CUDA_LIBRARIES": str(driver),
+        **environment,
+    }
+    return run_python("-c", script, *arguments, **variables).stdout.splitlines()
 
 
 def error_of(libraries: Path, options: str = "", arguments=("gpu", "float32")) -> str:
     """The error of a process that uses these libraries and options of the fake GPU."""
-    found = environment(libraries, str(libraries)) | {"FAKE_CUDA_OPTIONS": options}
-    error, value = output_of(_SCRIPT, found, arguments)
+    error, value = output_of(_SCRIPT, libraries, *arguments, FAKE_CUDA_OPTIONS=options)
     assert float(value) == pytest.approx(1.32)
     return error
 
@@ -119,8 +105,9 @@ def test_libraries_where_pip_puts_them(tmp_path):
     link_fakes(site / "nvidia/cuda_nvrtc/lib", "libnvrtc.so.13")
     link_fakes(site / "nvidia/cu13/lib", "libcudnn.so.9")
     driver = link_fakes(tmp_path / "driver", "libcuda.so.1")
-    script = f"import sys; sys.path.insert(0, {str(site)!r})\n{FINGERPRINT}"
-    (name,) = output_of(script, environment(driver, None))
+    script = "import os, sys; del os.environ['IOS_TF_CUDA_LIBRARIES']\n"
+    script += f"sys.path.insert(0, {str(site)!r})\n{FINGERPRINT}"
+    (name,) = output_of(script, driver)
     assert name.startswith("Fake GPU, ")
 
 
@@ -128,8 +115,8 @@ def test_libraries_in_several_directories_of_a_list(tmp_path):
     nvrtc = link_fakes(tmp_path / "nvrtc", "libnvrtc.so.13")
     cudnn = link_fakes(tmp_path / "cudnn", "libcudnn.so.9")
     driver = link_fakes(tmp_path / "driver", "libcuda.so.1")
-    found = environment(driver, f":/nowhere:{nvrtc}:{cudnn}:")
-    (name,) = output_of(FINGERPRINT, found)
+    libraries = f":/nowhere:{nvrtc}:{cudnn}:"
+    (name,) = output_of(FINGERPRINT, driver, IOS_TF_CUDA_LIBRARIES=libraries)
     assert name.startswith("Fake GPU, ")
 
 
@@ -155,8 +142,7 @@ def test_nvrtc_compiles_for_the_gpu(tmp_path, options, version):
     """
     fakes = link_fakes(tmp_path, *cuda_helpers.LIBRARIES)
     shutil.copy(fakes / "libnvrtc.so.13", fakes / "libnvrtc.so.12")
-    found = environment(fakes, str(fakes)) | {"FAKE_CUDA_OPTIONS": options}
-    _, opened = output_of(_NVRTC, found)
+    _, opened = output_of(_NVRTC, fakes, FAKE_CUDA_OPTIONS=options)
     assert opened == f"libnvrtc.so.{version}"
 
 
@@ -178,9 +164,8 @@ print(engine.device_fingerprint("gpu"))
 def test_a_library_that_comes_later_is_found(tmp_path):
     link_fakes(tmp_path, "libcuda.so.1", "libnvrtc.so.13")
     cudnn = str(cuda_helpers.build_fakes() / "libcudnn.so.9")
-    found = environment(tmp_path, str(tmp_path))
     arguments = (cudnn, str(tmp_path / "libcudnn.so.9"))
-    first, second, name = output_of(_LATER, found, arguments)
+    first, second, name = output_of(_LATER, tmp_path, *arguments)
     assert first == second
     assert "cannot load libcudnn.so.9" in first
     assert name.startswith("Fake GPU, ")

@@ -7,15 +7,13 @@ GPU, and each launch takes time of the host.
 """
 
 import json
-import os
-import subprocess
-import sys
 import threading
 
 import cuda_engine
 import cuda_helpers
 import numpy as np
 import pytest
+from commands import run_python
 
 from ios_tf.cost.profiled import ProfiledCostModel
 from ios_tf.native import engine
@@ -362,17 +360,8 @@ def test_the_first_measurement_finds_the_clocks_up():
     cuda_helpers.build_fakes()
 
     def first(ramp: int) -> float:
-        done = subprocess.run(
-            [sys.executable, "-c", CLOCKS],
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(sys.path),
-                "FAKE_CUDA_OPTIONS": f"clock_ramp={ramp}",
-            },
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
+        options = f"clock_ramp={ramp}"
+        done = run_python("-c", CLOCKS, FAKE_CUDA_OPTIONS=options)
         return json.loads(done.stdout)
 
     assert first(1) == pytest.approx(first(0), rel=0.01)

@@ -9,6 +9,7 @@ import subprocess
 import bench_helpers
 import cuda_helpers
 import pytest
+from commands import run_python
 
 from benchmarks import (
     checks,
@@ -16,7 +17,6 @@ from benchmarks import (
     cudnn_plans,
     gpu_data,
     gpu_day,
-    python_line,
 )
 from benchmarks.network import Network
 from ios_tf.native import engine
@@ -221,9 +221,7 @@ main(["gpu_day", "--output=" + sys.argv[1]])
 """
     os.mkfifo(tmp_path / "pipe")
     files = [str(tmp_path / name) for name in ("day", "number", "pipe")]
-    command = python_line(program, *files)
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 128 + signal.SIGTERM, done.stderr
+    done = run_python("-c", program, *files, status=128 + signal.SIGTERM)
     assert done.stdout.startswith("first: passed after 0 s of 750 s: done\n")
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "number").read_text()), 0)

@@ -6,16 +6,13 @@ outputs come from TensorFlow's own kernels for CPUs.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import graph_helpers as gh
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from cache_helpers import undoing_enable
+from commands import run_python
 from keras import layers
 from networks import relative_difference as difference
 from threads import in_threads
@@ -256,12 +253,5 @@ print("survived")
 def test_out_of_memory_is_an_error_that_is_survived(tmp_path, cache):
     source, output = saved(tmp_path), str(tmp_path / "converted")
     ios_tf.convert(source, output, **cache)
-    done = subprocess.run(
-        [sys.executable, "-c", _LITTLE_MEMORY, output],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert done.returncode == 0, done.stdout
+    done = run_python("-c", _LITTLE_MEMORY, output)
     assert "exhausted\nsurvived" in done.stdout

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import shared
 import tensorflow as tf
-from cache_helpers import run
+from commands import run
 
 from ios_tf.callers import forms
 from ios_tf.callers.bench import bench

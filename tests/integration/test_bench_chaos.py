@@ -1,12 +1,11 @@
 """Runs a few cases of the chaos command."""
 
-import subprocess
 from pathlib import Path
 
 import keras
-import prepared_python
 import pytest
 from chaos.cases import Outcome
+from commands import run_prepared
 
 
 @pytest.mark.parametrize(
@@ -33,12 +32,7 @@ def test_chaos(tmp_path):
     keras.Model(inputs, outputs).export(path, verbose=False)
     # Other tests cover loads, kills, full disks and corrupt caches.
     arguments = ["--runs=40", "--threads=4", "--cases", "threads"]
-    done = subprocess.run(
-        [prepared_python.path(), Path(__file__).parents[1] / "chaos", path, *arguments],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_prepared(Path(__file__).parents[1] / "chaos", path, *arguments)
     header, *rows = [line for line in done.stdout.splitlines() if line]
     assert header.split()[:2] == ["cases", "crashes"]
     assert len(rows) == 1

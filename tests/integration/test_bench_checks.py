@@ -2,14 +2,13 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import bench_helpers
 import numpy as np
 import pytest
 import shared
+from commands import run_python
 
 from benchmarks import checks as bench
 from benchmarks.__main__ import main
@@ -71,10 +70,7 @@ def test_the_engine_is_measured_without_tensorflow(tmp_path):
         "sys.exit(main(['schedules', *sys.argv[1:]]))"
     )
     options = ["--quick", f"--output={tmp_path}", str(tmp_path / "tiny.json")]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *options], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    run_python("-c", code, *options)
     result = json.loads((tmp_path / "schedules.json").read_text())
     (rows,) = result["results"]["networks"].values()
     operators = sum(len(region.block["operators"]) for region in network.regions)

@@ -10,7 +10,8 @@ import graph_helpers as gh
 import keras
 import prepared_python
 import pytest
-from cache_helpers import DEVICE, FAST, add_pending, run
+from cache_helpers import DEVICE, FAST, add_pending
+from commands import run
 from keras import layers
 
 from ios_tf.errors import UserError

@@ -12,7 +12,7 @@ import numpy as np
 import prepared_python
 import pytest
 import tensorflow as tf
-from cache_helpers import run
+from commands import run, run_prepared, run_python
 from keras import layers
 
 import ios_tf
@@ -402,9 +402,7 @@ def test_a_limit_of_the_address_space_is_one_line(mebibytes):
 def test_aborts_of_native_code_are_one_line(end, code, said):
     script = "import ctypes, os; from ios_tf.native import engine; "
     script += f"engine.exit_on_abort('said\\n'); {end}"
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (code, said)
+    assert run_python("-c", script, status=code).stderr == said
 
 
 def test_unwritable_output(capfd, tmp_path, network):
@@ -467,14 +465,8 @@ def test_a_reader_of_the_output_that_left(tmp_path):
 
 def test_a_home_that_cannot_be_written(tmp_path):
     # TensorFlow's dependencies then keep their files in the temporary directory.
-    environment = {**os.environ, "HOME": "/proc/home", "TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-m", "ios_tf", "cache", "list"],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    words = ["-m", "ios_tf", "cache", "list"]
+    assert run_python(*words, HOME="/proc/home", TMPDIR=tmp_path).stderr == ""
     assert os.listdir(tmp_path) == []
 
 
@@ -535,13 +527,8 @@ def test_convert_and_show(capfd, tmp_path, network):
 
 def test_verbosity_tells_steps_and_their_seconds(tmp_path, dense):
     flags = ["convert", dense, str(tmp_path / "out"), "--verbosity=0", "--quiet"]
-    done = subprocess.run(
-        [prepared_python.path(), "-m", "ios_tf", *flags], capture_output=True, text=True
-    )
-    assert done.returncode == 0
-    steps = [
-        re.match(r"ios_tf: (.*): \d+\.\d s, ", s) for s in done.stderr.splitlines()
-    ]
+    lines = run_prepared("-m", "ios_tf", *flags).stderr.splitlines()
+    steps = [re.match(r"ios_tf: (.*): \d+\.\d s, ", line) for line in lines]
     assert [step[1] for step in steps] == [phases.READ, phases.LOAD, phases.FIND_BLOCKS]
 
 
@@ -607,17 +594,11 @@ def test_command_is_installed():
 
 def test_gpu_that_is_not_there(tmp_path, network):
     # Runs in a new process, because this process may have loaded CUDA's libraries.
-    done = subprocess.run(
-        [sys.executable, "-m", "ios_tf", "convert", network]
-        + [str(tmp_path / "out"), "--device=gpu"],
-        env={
-            **os.environ,
-            "CUDA_VISIBLE_DEVICES": "-1",
-            "IOS_TF_CUDA_LIBRARIES": str(tmp_path),
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        },
-        capture_output=True,
-        text=True,
+    done = run_python(
+        *("-m", "ios_tf", "convert", network, tmp_path / "out", "--device=gpu"),
+        status=1,
+        CUDA_VISIBLE_DEVICES="-1",
+        IOS_TF_CUDA_LIBRARIES=tmp_path,
     )
     result = done.returncode, done.stdout, done.stderr
     assert_fails(result, 1, "device gpu: TensorFlow does not find a GPU; ", tmp_path)
@@ -678,8 +659,4 @@ def test_closed_standard_streams(tmp_path):
 def test_help_imports_nothing_heavy():
     program = "import sys; from ios_tf.cli.main import main; main(['--help']); "
     program += "print(sorted({'numpy', 'tensorflow', 'benchmarks'} & {*sys.modules}))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert run_python("-c", program).stdout.splitlines()[-1] == "[]"

@@ -1,13 +1,12 @@
 """Converted models called from many threads give equal bits without a memory leak."""
 
 import json
-import subprocess
 
 import hammer as program
-import prepared_python
 import pytest
 import shared
 import tensorflow as tf
+from commands import run_prepared
 from hammer import hammer
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -37,12 +36,8 @@ def test_a_call_that_fails_is_an_error():
 
 def test_in_a_process_of_its_own():
     arguments = json.dumps([shared.converted_cells(), [1, 2], 4, 40])
-    done = subprocess.run(
-        [prepared_python.path(), program.__file__, arguments],
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    result = program.Result(**json.loads(done.stdout.splitlines()[-1]))
+    output = run_prepared(program.__file__, arguments).stdout
+    result = program.Result(**json.loads(output.splitlines()[-1]))
     assert result.runs == 40
     assert result.differing == 0
     assert 0 < result.loaded <= result.settled <= result.peak

@@ -5,13 +5,11 @@ import os
 import platform
 import re
 import subprocess
-import sys
 
 import numpy as np
-import prepared_python
 import pytest
 import tensorflow as tf
-from cache_helpers import run
+from commands import run, run_prepared, run_python
 from native_build import ROOT
 from quotas import quota_of_one_core
 
@@ -42,13 +40,9 @@ def doctor(
     *arguments, libraries="", before="", **environment
 ) -> subprocess.CompletedProcess:
     # Importing ios_tf loads the libraries if TensorFlow has been imported before.
-    python = sys.executable if libraries else prepared_python.path()
-    return subprocess.run(
-        [python, "-c", before + CHILD, str(libraries), *arguments],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-    )
+    run = run_python if libraries else run_prepared
+    command = ("-c", before + CHILD, libraries, *arguments)
+    return run(*command, status=None, **environment)
 
 
 def findings(text: str) -> dict[tuple[str, str], dict]:

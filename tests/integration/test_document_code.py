@@ -19,7 +19,8 @@ import pytest
 import report_documents
 import shared
 import tensorflow as tf
-from cache_helpers import run, undoing_enable
+from cache_helpers import undoing_enable
+from commands import run
 from keras import layers
 from serving_examples import load_test, prepare
 

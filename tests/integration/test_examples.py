@@ -2,7 +2,6 @@
 
 import re
 import runpy
-import subprocess
 import sys
 from concurrent import futures
 from pathlib import Path
@@ -12,9 +11,9 @@ import nbclient
 import nbformat
 import networks
 import numpy as np
-import prepared_python
 import pytest
 import tensorflow as tf
+from commands import run_prepared
 from fastapi import testclient
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -47,13 +46,7 @@ def cache(network, monkeypatch):
 @pytest.mark.usefixtures("cache")
 def test_a_script_in_a_process(network, tmp_path):
     example = EXAMPLES / "convert_and_compare.py"
-    done = subprocess.run(
-        [prepared_python.path(), example, network, tmp_path],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert difference(done.stdout) < 1e-4
+    assert difference(run_prepared(example, network, tmp_path).stdout) < 1e-4
 
 
 @pytest.mark.usefixtures("cache")

@@ -13,7 +13,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from cache_helpers import add_pending, run
+from cache_helpers import add_pending
+from commands import run
 
 import ios_tf
 from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT

@@ -6,14 +6,13 @@ import ctypes
 import json
 import os
 import shutil
-import subprocess
 import tempfile
 import threading
 
-import prepared_python
 import pytest
 import tensorflow as tf
-from cache_helpers import DEVICE, FAST, add_pending, run
+from cache_helpers import DEVICE, FAST, add_pending
+from commands import run, run_prepared
 
 from ios_tf.errors import UserError
 from ios_tf.native import engine
@@ -318,41 +317,28 @@ def test_names_in_a_cache_are_printable(cache, capfd):
         assert "x1b" in out, words
 
 
-def in_process(code: str, *arguments: str) -> subprocess.CompletedProcess:
-    code = f"FAST = {FAST!r}\n{code}"
-    return subprocess.run(
-        [prepared_python.path(), "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-
-
 def test_a_full_disk_leaves_nothing_and_the_block_waits(cache, problem):
     """A limit on the size of files has the effect of a full disk."""
     path = add_pending(cache, problem)
-    done = in_process(
-        """
+    code = f"""
 import resource, signal, sys
 from ios_tf.tuning import pending
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-tuned = pending.tune(sys.argv[1], **FAST)
+tuned = pending.tune(sys.argv[1], **{FAST})
 print(len(tuned.schedules), tuned.kept)
-""",
-        cache,
-    )
-    assert done.stdout == "1 1\n", done.stderr
+"""
+    assert run_prepared("-c", code, cache).stdout == "1 1\n"
     left = [name for _, _, names in os.walk(cache) for name in names]
     assert [n for n in left if "latencies" not in n] == [os.path.basename(path)]
 
 
-_AS_NOBODY = """
+_AS_NOBODY = f"""
 import os, sys
 from ios_tf.tuning import pending
 if os.geteuid() == 0:
     os.setuid(65534)
-tuned = pending.tune(sys.argv[1], **FAST)
+tuned = pending.tune(sys.argv[1], **{FAST})
 print(len(tuned.schedules), tuned.kept)
 """
 
@@ -372,7 +358,6 @@ def test_a_directory_that_may_only_be_read(cache, problem, schedule):
             os.chmod(where, 0o555)
             for name in names:
                 os.chmod(os.path.join(where, name), 0o444)
-        done = in_process(_AS_NOBODY, copy)
-        assert done.stdout == "1 1\n", done.stderr
+        assert run_prepared("-c", _AS_NOBODY, copy).stdout == "1 1\n"
         for where, _, _ in os.walk(copy):
             os.chmod(where, 0o755)

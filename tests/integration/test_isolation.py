@@ -2,14 +2,13 @@
 that TensorFlow is linked into."""
 
 import json
-import os
 import re
+import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import run_python
 from convolution_cases import by_definition, conv_block, random_weights, sequential
 from native_build import LIBRARIES, ROOT
 
@@ -60,22 +59,10 @@ def interposer(tmp_path_factory):
     return library
 
 
-def preloading(library: Path, *command: object) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "LD_PRELOAD": str(library)}
-    return subprocess.run(
-        [sys.executable, *map(str, command)],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-
-
 def test_the_interposing_library_is_found_first(interposer):
     """Checks the test itself: oneDNN's names refer to the interposing library."""
-    done = preloading(
-        interposer, "-c", "import ctypes; ctypes.CDLL(None).dnnl_version()"
-    )
-    assert done.returncode == -6  # SIGABRT
+    code = "import ctypes; ctypes.CDLL(None).dnnl_version()"
+    run_python("-c", code, status=-signal.SIGABRT, LD_PRELOAD=interposer)
 
 
 def test_another_onednn_and_openmp_are_not_called(interposer, tmp_path):
@@ -86,8 +73,7 @@ def test_another_onednn_and_openmp_are_not_called(interposer, tmp_path):
     np.savez(tmp_path / "data.npz", x=x, filters=weights[0], bias=weights[1])
     texts = json.dumps(block), json.dumps(sequential(block))
     files = tmp_path / "data.npz", tmp_path / "output.npy"
-    done = preloading(interposer, "-c", CHILD, *texts, *files)
-    assert done.returncode == 0, done.stderr
+    run_python("-c", CHILD, *texts, *files, LD_PRELOAD=interposer)
     expected = by_definition(x, *weights, ((1, 1), (1, 1)), None)
     atol = 1e-5 * np.abs(expected).max()
     np.testing.assert_allclose(np.load(files[1]), expected, rtol=0, atol=atol)

@@ -4,15 +4,13 @@ TensorFlow cannot run convolutions of [N,C,H,W] on a CPU. Each network is theref
 written for both orders, and the network with channels last gives the expected result.
 """
 
-import os
-import subprocess
 from collections import Counter
 
 import graph_helpers as gh
 import numpy as np
-import prepared_python
 import pytest
 import tensorflow as tf
+from commands import run_prepared
 
 FIRST, LAST = "NCHW", "NHWC"
 
@@ -352,17 +350,8 @@ def test_merges_across_layouts_run_in_stock_tensorflow(tmp_path):
         path.with_name("graph.pb.names").write_text(" ".join(names))
         paths.append(str(path))
         truths.append(truth)
-    subprocess.run(
-        [
-            prepared_python.path(),
-            "-c",
-            RUN_WITHOUT_ONEDNN,
-            *paths,
-            tmp_path / "images.npy",
-        ],
-        env={**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0"},
-        check=True,
-    )
+    arguments = [RUN_WITHOUT_ONEDNN, *paths, tmp_path / "images.npy"]
+    run_prepared("-c", *arguments, TF_ENABLE_ONEDNN_OPTS="0")
     for path, truth in zip(paths, truths, strict=True):
         with np.load(path + ".npz") as outputs:
             gh.assert_equal([outputs[name] for name in outputs.files], truth)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+from commands import run_python
 
 import ios_tf
 from ios_tf.errors import UserError
@@ -51,9 +49,6 @@ def test_on_miss():
     ],
 )
 def test_flags(flag, said, tmp_path):
-    words = ["convert", "keras:MobileNet", str(tmp_path / "out"), flag]
-    command = [sys.executable, "-m", "ios_tf", *words]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    words = ["convert", "keras:MobileNet", tmp_path / "out", flag]
+    (line,) = run_python("-m", "ios_tf", *words, status=2).stderr.splitlines()
     assert said in line

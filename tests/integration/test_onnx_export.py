@@ -3,16 +3,15 @@
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 
 import keras
 import networks
 import numpy as np
-import prepared_python
 import pytest
 import shared
 import tensorflow as tf
+from commands import run_prepared
 from keras import layers
 from merges import merge_everything
 
@@ -75,12 +74,7 @@ def test_tf2onnx_takes_converted_models(tmp_path):
     # Calls tf2onnx in a process that does not import ios_tf.
     path, output = str(tmp_path / "converted"), str(tmp_path / "converted.onnx")
     words = ["--saved-model", path, "--output", output]
-    run = subprocess.run(
-        [prepared_python.path(), "-m", "tf2onnx.convert", *words],
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr
+    run_prepared("-m", "tf2onnx.convert", *words)
     images = networks.smooth_images(2, 16).numpy()
     (found,) = run_onnx(output, image=images)
     assert networks.relative_difference(found, model(images).numpy()) < 1e-4

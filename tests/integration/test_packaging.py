@@ -2,10 +2,9 @@
 
 import platform
 import subprocess
-import sys
 
-import prepared_python
 import pytest
+from commands import run_prepared, run_python
 
 from ios_tf.errors import NativeLibraryError
 from ios_tf.native import platforms, plugin
@@ -13,7 +12,7 @@ from ios_tf.native import platforms, plugin
 
 def test_import_leaves_tensorflow_alone():
     code = "import sys, ios_tf.scheduler; sys.exit('tensorflow' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    run_python("-c", code)
 
 
 @pytest.mark.parametrize("tensorflow_is_first", [False, True])
@@ -27,8 +26,8 @@ from tensorflow.python.framework import op_def_registry
 assert op_def_registry.get("IosRegion") is not None
 """
     # The prepared Python has imported TensorFlow.
-    python = prepared_python.path() if tensorflow_is_first else sys.executable
-    subprocess.run([python, "-c", code], check=True)
+    run = run_prepared if tensorflow_is_first else run_python
+    run("-c", code)
 
 
 def test_same_minor_version_fits():
@@ -55,12 +54,9 @@ lib = pathlib.Path({str(tmp_path)!r})
 plugin.LIBRARIES = lib
 import tensorflow
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    lines = [line for line in done.stderr.splitlines() if "ios_tf" in line]
-    assert len(lines) == 1
-    assert "built for TensorFlow 2.20.1" in lines[0]
+    lines = run_python("-c", code).stderr.splitlines()
+    (line,) = [line for line in lines if "ios_tf" in line]
+    assert "built for TensorFlow 2.20.1" in line
 
 
 def test_commands_name_another_version_before_they_load_the_model(tmp_path):
@@ -73,9 +69,7 @@ plugin.LIBRARIES = pathlib.Path({str(tmp_path)!r})
 from ios_tf.cli import main
 sys.exit(main.main(["convert", "no-such-model", "output"]))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
+    (line,) = run_python("-c", code, status=1).stderr.splitlines()
     assert "is built for TensorFlow 2.20.1" in line
     assert "pip install 'tensorflow~=2.20.0'" in line
 
@@ -83,10 +77,7 @@ sys.exit(main.main(["convert", "no-such-model", "output"]))
 def test_the_plugin_imports_tensorflow():
     """Importing TensorFlow loads the plugin while the plugin is being imported."""
     code = "from ios_tf.native import plugin; print(plugin.ops().ios_region.__name__)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
-    )
-    assert done.stdout == "ios_region\n", done.stderr
+    assert run_python("-c", code).stdout == "ios_region\n"
 
 
 def test_no_onednn_is_one_line_at_import(tmp_path):
@@ -100,9 +91,7 @@ plugin.LIBRARIES = engine.LIBRARIES = lib
 import tensorflow as tf
 print(tf.function(lambda x: x + 1)(tf.constant(1)).numpy())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    done = run_python("-c", code)
     assert done.stdout.split() == ["2"]
     (line,) = [line for line in done.stderr.splitlines() if "ios_tf" in line]
     assert "libios_dnnl.so: cannot open shared object file" in line
@@ -155,10 +144,7 @@ try:
 except engine.EngineError as error:
     print(error)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    (line,) = done.stdout.splitlines()
+    (line,) = run_python("-c", code).stdout.splitlines()
     assert "needs glibc with GLIBC_2.99" in line
     assert "Install a wheel for an older manylinux" in line
 

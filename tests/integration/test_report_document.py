@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import shared
 import tensorflow as tf
+from commands import run
 from keras import layers
 
 import ios_tf
@@ -225,11 +226,6 @@ def test_models_without_a_report(tmp_path):
         document.read(str(tmp_path))
     with pytest.raises(UserError, match="No such file"):
         document.read(str(tmp_path / "nothing"))
-
-
-def run(capsys, *words: str) -> tuple[int, str, str]:
-    code = main(words)
-    return code, *capsys.readouterr()
 
 
 def test_the_command(tmp_path, capsys):

@@ -6,20 +6,19 @@ import gc
 import json
 import logging
 import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import graph_helpers as gh
 import keras
 import networks
 import numpy as np
-import prepared_python
 import pytest
 import shared
 import tensorflow as tf
 from cache_helpers import undoing_enable
+from commands import run_prepared, run_python
 from keras import layers
 from threads import in_threads
 
@@ -622,15 +621,6 @@ def test_a_schedule_that_is_not_valid_is_ignored(cache, network, damage):
     assert check(network) == 0
 
 
-def run_python(code: str, python: str = "") -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [python or prepared_python.path(), "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1"},
-    )
-
-
 # A frozen network, and its result from TensorFlow alone.
 PROCESS = """
 import os, sys
@@ -658,10 +648,6 @@ def result(function=None):
 """
 
 
-def lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if "ios_tf" in line]
-
-
 def test_import_after_tensorflow_has_run_functions(tmp_path):
     code = (
         PROCESS
@@ -676,9 +662,7 @@ np.testing.assert_allclose(result(function), expected, atol=1e-4)
 assert ios_tf.status().counts["regions"] == 1, ios_tf.status()
 """
     )
-    done = run_python(code)
-    assert done.returncode == 0, done.stderr
-    assert lines(done.stderr) == []
+    assert gh.warnings_of(code) == []
 
 
 def test_fork(tmp_path):
@@ -704,8 +688,7 @@ else:
     os._exit(0)
 """
     )
-    done = run_python(code, sys.executable)
-    assert done.returncode == 0, done.stderr
+    run_python("-c", code, TF_CPP_MIN_LOG_LEVEL="1")
 
 
 def test_without_the_library_one_line_says_so(tmp_path, monkeypatch, caplog, network):
@@ -743,11 +726,10 @@ ios_tf.enable()
 np.testing.assert_array_equal(result(), expected)
 """
     )
-    done = run_python(code, sys.executable)
-    assert done.returncode == 0, done.stderr
+    warnings = gh.warnings_of(code, run_python)
     # One line comes from the import, the other from enable.
-    assert len(lines(done.stderr)) == 2
-    assert all("built for TensorFlow 2.20.1" in line for line in lines(done.stderr))
+    assert len(warnings) == 2
+    assert all("built for TensorFlow 2.20.1" in line for line in warnings)
 
 
 UNWRITABLE = {
@@ -782,9 +764,7 @@ counts = ios_tf.status().counts
 assert counts["blocks_missed"] >= 3 and counts["warnings"] == 1, counts
 """
     )
-    done = run_python(code)
-    assert done.returncode == 0, done.stderr
-    (line,) = lines(done.stderr)
+    (line,) = gh.warnings_of(code)
     assert line.endswith(f"[{Reason.CACHE_NOT_WRITTEN.code}]")
     assert (directory if name != "no directory" else "/proc/ios_tf_cache") in line
     left = os.listdir(directory) if os.path.isdir(directory) else []
@@ -809,9 +789,8 @@ for _ in range(3):
     np.testing.assert_allclose(result(), expected, atol=1e-4)
 """
     )
-    done = run_python(code)
-    assert done.returncode == 0, done.stderr
-    (line,) = lines(done.stderr)
+    done = run_prepared("-c", code, TF_CPP_MIN_LOG_LEVEL="1")
+    (line,) = [line for line in done.stderr.splitlines() if "ios_tf" in line]
     assert done.stdout.strip() in line
     assert line.endswith(f"[{Reason.CACHE_FILE_IGNORED.code}]")
 
@@ -828,20 +807,12 @@ ios_tf.enable(cache_dir={str(tmp_path)!r}, on_miss="search", progress=False)
 np.testing.assert_allclose(result(), expected, atol=1e-4)
 """
     )
-    done = run_python(code)
-    assert done.returncode == 0, done.stderr
-    (line,) = lines(done.stderr)
+    (line,) = gh.warnings_of(code)
     assert line.endswith(f"[{Reason.SEARCH_FAILED.code}]")
 
 
 def test_the_example():
-    example = os.path.join(
-        os.path.dirname(__file__), "..", "..", "examples", "enable_in_service.py"
-    )
-    done = subprocess.run(
-        [prepared_python.path(), example, "MobileNet"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert "graphs: 0 converted, 1 with schedules from the cache" in done.stdout
-    difference = float(done.stdout.split("difference")[1])
-    assert difference < 1e-4
+    example = Path(__file__).parents[2] / "examples" / "enable_in_service.py"
+    output = run_prepared(example, "MobileNet").stdout
+    assert "graphs: 0 converted, 1 with schedules from the cache" in output
+    assert float(output.split("difference")[1]) < 1e-4

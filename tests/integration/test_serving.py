@@ -9,10 +9,10 @@ from pathlib import Path
 import native_build
 import networks
 import numpy as np
-import prepared_python
 import pytest
 import shared
 import tensorflow as tf
+from commands import run_prepared
 from serving_examples import EXAMPLES, prepare, prepared_models, run
 
 from ios_tf.native import plugin
@@ -261,12 +261,7 @@ def test_prepare_names_a_path_that_cannot_be_written(tmp_path, monkeypatch, caps
 )
 def test_missing_serving_api_is_one_line(command, tmp_path):
     (tmp_path / "tensorflow_serving.py").write_text("")  # without `apis`
-    paths = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
-    done = subprocess.run(
-        [prepared_python.path(), EXAMPLES / command[0], *command[1:]],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    script = EXAMPLES / command[0]
+    done = run_prepared(script, *command[1:], status=1, PYTHONPATH=paths)
     assert "pip install tensorflow-serving-api" in done.stderr

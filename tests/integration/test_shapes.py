@@ -4,16 +4,13 @@ batch and image size. Other operators are left to TensorFlow."""
 from __future__ import annotations
 
 import dataclasses
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 
 import graph_helpers as gh
 import numpy as np
-import prepared_python
 import pytest
 import tensorflow as tf
+from commands import run_prepared
 from keras import layers
 
 pytestmark = pytest.mark.one_core
@@ -551,16 +548,8 @@ def compare_empty_images() -> None:
 
 
 def test_empty_images():
-    paths = os.pathsep.join(sys.path)
-    environment = {**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0", "PYTHONPATH": paths}
     code = "import test_shapes; test_shapes.compare_empty_images()"
-    done = subprocess.run(
-        [prepared_python.path(), "-c", code],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    run_prepared("-c", code, TF_ENABLE_ONEDNN_OPTS="0")
 
 
 def patches(x):

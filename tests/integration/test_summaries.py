@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 import report_documents as rd
-from cache_helpers import run
+from commands import run
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util

@@ -3,16 +3,14 @@ are written once, and are not copied during conversion."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import prepared_python
 import pytest
 import tensorflow as tf
+from commands import run_prepared
 
 import ios_tf
 
@@ -146,15 +144,9 @@ def test_a_large_table_is_in_memory_twice_at_most(tmp_path: Path) -> None:
 def peak_mebibytes(statement: str) -> float:
     """The largest resident memory of a process that runs a statement."""
     script = f"import ios_tf; {statement}; print(open('/proc/self/status').read())"
-    run = subprocess.run(
-        [prepared_python.path(), "-c", script],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    match = re.search(r"VmHWM:\s*(\d+) kB", run.stdout)
-    assert match, run.stdout
+    output = run_prepared("-c", script, TF_CPP_MIN_LOG_LEVEL="3").stdout
+    match = re.search(r"VmHWM:\s*(\d+) kB", output)
+    assert match, output
     return int(match[1]) / 1024
 
 

@@ -11,6 +11,7 @@ import time
 import prepared_python
 import pytest
 import tensorflow as tf
+from commands import run_prepared
 
 import ios_tf
 from ios_tf.conversion import convert
@@ -290,8 +291,7 @@ with outputs.written_directory(sys.argv[1], overwrite=True) as directory:
 """
     output.mkdir()
     (output / "saved_model.pb").write_text("old")
-    done = subprocess.run([prepared_python.path(), "-c", code, str(output)])
-    assert done.returncode == -signal.SIGKILL
+    run_prepared("-c", code, output, status=-signal.SIGKILL)
     assert (output / "saved_model.pb").read_text() == "new"
     (left,) = (p for p in tmp_path.iterdir() if p != output)
     os.utime(left, (1e9, 1e9))

@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import prepared_python
 import pytest
 import shared
+from commands import run_prepared, run_python
 from tensorflow.core.protobuf import saved_model_pb2
 from terminals import Terminal
 
 from ios_tf.conversion import phases
 from ios_tf.reasons import Reason
 
-IOS_TF = [sys.executable, "-m", "ios_tf"]
+IOS_TF = ["-m", "ios_tf"]
 FAST = ["--strategy=parallel", "--max_groups=2", "--max_group_size=2", "--runs=1"]
 FAST += ["--warmup_runs=0", "--sample_count=1", "--keep_slower", "--device=cpu"]
 # TensorFlow's own messages, as its libraries begin them. Tests of these messages start
@@ -39,15 +39,14 @@ def imported(monkeypatch) -> str:
     return prepared_python.path()
 
 
-def convert(python: str, tmp_path, *more: str) -> list[str]:
-    words = [python, "-m", "ios_tf", "convert", shared.branches()]
-    return [*words, str(tmp_path / "out"), *FAST, *more]
+def convert(tmp_path, *more: str) -> list[str]:
+    return [*IOS_TF, "convert", shared.branches(), str(tmp_path / "out"), *FAST, *more]
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_a_conversion_on_a_terminal(columns, tmp_path, request):
     python = sys.executable if columns == 60 else request.getfixturevalue("imported")
-    with Terminal(convert(python, tmp_path), columns) as terminal:
+    with Terminal([python, *convert(tmp_path)], columns) as terminal:
         bars = []
         while terminal.read_more(120):
             lines = terminal.screen()
@@ -65,9 +64,7 @@ def test_a_conversion_on_a_terminal(columns, tmp_path, request):
 
 
 def test_a_conversion_in_a_pipe(tmp_path):
-    command = convert(sys.executable, tmp_path)
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = run_python(*convert(tmp_path))
     names = [re.sub(r"^ios_tf: \d+:\d\d ", "", s) for s in done.stderr.splitlines()]
     assert [re.sub(r" \(.*", "", name) for name in names] == list(phases.WEIGHTS)
     assert re.search(r"\(\d+\.\d\dx vs (sequential|TensorFlow)\)$", names[-1])
@@ -75,16 +72,15 @@ def test_a_conversion_in_a_pipe(tmp_path):
 
 
 def test_a_quiet_conversion(imported, tmp_path):
-    command = convert(imported, tmp_path, "--quiet")
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stderr == ""
+    done = run_python(*convert(tmp_path, "--quiet"), python=imported)
+    assert done.stderr == ""
     assert "written" in done.stdout and "device:" not in done.stdout
 
 
 def test_an_interrupt_leaves_a_clean_terminal(tmp_path):
     # A model that takes minutes to search.
-    command = [*IOS_TF, "convert", "models:nasnet_a_large", str(tmp_path / "out")]
-    with Terminal(command, 80, echoes=True) as terminal:
+    words = [*IOS_TF, "convert", "models:nasnet_a_large", str(tmp_path / "out")]
+    with Terminal([sys.executable, *words], 80, echoes=True) as terminal:
         assert terminal.read_until(lambda text: phases.READ.encode() in text, 120)
         terminal.type(b"\x03")
         assert terminal.wait() == 130
@@ -98,10 +94,10 @@ def test_an_interrupt_leaves_a_clean_terminal(tmp_path):
 def test_tensorflows_messages_appear_on_request(tmp_path):
     command = [*IOS_TF, "cache", "list"]
     (tmp_path / "cache").mkdir()
-    quiet = subprocess.run(command, capture_output=True, text=True)
-    assert quiet.returncode == 0 and quiet.stderr == ""
-    loud = subprocess.run([*command, "--verbosity=1"], capture_output=True, text=True)
-    assert loud.returncode == 0 and NOISE.search(loud.stderr)
+    quiet = run_python(*command)
+    assert quiet.stderr == ""
+    loud = run_python(*command, "--verbosity=1")
+    assert NOISE.search(loud.stderr)
     assert loud.stdout == quiet.stdout
 
 
@@ -112,7 +108,7 @@ def test_the_list_of_a_cache_fits_the_terminal(columns, imported):
     for path in Path(cache).rglob("*.json"):
         schedules[path.name[:12]] = json.loads(path.read_text())
     assert len(schedules) > 1
-    command = [imported, "-m", "ios_tf", "cache", "list", f"--cache_dir={cache}"]
+    command = [imported, *IOS_TF, "cache", "list", f"--cache_dir={cache}"]
     with Terminal(command, columns) as terminal:
         assert terminal.wait() == 0
         lines = terminal.written.decode().splitlines()
@@ -131,9 +127,7 @@ def test_our_own_warnings_are_not_hidden(tmp_path, monkeypatch):
     """Warnings of this package's native code are shown. TensorFlow's are hidden."""
     with monkeypatch.context() as context:
         context.setenv("TF_CPP_MIN_LOG_LEVEL", "3")  # for the prepared Python
-        command = convert(prepared_python.path(), tmp_path, "--quiet")
-        done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+        run_prepared(*convert(tmp_path, "--quiet"))
     path = str(tmp_path / "out" / "saved_model.pb")
     model = saved_model_pb2.SavedModel()
     with open(path, "rb") as file:
@@ -145,9 +139,7 @@ def test_our_own_warnings_are_not_hidden(tmp_path, monkeypatch):
                 stages[:] = [1000 - stage for stage in stages]
     with open(path, "wb") as file:
         file.write(model.SerializeToString())
-    shown = subprocess.run(
-        [*IOS_TF, "show", str(tmp_path / "out")], capture_output=True, text=True
-    )
+    shown = run_python(*IOS_TF, "show", tmp_path / "out", status=None)
     lines = {*shown.stderr.splitlines()}
     assert lines and all(line.startswith("ios_tf: ") for line in lines)
     assert any(line.endswith(f"[{Reason.INVALID_SCHEDULE.code}]") for line in lines)

@@ -1,12 +1,10 @@
 """The engine uses no more threads than TensorFlow gives its own operators."""
 
 import os
-import subprocess
-import sys
 
-import prepared_python
 import pytest
 import shared
+from commands import run_prepared
 from quotas import quota_of_one_core
 
 # Both programs (_RUN and _SESSION) run a network on the engine. Then they print the
@@ -42,21 +40,15 @@ _SET = "tf.config.threading.set_intra_op_parallelism_threads({})"
 
 
 def lanes_of(code, model, **environment):
-    clean = {k: v for k, v in os.environ.items() if k != "IOS_TF_NUM_THREADS"}
-    done = subprocess.run(
-        [prepared_python.path(), "-c", code, model],
-        capture_output=True,
-        text=True,
-        env={**clean, **environment, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert done.returncode == 0, done.stderr
-    return [int(word) for word in done.stdout.split()]
+    output = run_prepared("-c", code, model, **environment).stdout
+    return [int(word) for word in output.split()]
 
 
 @pytest.fixture(autouse=True)
-def two_cores():
+def two_cores(monkeypatch):
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("there is one core, so that a limit changes nothing")
+    monkeypatch.delenv("IOS_TF_NUM_THREADS", raising=False)
 
 
 def test_tensorflows_limit_holds():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import shared
 import tensorflow as tf
-from cache_helpers import run
+from commands import run
 from tensorflow.core.protobuf import saved_model_pb2
 from threads import in_threads
 

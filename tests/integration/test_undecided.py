@@ -6,7 +6,7 @@ import os
 
 import keras
 import pytest
-from cache_helpers import run
+from commands import run
 from keras import layers
 
 import ios_tf

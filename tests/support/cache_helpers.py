@@ -1,15 +1,13 @@
-"""Fills schedule caches for tests, and runs the command line on them."""
+"""Fills schedule caches for tests."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import re
 from collections.abc import Iterator
 
 import ios_tf
-from ios_tf.cli import main
 from ios_tf.native import engine, grappler, plugin
 from ios_tf.scheduler import Problem
 from ios_tf.tuning.cache import pending_directory
@@ -43,18 +41,3 @@ def add_pending(cache: str, found: Problem, device: str = DEVICE) -> str:
     with open(path, "w") as file:
         json.dump(engine.problem(found.block), file)
     return path
-
-
-def run(capfd, *arguments: str) -> tuple[int, str, str]:
-    """Runs a command; returns its exit code, standard output and standard error.
-
-    Lines that show the progress are removed.
-    """
-    capfd.readouterr()
-    try:
-        code = main.main(arguments)
-    except SystemExit as exit:
-        code = exit.code
-    captured = capfd.readouterr()
-    error = re.sub(r"^ios_tf: \d+:\d\d .*\n", "", captured.err, flags=re.M)
-    return code, captured.out, error

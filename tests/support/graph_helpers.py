@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
-import prepared_python
 import tensorflow as tf
+from commands import run_prepared
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.python.eager import context, wrap_function
 from tensorflow.python.framework import convert_to_constants
@@ -344,18 +341,7 @@ def convolutions(ops: Counter[str]) -> list[str]:
     return [op for op in ops if "Conv2" in op]
 
 
-def warnings_of(code: str, **environment: str) -> list[str]:
+def warnings_of(code: str, run=run_prepared, **environment: str) -> list[str]:
     """Runs Python code in a process of its own, and returns the plugin's warnings."""
-    done = subprocess.run(
-        [prepared_python.path(), "-c", code],
-        env={
-            **os.environ,
-            "TF_CPP_MIN_LOG_LEVEL": "1",
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            **environment,
-        },
-        stderr=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return [line for line in done.stderr.splitlines() if "ios_tf: " in line]
+    done = run("-c", code, TF_CPP_MIN_LOG_LEVEL="1", **environment)
+    return [line for line in done.stderr.splitlines() if "ios_tf" in line]

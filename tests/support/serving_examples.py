@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import prepared_python
 import pytest
 import shared
+from commands import run_prepared
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "serving"
 sys.path.append(str(EXAMPLES))  # Python adds this path when it runs these programs
@@ -59,11 +57,9 @@ def _prepare_models(directory: Path) -> None:
 
 def _prepare(directory: Path, model: str | Path, *flags: str) -> None:
     quick = ("--strategy=greedy", "--time_limit=1", "--keep_slower")
-    subprocess.run(
-        [prepared_python.path(), EXAMPLES / "prepare.py", model, directory / "models"]
-        + [*quick, *flags, f"--cache_dir={directory / 'cache'}"],
-        check=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    run_prepared(
+        *(EXAMPLES / "prepare.py", model, directory / "models", *quick, *flags),
+        f"--cache_dir={directory / 'cache'}",
     )
 
 

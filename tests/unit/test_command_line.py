@@ -4,17 +4,10 @@ import subprocess
 import sys
 
 import pytest
+from commands import run, run_python
 
 from ios_tf.cli import main
 from tests import command_line_page
-
-
-def run(capsys, *words: str) -> tuple[int, str, str]:
-    try:
-        code = main.main(words)
-    except SystemExit as exit:
-        code = exit.code
-    return code, *capsys.readouterr()
 
 
 @pytest.mark.parametrize(
@@ -111,6 +104,5 @@ except SystemExit:
     pass
 sys.exit(sorted({{"tensorflow", "keras", "numpy"}} & sys.modules.keys()) or 0)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout
+    done = run_python("-c", code)
+    assert done.stdout and not done.stderr

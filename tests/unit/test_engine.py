@@ -4,12 +4,11 @@ lanes and compared with TensorFlow's eager kernels."""
 import hashlib
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from chaos.children import FORKS
+from commands import run_python
 from random_blocks import RandomBlock, random_schedule
 from threads import in_threads
 
@@ -258,10 +257,7 @@ def test_merges_do_not_pile_up_in_a_profiler():
 
     There are thousands of merges where many convolutions read one tensor.
     """
-    found = subprocess.run(
-        [sys.executable, "-c", _MANY_MERGES], capture_output=True, text=True, check=True
-    )
-    assert int(found.stdout) < 900, found.stdout
+    assert int(run_python("-c", _MANY_MERGES).stdout) < 900
 
 
 # Prints how many MiB the memory grows by during 60 merges; each merge needs about 40.
@@ -401,25 +397,13 @@ print("both ran")
 
 @pytest.mark.parametrize("threads", ["1", "2", "5"])
 def test_forked_processes_and_other_numbers_of_threads(threads):
-    done = subprocess.run(
-        [sys.executable, "-c", _FORKING],
-        env={**os.environ, "IOS_TF_NUM_THREADS": threads},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.stdout == "both ran\n", done.stderr
+    done = run_python("-c", _FORKING, IOS_TF_NUM_THREADS=threads)
+    assert done.stdout == "both ran\n"
 
 
 @pytest.mark.parametrize("loaded", ["alone", "tensorflow"])
 def test_forks_while_threads_run_and_compile(loaded):
-    done = subprocess.run(
-        [sys.executable, "-c", FORKS, "20", loaded],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.stdout == "all ran\n", done.stderr
+    assert run_python("-c", FORKS, "20", loaded).stdout == "all ran\n"
 
 
 @pytest.mark.parametrize("size", [8, 1500])
@@ -559,20 +543,12 @@ print("done")
 """
 
 
-def test_more_cores_are_used_once_there_are():
+def test_more_cores_are_used_once_there_are(monkeypatch):
     """The process starts on one core and gets the others later."""
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("there is one core")
-    path = os.pathsep.join(p for p in sys.path if p)
-    environment = {**os.environ, "PYTHONPATH": path}
-    environment.pop("IOS_TF_NUM_THREADS", None)
-    done = subprocess.run(
-        [sys.executable, "-c", _WIDENED],
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
-    assert done.stdout == "done\n", done.stderr
+    monkeypatch.delenv("IOS_TF_NUM_THREADS", raising=False)
+    assert run_python("-c", _WIDENED).stdout == "done\n"
 
 
 @pytest.mark.parametrize(

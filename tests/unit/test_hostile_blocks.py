@@ -3,12 +3,11 @@ line, and the engine keeps working."""
 
 import json
 import os
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
+from commands import run_python
 from threads import in_threads
 
 from ios_tf.native import engine
@@ -349,16 +348,6 @@ def test_stages_that_would_race_are_not_even_measured(stages):
         engine.Program(found, schedule, weights)
 
 
-def in_process(code: str, **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, **environment},
-    )
-
-
 LIMITED = """
 import json, resource, sys
 import numpy as np
@@ -397,9 +386,7 @@ attempt("small", lambda: program.run([np.ones((1, 8, 8, 4))]))
 
 
 def test_no_memory_is_an_error_and_the_process_lives():
-    done = in_process(LIMITED)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    lines = run_python("-c", LIMITED).stdout.splitlines()
     assert [line.split()[:2] for line in lines[:2]] == [["run", "1"]] * 2
     assert all("out of memory" in line for line in lines[:3]), lines
     assert lines[3] == "small done"
@@ -448,9 +435,7 @@ resource.setrlimit(resource.RLIMIT_AS, (as_soft, as_hard))
 call()
 print(y.sum())
 """
-    done = in_process(code)
-    assert done.returncode == 0, done.stderr
-    first, second = done.stdout.splitlines()
+    first, second = run_python("-c", code).stdout.splitlines()
     assert "unavailable" in first or "memory" in first or os.cpu_count() == 1
     assert second == str(2.0 * 8 * 8 * 4)
 
@@ -460,8 +445,7 @@ print(y.sum())
 )
 def test_any_number_of_threads(threads):
     code = "from ios_tf.native import engine; print(engine.lane_count())"
-    done = in_process(code, IOS_TF_NUM_THREADS=threads)
-    assert done.returncode == 0, done.stderr
+    done = run_python("-c", code, IOS_TF_NUM_THREADS=threads)
     assert 1 <= int(done.stdout) <= (os.cpu_count() or 1)
     assert f"IOS_TF_NUM_THREADS={threads}" in done.stderr
 

@@ -19,6 +19,7 @@ import sys
 import time
 
 import pytest
+from commands import run_python
 
 from benchmarks.offline_cost_model import OfflineCostModel
 from ios_tf.cost.cached import CachedCostModel
@@ -472,10 +473,7 @@ result = search(Problem.from_edges(9, edges), cached)
 print(result.schedule.stages != (), cached.measured)
 """
     path = str(tmp_path / "latencies.txt")
-    done = subprocess.run(
-        [sys.executable, "-c", code, path], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_python("-c", code, path)
     found, measured = done.stdout.split()
     assert (found, int(measured) > 100) == ("True", True)
     assert len(done.stderr.splitlines()) == 1 and path in done.stderr

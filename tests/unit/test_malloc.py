@@ -1,9 +1,7 @@
 """The memory that a command reserves for the handling of its errors."""
 
-import subprocess
-import sys
-
 import pytest
+from commands import run_python
 
 _LIMITED = """
 import resource
@@ -17,8 +15,7 @@ def limit(mebibytes):
 
 
 def printed(code):
-    command = [sys.executable, "-c", _LIMITED + code]
-    return subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    return run_python("-c", _LIMITED + code).stdout
 
 
 @pytest.mark.parametrize("size", [1 << 10, 1 << 16, 1 << 20])

@@ -1,15 +1,14 @@
 """`dir(ios_tf)` lists the public names, and does not import TensorFlow."""
 
-import subprocess
-import sys
+from commands import run_python
 
 FUNCTIONS = {"convert", "optimize", "enable", "disable", "status", "tune", "trace"}
 
 
 def test_dir_lists_the_public_names():
     code = "import sys, ios_tf; print(*dir(ios_tf), 'tensorflow' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = run_python("-c", code)
+    assert done.stderr == ""
     *names, imported = done.stdout.split()
     assert imported == "False"
     assert {*names} > FUNCTIONS

@@ -7,6 +7,7 @@ import re
 import subprocess
 
 import pytest
+from commands import run_python
 from terminals import Terminal, python
 
 from ios_tf.tuning.progress import Progress
@@ -174,5 +175,4 @@ def test_rich_is_imported_for_a_terminal_only():
         "with Progress(True).phase('load'): pass\n"
         "assert 'rich' not in sys.modules"
     )
-    done = subprocess.run(python(code), capture_output=True, text=True, check=True)
-    assert done.stderr == "ios_tf: 0:00 load\n"
+    assert run_python("-c", code).stderr == "ios_tf: 0:00 load\n"

@@ -6,11 +6,10 @@ import ast
 import functools
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commands import run_python
 
 from ios_tf.cli.main import main
 from ios_tf.reasons import Decision, Reason, find, page
@@ -269,7 +268,5 @@ def test_explain_does_not_import_tensorflow():
         "import sys; from ios_tf.cli.main import main; main(['explain', 'IOS012']); "
         "assert not {'tensorflow', 'keras', 'numpy'} & {*sys.modules}"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = run_python("-c", program)
     assert done.stdout.startswith("IOS012 (output-size)") and not done.stderr

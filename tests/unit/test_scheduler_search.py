@@ -1,12 +1,10 @@
 """The search compared with brute force; near ties, baselines and progress."""
 
 import itertools
-import pathlib
 import random
-import subprocess
-import sys
 
 import pytest
+from commands import run_python
 from scheduler_helpers import (
     all_schedules,
     assert_valid,
@@ -431,5 +429,4 @@ def test_needs_no_tensorflow():
         "import sys; sys.modules['tensorflow'] = None; "
         "import ios_tf.scheduler, ios_tf.cost"
     )
-    root = pathlib.Path(__file__).resolve().parents[2]
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
+    run_python("-c", code)

@@ -1,11 +1,10 @@
 """examples/serving: the files for containers, which the tests cannot build."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commands import run_python
 from serving_examples import EXAMPLES, load_test, prepare
 
 yaml = pytest.importorskip("yaml", reason="PyYAML (the extra docs has it)")
@@ -23,9 +22,9 @@ def services():
 
 def fits_the_schema_of_compose(path: Path) -> bool:
     """Whether a file fits the schema, which the package check-jsonschema contains."""
-    command = [sys.executable, "-m", "check_jsonschema", "--no-cache"]
-    command += ["--builtin-schema=vendor.compose-spec", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    command = ["-m", "check_jsonschema", "--no-cache"]
+    command += ["--builtin-schema=vendor.compose-spec", path]
+    done = run_python(*command, status=None)
     assert done.returncode in (0, 1), done.stderr
     return done.returncode == 0
 

@@ -1,12 +1,11 @@
 """Traces of the engine, without TensorFlow: what they contain, and what goes wrong."""
 
 import collections
-import subprocess
-import sys
 
 import chrome_traces
 import numpy as np
 import pytest
+from commands import run_python
 from threads import in_threads
 from traced_program import OPERATORS, program, run
 
@@ -233,7 +232,6 @@ def test_the_limit_must_be_a_whole_number(limit, path):
 
 FORK = """
 import os, sys
-sys.path[:0] = {paths!r}
 import ios_tf
 from traced_program import program, run
 
@@ -256,11 +254,7 @@ if child == 0:  # leaves the parent's block, too
 
 def test_a_forked_child_has_a_trace_of_its_own(path, tmp_path):
     child = tmp_path / "child.json"
-    script = FORK.format(paths=sys.path)
-    done = subprocess.run(
-        [sys.executable, "-c", script, path, child], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    run_python("-c", FORK, path, child)
     assert len(calls(path)) == 2
     assert len(calls(child)) == 2
     assert len(operators(child)) == 2 * len(OPERATORS)
