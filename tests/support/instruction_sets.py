@@ -1,18 +1,19 @@
 """Runs tests in processes that are limited to an instruction set."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+import pytest
+from commands import run_python
 
 
-def run_with(isa, code):
-    """Runs Python code that imports unit tests; `isa` is ONEDNN_MAX_CPU_ISA."""
-    tests = Path(__file__).parents[1]
-    paths = [str(tests / "unit"), str(tests / "support"), *sys.path]
-    environment = {
-        **os.environ,
-        "ONEDNN_MAX_CPU_ISA": isa,
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-    }
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+def limited_to(*limits):
+    """Runs the decorated test in a process for each value of ONEDNN_MAX_CPU_ISA."""
+
+    def decorated(test):
+        @pytest.mark.parametrize("limit", limits)
+        def in_process(limit):
+            code = f"import {test.__module__} as m; m.{test.__name__}.body()"
+            run_python("-c", code, ONEDNN_MAX_CPU_ISA=limit)
+
+        in_process.body = test
+        return in_process
+
+    return decorated

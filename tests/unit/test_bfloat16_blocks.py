@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from bfloat16_numbers import check, from_bits, to_bits
-from instruction_sets import run_with
+from instruction_sets import limited_to
 from random_blocks import RandomBlock, evaluate, random_schedule
 from threads import in_threads
 
@@ -88,10 +88,10 @@ def test_every_result_is_correct_up_to_one_rounding(seed):
     check_random_block(seed, schedules=3)
 
 
+@limited_to("AVX2")
 def test_a_processor_without_bfloat16():
-    code = "import test_bfloat16_blocks as t\n"
-    code += "for seed in range(20, 30): t.check_random_block(seed, 1)\n"
-    run_with("AVX2", code)
+    for seed in range(20, 30):
+        check_random_block(seed, schedules=1)
 
 
 def test_callers_at_the_same_time_get_equal_results():

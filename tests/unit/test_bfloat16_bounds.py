@@ -5,14 +5,12 @@ the process. The results must equal those of usual arrays.
 """
 
 import numpy as np
-import pytest
 from bfloat16_numbers import numbers, to_bits
 from guarded_arrays import guarded
-from instruction_sets import run_with
+from instruction_sets import limited_to
 
 from ios_tf.native import engine
 
-LIMITS = ["DEFAULT", "AVX512_CORE_BF16", "AVX512_CORE", "AVX2", "SSE41"]
 WINDOWS = [([1, 1], [1, 1]), ([3, 3], [1, 1]), ([3, 3], [2, 2]), ([1, 5], [1, 2])]
 IMAGES = [(1, 5, 7), (2, 3, 3)]
 
@@ -80,12 +78,8 @@ def check_block(block):
         np.testing.assert_array_equal(result, expected, err_msg=str(block))
 
 
-@pytest.mark.parametrize("limit", LIMITS)
-def test_no_array_is_left(limit):
-    code = (
-        "import test_bfloat16_bounds as t\n"
-        "for channels in (1, 3, 8, 15, 16, 17, 33):\n"
-        "    t.check_bounds(channels, is_sliced=False)\n"
-        "    t.check_bounds(channels, is_sliced=True)\n"
-    )
-    run_with(limit, code)
+@limited_to("DEFAULT", "AVX512_CORE_BF16", "AVX512_CORE", "AVX2", "SSE41")
+def test_no_array_is_left():
+    for channels in (1, 3, 8, 15, 16, 17, 33):
+        check_bounds(channels, is_sliced=False)
+        check_bounds(channels, is_sliced=True)

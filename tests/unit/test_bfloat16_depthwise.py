@@ -15,7 +15,7 @@ from convolution_cases import (
     run,
     sequential,
 )
-from instruction_sets import run_with
+from instruction_sets import limited_to
 
 from ios_tf.native import engine
 
@@ -76,22 +76,20 @@ def test_windows_and_activations(attributes, activation, shape):
     check(from_bits(found), ACTIVATIONS[activation](expected), activation=activation)
 
 
-@pytest.mark.parametrize("isa", ["AVX2", "SSE41"])
-def test_other_instruction_sets(isa):
-    """The same tests pass in a process with a narrower instruction set."""
-    code = (
-        "import test_bfloat16_depthwise as t\n"
-        "for n in (2, 15, 17, 33, 96): t.test_every_number_of_channels(n, 'rows')\n"
-        "for a in t.ACTIVATIONS:\n"
-        "  t.test_windows_and_activations({'strides': [2, 2]}, a, (3, 31, 20, 5))\n"
-        "t.test_ties_are_rounded_to_even()\n"
-        "for a in t.ACTIVATIONS: t.test_special_numbers(a)\n"
-        "for n in (3, 16, 17, 96): t.test_separable_convolutions(n, 'gemm')\n"
-        "t.test_separable_convolutions_of_sums((3, 31, 20, 5), [2, 2], 3)\n"
-        "for n in (8, 24, 33, 150):\n"
-        "  t.test_the_product_is_computed_with_it(n, (1, 14, 13, 20), 'rows')\n"
-    )
-    run_with(isa, code)
+@limited_to("AVX2", "SSE41")
+def test_other_instruction_sets():
+    for n in (2, 15, 17, 33, 96):
+        test_every_number_of_channels(n, "rows")
+    for activation in ACTIVATIONS:
+        strides = {"strides": [2, 2]}
+        test_windows_and_activations(strides, activation, (3, 31, 20, 5))
+        test_special_numbers(activation)
+    test_ties_are_rounded_to_even()
+    for n in (3, 16, 17, 96):
+        test_separable_convolutions(n, "gemm")
+    test_separable_convolutions_of_sums((3, 31, 20, 5), [2, 2], 3)
+    for n in (8, 24, 33, 150):
+        test_the_product_is_computed_with_it(n, (1, 14, 13, 20), "rows")
 
 
 def test_ties_are_rounded_to_even():

@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 from bfloat16_numbers import ACTIVATIONS, check, from_bits, numbers, to_bits
 from convolution_cases import between_slices, conv_block, convolution, sequential
-from instruction_sets import run_with
+from instruction_sets import limited_to
 
 from ios_tf.native import engine
-
-# Each way in which processors multiply bfloat16 numbers, as a limit of oneDNN.
-LIMITS = ["AVX512_CORE_BF16", "AVX512_CORE", "AVX2", "SSE41"]
 
 
 def rounded_weights(block):
@@ -201,15 +198,12 @@ def test_a_dilated_convolution_shares_a_weight():
     check(from_bits(bits), expected)
 
 
-@pytest.mark.parametrize("limit", LIMITS)
-def test_every_way_to_multiply(limit):
-    code = (
-        "import test_bfloat16_product as t\n"
-        "for window in t.WINDOWS: t.test_windows(window, 20, 40)\n"
-        "for a in t.ACTIVATIONS:\n"
-        "  t.test_residuals_and_results_of_both_types(31, 'bfloat16', a)\n"
-        "t.test_windows(t.WINDOWS[5], 3, 16)\n"
-        "t.test_matrix_products(70, 33)\n"
-        "t.test_nan_and_infinity_reach_only_the_windows_that_read_them()\n"
-    )
-    run_with(limit, code)
+@limited_to("AVX512_CORE_BF16", "AVX512_CORE", "AVX2", "SSE41")
+def test_every_way_to_multiply():
+    for window in WINDOWS:
+        test_windows(window, 20, 40)
+    for activation in ACTIVATIONS:
+        test_residuals_and_results_of_both_types(31, "bfloat16", activation)
+    test_windows(WINDOWS[5], 3, 16)
+    test_matrix_products(70, 33)
+    test_nan_and_infinity_reach_only_the_windows_that_read_them()

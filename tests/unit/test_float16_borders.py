@@ -6,7 +6,7 @@ The expected values are numpy's conversions, and results computed in float64.
 import ml_dtypes
 import numpy as np
 import pytest
-from instruction_sets import run_with
+from instruction_sets import limited_to
 
 from ios_tf.native import engine
 
@@ -52,7 +52,7 @@ def floats_between_float16():
     return np.resize(values, (3, 89, 29, 33))
 
 
-def check_every_number():
+def test_every_number():
     halves, floats = every_float16(), floats_between_float16()
     with np.errstate(over="ignore", invalid="ignore"):
         np.testing.assert_array_equal(
@@ -68,7 +68,8 @@ def check_every_number():
         )
 
 
-def check_views(channels):
+@pytest.mark.parametrize("channels", CHANNELS)
+def test_views(channels):
     """Reads a range of the channels of an input, and writes into a part of a concat."""
     rng = np.random.default_rng(channels)
     x = rng.normal(size=(2, 5, 4, channels + 3)).astype(np.float16)
@@ -119,25 +120,6 @@ def check_convolution(dtype, channels, groups):
     np.testing.assert_array_equal(found, expected.astype(np.float16))
 
 
-def check_all():
-    check_every_number()
-    for channels in CHANNELS:
-        check_views(channels)
-    for dtype in ("float32", "bfloat16"):
-        for channels in CHANNELS:
-            check_convolution(dtype, channels, 1)
-            check_convolution(dtype, 2 * channels, 2)
-
-
-def test_every_number():
-    check_every_number()
-
-
-@pytest.mark.parametrize("channels", CHANNELS)
-def test_views(channels):
-    check_views(channels)
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("channels", CHANNELS)
 def test_convolutions(dtype, channels):
@@ -145,6 +127,10 @@ def test_convolutions(dtype, channels):
     check_convolution(dtype, 2 * channels, 2)
 
 
-@pytest.mark.parametrize("isa", ["AVX2", "SSE41"])
-def test_other_instruction_sets(isa):
-    run_with(isa, "import test_float16_borders as t\nt.check_all()\n")
+@limited_to("AVX2", "SSE41")
+def test_other_instruction_sets():
+    test_every_number()
+    for channels in CHANNELS:
+        test_views(channels)
+        for dtype in ("float32", "bfloat16"):
+            test_convolutions(dtype, channels)

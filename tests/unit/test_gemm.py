@@ -13,7 +13,7 @@ from convolution_cases import (
     run,
     sequential,
 )
-from instruction_sets import run_with
+from instruction_sets import limited_to
 
 from ios_tf.native import engine
 
@@ -130,19 +130,16 @@ def test_matrix_of_a_part_of_a_tensor():
         np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max())
 
 
-@pytest.mark.parametrize("isa", ["AVX2", "SSE41"])
-def test_other_instruction_sets(isa):
-    """The same tests pass in a process with a narrower instruction set."""
-    code = (
-        "import test_gemm as t, numpy as np\n"
-        "for n in (1, 5, 6, 7, 113): t.test_every_number_of_pixels(n)\n"
-        "for n in (1, 9, 16, 17, 33, 64): t.test_every_number_of_filters(n)\n"
-        "t.test_every_depth(769)\n"
-        "t.test_large_outputs_of_few_channels()\n"
-        "t.test_every_stride([2, 2], 'SAME')\n"
-        "t.test_separable_convolutions({'residual': True}, (2, 9, 13, 20))\n"
-    )
-    run_with(isa, code)
+@limited_to("AVX2", "SSE41")
+def test_other_instruction_sets():
+    for n in (1, 5, 6, 7, 113):
+        test_every_number_of_pixels(n)
+    for n in (1, 9, 16, 17, 33, 64):
+        test_every_number_of_filters(n)
+    test_every_depth(769)
+    test_large_outputs_of_few_channels()
+    test_every_stride([2, 2], "SAME")
+    test_separable_convolutions({"residual": True}, (2, 9, 13, 20))
 
 
 @pytest.mark.parametrize(

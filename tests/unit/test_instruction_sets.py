@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from activation_cases import CASES, IDS, numbers
-from instruction_sets import run_with
+from commands import run_python
 
 from ios_tf.native import engine
 
@@ -94,7 +94,7 @@ def test_kernels_obey_the_limit(tmp_path):
             "from ios_tf.native import engine\n"
             f"open({str(file)!r} + '.device', 'w').write(engine.device_fingerprint())\n"
         )
-        run_with(isa, code)
+        run_python("-c", code, ONEDNN_MAX_CPU_ISA=isa)
         by_isa[isa] = np.load(file)
     if "AVX2" not in (tmp_path / "AVX2.npz.device").read_text():
         pytest.skip("this processor has no AVX2")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from convolution_cases import by_definition, conv_block, random_weights, run, sequential
-from instruction_sets import run_with
+from instruction_sets import limited_to
 
 from ios_tf.native import engine
 
@@ -229,15 +229,10 @@ def test_nothing_else_shares_rounding_between_pixels(name):
         np.testing.assert_array_equal(found[0, far], expected[0, far])
 
 
-ISA_CODE = """
-import test_winograd_bound as t
-for algorithm, kernel in t.WINDOWS:
-    t.test_errors_are_those_of_the_window(algorithm, kernel, 17)
-t.test_tiles_computed_by_the_definition_have_all_that_follows(
-    "winograd_4x4", (2, 21, 22, 16), "SAME")
-"""
-
-
-@pytest.mark.parametrize("isa", ["SSE41", "AVX2"])
-def test_other_instruction_sets(isa):
-    run_with(isa, ISA_CODE)
+@limited_to("SSE41", "AVX2")
+def test_other_instruction_sets():
+    for algorithm, kernel in WINDOWS:
+        test_errors_are_those_of_the_window(algorithm, kernel, 17)
+    test_tiles_computed_by_the_definition_have_all_that_follows(
+        "winograd_4x4", (2, 21, 22, 16), "SAME"
+    )
