@@ -26,6 +26,7 @@ from benchmarks.simulated_fleet import SimulatedConnection, SimulatedDevice
 from benchmarks.simulated_gpu import DEVICES, SimulatedCostModel
 from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT, Measurement
 from ios_tf.cost.database import LatencyDatabase
+from ios_tf.cost.samples import Latency
 from ios_tf.files import check_writable
 from ios_tf.fleet.cost_model import FleetCostModel
 from ios_tf.native import engine
@@ -73,9 +74,10 @@ class Latencies:
             for schedule in schedules
         ]
 
-    def stage_latency(self, problem: Problem, stage: Stage, lanes: int = 0) -> float:
-        """The latency of one stage in milliseconds, on any number of lanes."""
-        return self.compare(problem, [[stage]])[0]
+    def observe(self, problem: Problem, stage: Stage, lanes: int = 0) -> Latency:
+        """The latency of one stage, on any number of lanes."""
+        (ms,) = self.compare(problem, [[stage]])
+        return Latency(ms, 0.0, self.measurement.sample_count)
 
     def compare(
         self,

@@ -20,28 +20,21 @@ these operators alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from ios_tf.cost.cost_model import (
-    LaneCostModel,
-    Measurement,
-    RemoteCostModel,
-    StageRequest,
-)
+from ios_tf.cost.cost_model import BlockCostModel, RemoteCostModel, StageRequest
 from ios_tf.cost.database import LatencyDatabase
-from ios_tf.cost.samples import Latency, Sample
+from ios_tf.cost.samples import Latency
 from ios_tf.cost.stage_key import lane_key, stage_key
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Stage, Strategy
-from ios_tf.scheduler.search import CostModel
 
 
 class CachedCostModel:
     """A cost model that asks another cost model only if the database has no latency.
 
-    One instance serves all blocks of a model, on one device. `group_latency` and
-    `lower_bound` need a LaneCostModel as the other cost model. The methods of a
-    `Forecast` also need a RemoteCostModel.
+    One instance serves all blocks of a model, on one device. The methods of a
+    `Forecast` need a RemoteCostModel as the other cost model.
 
     Attributes:
       measured: number of latencies for which the other cost model was asked.
@@ -50,17 +43,11 @@ class CachedCostModel:
     """
 
     def __init__(
-        self, cost_model: CostModel, database: LatencyDatabase | None = None
+        self, cost_model: BlockCostModel, database: LatencyDatabase | None = None
     ) -> None:
         """By default, the database is in memory."""
         self._cost_model = cost_model
-        self._lanes = cost_model if isinstance(cost_model, LaneCostModel) else None
-        # `SampledCostModel.observe`, which also says how certain a latency is.
-        self._observe: Callable[[Problem, Stage, int], Latency] | None = getattr(
-            cost_model, "observe", None
-        )
         self._remote = cost_model if isinstance(cost_model, RemoteCostModel) else None
-        self._measurement: Measurement | None = getattr(cost_model, "measurement", None)
         self._database = LatencyDatabase(None, "") if database is None else database
         self._parts: dict[tuple[str, tuple[int, ...], int], float] = {}
         self._group_keys: dict[tuple[str, tuple[int, ...]], str] = {}
@@ -96,12 +83,7 @@ class CachedCostModel:
 
     def expect_bounds(self, problem: Problem, stages: Iterable[Stage]) -> None:
         """See `Forecast`."""
-        assert self._lanes
-        pieces = {
-            piece: None
-            for stage in stages
-            for piece in self._pieces(self._lanes, stage)
-        }
+        pieces = {piece: None for stage in stages for piece in self._pieces(stage)}
         self._request(
             self._piece_request(problem, group, lanes)
             for group, lanes in pieces
@@ -129,27 +111,23 @@ class CachedCostModel:
         self, problem: Problem, group: tuple[int, ...], groups: int
     ) -> float:
         """The latency in ms of a group alone on its lane of a stage of `groups`."""
-        assert self._lanes
-        lanes = min(groups, self._lanes.lanes)
-        divided = self._lanes.lanes_divide_device
+        lanes = min(groups, self._cost_model.lanes)
+        divided = self._cost_model.lanes_divide_device
         return self._piece(problem, group, lanes if divided else 1)
 
     def lower_bound(self, problem: Problem, stage: Stage) -> float:
         """A lower bound of a stage's latency in ms; see the module's docstring."""
-        assert self._lanes
+        device = self._cost_model
         latencies = [
-            self._piece(problem, group, lanes)
-            for group, lanes in self._pieces(self._lanes, stage)
+            self._piece(problem, group, lanes) for group, lanes in self._pieces(stage)
         ]
-        if stage.strategy is Strategy.MERGE or not self._lanes.lanes_divide_device:
+        if stage.strategy is Strategy.MERGE or not device.lanes_divide_device:
             return max(latencies)
         if len(latencies) == 1:
-            return latencies[0] / self._lanes.lanes
-        return least_time(latencies, min(len(latencies), self._lanes.lanes))
+            return latencies[0] / device.lanes
+        return least_time(latencies, min(len(latencies), device.lanes))
 
-    def _pieces(
-        self, device: LaneCostModel, stage: Stage
-    ) -> list[tuple[tuple[int, ...], int]]:
+    def _pieces(self, stage: Stage) -> list[tuple[tuple[int, ...], int]]:
         """The groups whose latencies give a stage's bound: (group, number of lanes).
 
         Each group is measured alone, on one of this many lanes. If the number is 0, the
@@ -157,10 +135,10 @@ class CachedCostModel:
         """
         if stage.strategy is Strategy.MERGE:
             return [((op,), 0) for op in stage.groups[0]]
-        if not device.lanes_divide_device:
+        if not self._cost_model.lanes_divide_device:
             return [(group, 1) for group in stage.groups]
-        count = len(stage.groups)
-        lanes = device.lanes if count == 1 else min(count, device.lanes)
+        count, most = len(stage.groups), self._cost_model.lanes
+        lanes = most if count == 1 else min(count, most)
         return [(group, lanes) for group in stage.groups]
 
     def _piece(self, problem: Problem, group: tuple[int, ...], lanes: int) -> float:
@@ -183,8 +161,7 @@ class CachedCostModel:
         if (
             stage.strategy is Strategy.CONCURRENT
             and len(stage.groups) == 1
-            and self._lanes
-            and not self._lanes.lanes_divide_device
+            and not self._cost_model.lanes_divide_device
         ):
             return self._piece_request(problem, stage.groups[0], 1)
         key = stage_key(problem, stage, self._group_keys)
@@ -203,7 +180,9 @@ class CachedCostModel:
                 # waited for the lock.
                 known = self._known(request.key)
                 if known is None:
-                    known = self._measure(request.problem, request.stage, request.lanes)
+                    known = self._cost_model.observe(
+                        request.problem, request.stage, request.lanes
+                    )
                     self._store(request.key, known)
                     self.measured += 1
                     return known.median_ms
@@ -257,30 +236,18 @@ class CachedCostModel:
         self._remote.request(list(new.values()), likely)
 
     def _store(self, key: str, latency: Latency) -> None:
-        if latency.disturbed or not self._accepts(latency):
-            self._estimates[key] = latency
-        else:
+        if self._cost_model.measurement.accepts(latency):
             self._database.put(key, latency)
+        else:
+            self._estimates[key] = latency
 
     def _known(self, key: str) -> Latency | None:
         if key in self._estimates:
             return self._estimates[key]
         latency = self._database.get(key)
-        if latency and not self._accepts(latency):
+        if latency and not self._cost_model.measurement.accepts(latency):
             return None  # the latency is less precise than this search requires
         return latency
-
-    def _accepts(self, latency: Latency) -> bool:
-        return not self._measurement or self._measurement.accepts(latency)
-
-    def _measure(self, problem: Problem, stage: Stage, lanes: int) -> Latency:
-        if self._observe:
-            return self._observe(problem, stage, lanes)
-        if self._lanes:
-            ms = self._lanes.stage_latency(problem, stage, lanes)
-        else:
-            ms = self._cost_model.stage_latency(problem, stage)
-        return Latency.of([Sample(ms)])
 
 
 def least_time(jobs: Sequence[float], lanes: int) -> float:

@@ -14,7 +14,6 @@ from ios_tf.cost.samples import RECORDER, Latency, Sample
 from ios_tf.cost.verdict import ratio_of
 from ios_tf.scheduler.problem import Problem
 from ios_tf.scheduler.schedule import Stage
-from ios_tf.scheduler.search import CostModel
 from ios_tf.validation import measured_runs, warmup_runs
 
 if TYPE_CHECKING:  # imports TensorFlow, which not every search needs
@@ -97,34 +96,27 @@ class Measurement:
 DEFAULT_MEASUREMENT = Measurement()
 
 
-@runtime_checkable
-class LaneCostModel(CostModel, Protocol):
-    """A cost model that also knows the latency of a stage on a part of the device.
+class BlockCostModel(Protocol):
+    """Measures stages and whole schedules on a device, as a Searcher needs.
+
+    Methods raise MemoryError if something does not fit into the device's memory.
 
     Attributes:
+      measurement: how the model measures.
+      measurements: the number of candidates measured so far.
       lanes: the number of lanes of the device. A stage uses one lane per group, but at
         most this many.
       lanes_divide_device: true if each lane has a fixed part of the device (CPU cores);
         false if any lane may use all of it (a GPU).
     """
 
+    measurement: Measurement
+    measurements: int
     lanes: int
     lanes_divide_device: bool
 
-    def stage_latency(self, problem: Problem, stage: Stage, lanes: int = 0) -> float:
-        """The latency of a stage in ms; if `lanes` > 0, on one of `lanes` lanes."""
-
-
-class BlockCostModel(LaneCostModel, Protocol):
-    """A cost model that also measures whole schedules, as a Searcher needs.
-
-    Methods raise MemoryError if something does not fit into the device's memory.
-
-    Attributes:
-      measurements: the number of candidates measured so far.
-    """
-
-    measurements: int
+    def observe(self, problem: Problem, stage: Stage, lanes: int = 0) -> Latency:
+        """The latency of a stage; if `lanes` > 0, on one of `lanes` lanes."""
 
     def compare(
         self,

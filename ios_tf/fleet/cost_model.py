@@ -174,10 +174,10 @@ class FleetCostModel:
             arrivals, self._arrivals = self._arrivals, Arrivals()
             return arrivals
 
-    def stage_latency(self, problem: Problem, stage: Stage, lanes: int = 0) -> float:
-        """The latency of a stage in ms; if `lanes` > 0, on one of `lanes` lanes."""
+    def observe(self, problem: Problem, stage: Stage, lanes: int = 0) -> Latency:
+        """The latency of a stage; if `lanes` > 0, on one of `lanes` lanes."""
         task = {**block_json(problem), "stage": stage_json(stage), "lanes": lanes}
-        return float(self._measured(task)["latency"]["median_ms"])
+        return Latency(**self._measured(task)["latency"])
 
     def compare(
         self,

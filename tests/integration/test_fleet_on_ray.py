@@ -17,7 +17,8 @@ from cache_helpers import add_pending
 from commands import run
 
 import ios_tf
-from ios_tf.cost.cost_model import DEFAULT_MEASUREMENT
+from ios_tf.cost.cost_model import SampledCostModel
+from ios_tf.cost.samples import Sample
 from ios_tf.cost.stage_key import lane_key, stage_key
 from ios_tf.errors import UserError
 from ios_tf.fleet.device import stage_json
@@ -66,18 +67,17 @@ def problem(number: int, inputs=((-1,), (-1,), (0,), (1,), (2,), (3,), (1,))):
     return Problem.from_json(engine.problem(block))
 
 
-class KnownLatencies:
+class KnownLatencies(SampledCostModel):
     """The latencies of KnownDevice, for a search without a fleet."""
 
     lanes = 16
     lanes_divide_device = False
-    measurement = DEFAULT_MEASUREMENT
-    measurements = 0
 
-    def stage_latency(self, block, stage, lanes=0):
+    def sample(self, block, stage, lanes):
+        key = stage_key(block, stage)
         if stage.strategy is Strategy.CONCURRENT and len(stage.groups) == 1:
-            return known_ms(lane_key(block, stage.groups[0], max(lanes, 1), {}))
-        return known_ms(stage_key(block, stage))
+            key = lane_key(block, stage.groups[0], max(lanes, 1), {})
+        return [Sample(known_ms(key))] * self.measurement.sample_count
 
     def compare(self, block, candidates, seconds=0.0):
         found = [stage_json(*stages) for stages in candidates]

@@ -12,6 +12,8 @@ from shared import FAST
 import ios_tf
 from ios_tf.cli import main
 from ios_tf.conversion import network_check
+from ios_tf.cost.cost_model import Measurement, SampledCostModel
+from ios_tf.cost.samples import Sample
 from ios_tf.model import graph_optimizer
 from ios_tf.native import engine
 from ios_tf.scheduler import (
@@ -105,18 +107,18 @@ def test_conversion(network, saved, tmp_path):
     assert networks.relative_difference(found, network(images).numpy()) < 1e-4
 
 
-class Latencies:
+class Latencies(SampledCostModel):
     """A cost model: schedules of one split stage have given latencies, others 1 ms."""
 
     lanes = 2
-    measurements = 0
 
     def __init__(self, latency_ms, lanes_divide_device=True):
+        super().__init__(Measurement(sample_count=1))
         self.latency_ms = latency_ms
         self.lanes_divide_device = lanes_divide_device
 
-    def stage_latency(self, problem, stage, lanes=0):
-        return 0.0 if lanes else 1.0 / len(problem)
+    def sample(self, problem, stage, lanes):
+        return [Sample(0.0 if lanes else 1.0 / len(problem))]
 
     def compare(self, problem, candidates, seconds):
         self.measurements += len(candidates)

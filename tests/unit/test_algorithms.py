@@ -3,6 +3,8 @@
 import pytest
 from scheduler_helpers import assert_valid
 
+from ios_tf.cost.cost_model import Measurement, SampledCostModel
+from ios_tf.cost.samples import Sample
 from ios_tf.native import engine
 from ios_tf.scheduler import (
     Problem,
@@ -45,22 +47,22 @@ def chain() -> Problem:
     return Problem.from_json(engine.problem(block))
 
 
-class Table:
+class Table(SampledCostModel):
     """A cost model with given latencies of (operator, algorithm); the default is 1
     ms."""
 
     lanes = 1
     lanes_divide_device = True
-    measurements = 0
 
     def __init__(self, latencies):
+        super().__init__(Measurement(sample_count=1))
         self.latencies = latencies
         self.compared = []
 
-    def stage_latency(self, problem, stage, lanes=0):
+    def sample(self, problem, stage, lanes):
         ((op,),) = stage.groups
         algorithm = problem.block["operators"][op].get("algorithm", "direct")
-        return self.latencies.get((int(problem.names[op]), algorithm), 1.0)
+        return [Sample(self.latencies.get((int(problem.names[op]), algorithm), 1.0))]
 
     def compare(self, problem, candidates, seconds):
         self.compared.append(problem)
@@ -105,9 +107,9 @@ def test_time_ends_the_choice():
     asked = []
 
     class Clock(Table):
-        def stage_latency(self, problem, stage, lanes=0):
+        def sample(self, problem, stage, lanes):
             asked.append(stage.groups)
-            return super().stage_latency(problem, stage)
+            return super().sample(problem, stage, lanes)
 
     table = Clock({(op, "winograd_4x4"): 0.5 for op in (0, 3)})
     stop = lambda: len(asked) > 2  # noqa: E731
@@ -248,13 +250,13 @@ def bottlenecks() -> Problem:
 class Groups(Table):
     """Latencies by a group's operators and the algorithm of each."""
 
-    def stage_latency(self, problem, stage, lanes=0):
+    def sample(self, problem, stage, lanes):
         (group,) = stage.groups
         if len(group) == 1:
-            return super().stage_latency(problem, stage)
+            return super().sample(problem, stage, lanes)
         of_group = [problem.block["operators"][op].get("algorithm") for op in group]
         numbers = [int(problem.names[op]) for op in group]
-        return self.latencies[(*numbers, *of_group)]
+        return [Sample(self.latencies[(*numbers, *of_group)])]
 
 
 def test_products_are_measured_with_what_computes_them():

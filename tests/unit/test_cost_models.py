@@ -68,45 +68,40 @@ def test_noisy_samples_are_repeated_until_they_agree_or_the_budget_is_spent():
 
 
 def test_equal_stages_are_measured_once():
-    class Counting:
-        asked = 0
-
-        def stage_latency(self, problem, stage):
-            self.asked += 1
-            return 1.0
-
     # Two towers of equal operators: 0 -> 1, 2 -> 3.
     towers = _labelled([(0, 1), (2, 3)], ["a", "b", "a", "b"], "towers")
-    counting = Counting()
-    cached = CachedCostModel(counting)
+    device = _Samples(itertools.repeat(1.0), Measurement(sample_count=1))
+    device.lanes_divide_device = True
+    cached = CachedCostModel(device)
     for groups in ([[0, 1]], [[2, 3]], [[0], [2]], [[0, 1], [2, 3]], [[2, 3], [0, 1]]):
         stage = Stage(Strategy.CONCURRENT, tuple(map(tuple, groups)))
         assert cached.stage_latency(towers, stage) == 1.0
-    assert (cached.measured, cached.reused, counting.asked) == (3, 2, 3)
+    assert (cached.measured, cached.reused, device.measurements) == (3, 2, 3)
 
-    result = search(towers, CachedCostModel(counting))
+    result = search(towers, CachedCostModel(device))
     again = search(towers, cached)
     assert again.schedule == result.schedule
     assert cached.measured + cached.reused == 5 + again.stats.stages_asked
     assert cached.measured < again.stats.stages_asked
 
 
-class _LaneDevice:
+class _LaneDevice(SampledCostModel):
     """Groups of known work on a device of three lanes with an efficiency of 0.8."""
 
     lanes = 3
     lanes_divide_device = True
 
     def __init__(self, work):
+        super().__init__(Measurement(sample_count=1))
         self._work = work
         self.asked = []
 
-    def stage_latency(self, problem, stage, lanes=0):
+    def sample(self, problem, stage, lanes):
         if not lanes:
             raise AssertionError("a bound must not measure stages")
         (group,) = stage.groups
         self.asked.append((group, lanes))
-        return self._work[group] * lanes * 0.8
+        return [Sample(self._work[group] * lanes * 0.8)]
 
 
 def test_bounds_are_the_longest_lane_or_the_work_of_all():

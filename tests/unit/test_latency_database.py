@@ -23,10 +23,10 @@ from commands import run_python
 
 from benchmarks.offline_cost_model import OfflineCostModel
 from ios_tf.cost.cached import CachedCostModel
-from ios_tf.cost.cost_model import Measurement
+from ios_tf.cost.cost_model import Measurement, SampledCostModel
 from ios_tf.cost.database import LatencyDatabase, clear_latencies
 from ios_tf.cost.database import open_database as open_or_warn
-from ios_tf.cost.samples import Latency
+from ios_tf.cost.samples import Latency, Sample
 from ios_tf.cost.stage_key import stage_key
 from ios_tf.reasons import Reason
 from ios_tf.scheduler import Problem, Pruning, SearchOptions, Stage, search
@@ -39,7 +39,9 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _SEARCH = """
 import json, os, signal, sys
 from ios_tf.cost.cached import CachedCostModel
+from ios_tf.cost.cost_model import Measurement
 from ios_tf.cost.database import LatencyDatabase
+from ios_tf.cost.samples import Latency
 from ios_tf.scheduler import UNPRUNED, Problem, SearchOptions, search
 
 path, log, die, when = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
@@ -48,14 +50,17 @@ problem = Problem.from_edges(7, [(0, 2), (1, 2), (2, 5), (3, 5), (4, 6)])
 
 class Model:
     count = 0
+    lanes_divide_device = True
+    measurement = Measurement(sample_count=1)
 
-    def stage_latency(self, problem, stage):
+    def observe(self, problem, stage, lanes):
         self.count += 1
         with open(log, "a") as file:
             file.write(json.dumps([os.getpid(), stage.groups]) + "\\n")
         if self.count == die and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        return 1.0 + sum(map(len, stage.groups)) - 0.1 * len(stage.groups)
+        ms = 1.0 + sum(map(len, stage.groups)) - 0.1 * len(stage.groups)
+        return Latency(ms, 0.0, 1)
 
 
 database = LatencyDatabase(path, "device")
@@ -162,9 +167,11 @@ def test_an_offline_search_needs_no_device():
     database = LatencyDatabase(None, "device")
     problem = Problem.from_edges(5, [(0, 2), (1, 2), (3, 4)], [[0, 1]])
 
-    class Model:
-        def stage_latency(self, problem, stage):
-            return 1.0 + 0.5 * max(map(len, stage.groups))
+    class Model(SampledCostModel):
+        lanes_divide_device = True
+
+        def sample(self, problem, stage, lanes):
+            return [Sample(1.0 + 0.5 * max(map(len, stage.groups)))] * 3
 
     offline = OfflineCostModel(database)
     with pytest.raises(LookupError, match="too few stage latencies"):
@@ -187,6 +194,8 @@ def test_an_offline_search_needs_no_device():
 
 
 class _Model:
+    lanes_divide_device = True
+
     def __init__(self, measurement):
         self.measurement = measurement
         self.asked = 0
@@ -456,13 +465,16 @@ def test_a_full_disk_is_one_warning_and_the_search_goes_on(tmp_path):
 import logging, resource, signal, sys
 logging.basicConfig(format="%(message)s")
 from ios_tf.cost.cached import CachedCostModel
+from ios_tf.cost.cost_model import SampledCostModel
 from ios_tf.cost.database import LatencyDatabase
-from ios_tf.cost.samples import Latency
+from ios_tf.cost.samples import Sample
 from ios_tf.scheduler import Problem, search
 
-class Model:
-    def stage_latency(self, problem, stage):
-        return 1.0 + sum(map(len, stage.groups))
+class Model(SampledCostModel):
+    lanes_divide_device = True
+
+    def sample(self, problem, stage, lanes):
+        return [Sample(1.0 + sum(map(len, stage.groups)))] * 3
 
 database = LatencyDatabase(sys.argv[1], "device")
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
