@@ -221,11 +221,7 @@ def clear(directory: str) -> tuple[int, int]:
 
 
 def _remove(path: str) -> None:
-    try:
-        tf.io.gfile.remove(path)
-    except tf.errors.NotFoundError:  # another process has removed it
-        pass
-    except tf.errors.OpError as error:
+    if error := cache_files.remove(path):
         raise UserError(f"{path}: cannot be removed: {first_line(error)}") from error
 
 

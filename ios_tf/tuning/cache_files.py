@@ -1,4 +1,4 @@
-"""Reads and writes the files of a schedule cache safely.
+"""Reads, writes and removes the files of a schedule cache safely.
 
 Another user who may write into the directory must not be able to make a process access
 files outside of it, or wait forever. cc/tensorflow/cache/cache_file.cc ensures this,
@@ -45,6 +45,17 @@ def write(directory: str, path: str, text: str) -> None:
         *_encoded(directory, path), data, len(data), ctypes.byref(error)
     )
     _check(code, error)
+
+
+def remove(path: str) -> tf.errors.OpError | None:
+    """Removes a file if it still exists. Returns the error if the file stays."""
+    try:
+        tf.io.gfile.remove(path)
+    except tf.errors.NotFoundError:  # another process has removed it
+        return None
+    except tf.errors.OpError as error:
+        return error
+    return None
 
 
 def is_inside(directory: str, path: str) -> bool:

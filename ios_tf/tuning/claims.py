@@ -64,7 +64,7 @@ class Claims:
             ended.set()
             renewing.join()
             if self._is_own(path):
-                _remove(path)
+                cache_files.remove(path)
 
     def wait(self, pending: Sequence[str]) -> list[str]:
         """Waits until no other process searches one of the blocks.
@@ -112,7 +112,7 @@ class Claims:
         except OSError:  # a filesystem without links
             return self._overwrite(path)
         finally:
-            _remove(new)
+            cache_files.remove(new)
         return True
 
     def _overwrite(self, path: str) -> bool:
@@ -171,8 +171,3 @@ class Claims:
 
 def _claim_of(pending: str) -> str:
     return pending.removesuffix(".json") + _SUFFIX
-
-
-def _remove(path: str) -> None:
-    with contextlib.suppress(tf.errors.OpError):
-        tf.io.gfile.remove(path)

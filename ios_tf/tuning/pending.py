@@ -229,10 +229,12 @@ def _tune_files(
                 ignored += invalid + unsearchable
                 for path, schedule in schedules.items():
                     tuned.append((problems[path], schedule))
-                    if tuner.knows(problems[path]):
-                        _remove(path)
-                    else:
+                    if not tuner.knows(problems[path]):
                         kept += 1
+                    elif error := cache_files.remove(path):
+                        _warn(
+                            Reason.CACHE_NOT_WRITTEN, f"{path} cannot be removed", error
+                        )
         paths = elsewhere
         if paths:
             with tuner.progress.phase("wait for searches of other processes"):
@@ -335,15 +337,6 @@ def problem_of(data: str | bytes | Mapping[str, Any]) -> Problem:
         return Problem.from_json(engine.problem(data["block"]))
     except engine.EngineError as error:
         raise ValueError(first_line(error)) from None
-
-
-def _remove(path: str) -> None:
-    try:
-        tf.io.gfile.remove(path)
-    except tf.errors.NotFoundError:  # another process has searched it, too
-        pass
-    except tf.errors.OpError as error:
-        _warn(Reason.CACHE_NOT_WRITTEN, f"{path} cannot be removed", error)
 
 
 def _warn(reason: Reason, what: str, error: Exception) -> None:

@@ -260,7 +260,7 @@ def test_imports_do_not_read_the_page():
         "import ios_tf, ios_tf.cli.main, ios_tf.report.page; "
         "from ios_tf.reasons import page; assert not page.sections.cache_info().misses"
     )
-    subprocess.run([sys.executable, "-c", program], check=True)
+    run_python("-c", program)
 
 
 def test_explain_does_not_import_tensorflow():
