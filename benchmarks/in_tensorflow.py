@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.standalone import add_batch_sizes, add_whole, saved_model_of
+from benchmarks.standalone import add_batch_sizes, saved_model_of
+from ios_tf.cli.arguments import add_whole
 from ios_tf.differences import relative_difference
 from ios_tf.errors import UserError, first_line
 from ios_tf.files import utc_now, write_json

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.standalone import add_whole
 from benchmarks.tracing import UNMEASURED, function_of, times_ms, waiting
-from ios_tf.cli import arguments
+from ios_tf.cli.arguments import add_options, add_whole
 from ios_tf.errors import UserError
 from ios_tf.options import BenchOptions
 
@@ -22,7 +21,7 @@ from ios_tf.options import BenchOptions
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.add_argument("model", metavar="CONVERTED", help="a converted SavedModel")
-    arguments.add_options(parser, BenchOptions, "batch_size", "inputs")
+    add_options(parser, BenchOptions, "batch_size", "inputs")
     add_whole(parser, "rounds", 2, "default: 40", 40)
     add_whole(parser, "calls", 1, "measured calls of a round; default: 20", 20)
 

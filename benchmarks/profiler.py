@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.standalone import add_whole
 from benchmarks.tracing import UNMEASURED, function_of, waiting
-from ios_tf.cli import arguments
+from ios_tf.cli.arguments import add_options, add_whole
 from ios_tf.errors import UserError
 from ios_tf.native import tracing
 from ios_tf.options import BenchOptions
@@ -51,7 +50,7 @@ class Event:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.add_argument("model", metavar="CONVERTED", help="a converted SavedModel")
-    arguments.add_options(parser, BenchOptions, "batch_size", "inputs")
+    add_options(parser, BenchOptions, "batch_size", "inputs")
     add_whole(parser, "calls", 1, "observed calls; default: 100", 100)
 
 

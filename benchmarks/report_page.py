@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.chromium import chromium
-from benchmarks.standalone import add_whole
+from ios_tf.cli.arguments import add_whole
 from ios_tf.report import document, page
 
 # Returns times in milliseconds since the navigation began. Charts are drawn before the

@@ -12,13 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ios_tf.errors import UserError
 from ios_tf.native import engine
 from ios_tf.options import number
-from ios_tf.validation import (
-    ENGINE_DEVICES,
-    as_argument,
-    batch_sizes,
-    engine_device,
-    whole,
-)
+from ios_tf.validation import ENGINE_DEVICES, as_argument, batch_sizes, engine_device
 
 
 def exit_code(
@@ -40,23 +34,6 @@ def add_engine_device(parser: argparse.ArgumentParser, default: str = "cpu") -> 
         default=default,
         metavar="DEVICE",
         help=f"{ENGINE_DEVICES}, with CUDA's GPU numbers; default: {default}",
-    )
-
-
-def add_whole(
-    parser: argparse.ArgumentParser,
-    name: str,
-    least: int,
-    text: str,
-    default: int | None = None,
-) -> None:
-    """Adds an option for a whole number that is at least `least`."""
-    parser.add_argument(
-        f"--{name}",
-        type=as_argument(lambda value: whole(name, number(value), least)),
-        default=default,
-        metavar="N",
-        help=text,
     )
 
 

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import native
-from benchmarks.standalone import add_whole
-from ios_tf.cli import arguments
+from ios_tf.cli.arguments import add_options, add_whole
 from ios_tf.options import BenchOptions
 from ios_tf.report import document
 
@@ -38,7 +37,7 @@ _REPETITIONS = 21
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.add_argument("model", metavar="CONVERTED", help="a converted SavedModel")
-    arguments.add_options(parser, BenchOptions, "batch_size", "inputs")
+    add_options(parser, BenchOptions, "batch_size", "inputs")
     add_whole(parser, "rounds", 2, "default: 100", 100)
     add_whole(parser, "calls", 1, "calls of each kind in a round; default: 10", 10)
 

@@ -27,7 +27,8 @@ from benchmarks.experiments.specialization import Specialization
 from benchmarks.experiments.utilization import Utilization
 from benchmarks.frameworks.runner import SavedModel, Target
 from benchmarks.network import Network
-from benchmarks.standalone import add_engine_device, add_whole, saved_model_of
+from benchmarks.standalone import add_engine_device, saved_model_of
+from ios_tf.cli.arguments import add_whole
 from ios_tf.errors import UserError
 from ios_tf.files import utc_now
 from ios_tf.native import engine

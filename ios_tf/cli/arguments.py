@@ -8,14 +8,16 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ios_tf import models
-from ios_tf.cli.parser import Parser
-from ios_tf.options import ConvertOptions, Option, default_text, options_of
+from ios_tf.options import ConvertOptions, Option, default_text, number, options_of
 from ios_tf.printable import printable
 from ios_tf.tables import fitted
-from ios_tf.validation import as_argument
+from ios_tf.validation import as_argument, whole
+
+if TYPE_CHECKING:  # imports absl, which benchmarks without TensorFlow lack
+    from ios_tf.cli.parser import Parser
 
 MODEL = (
     "a SavedModel directory, a .keras or .h5 file, keras:NAME (keras.applications), or "
@@ -155,6 +157,24 @@ def _on_or_off(text: str) -> bool:
     if text not in ("on", "off"):
         raise argparse.ArgumentTypeError(f"must be on or off, not {text!r}")
     return text == "on"
+
+
+def add_whole(
+    parser: argparse.ArgumentParser,
+    name: str,
+    least: int,
+    text: str,
+    default: int | None = None,
+    check: Callable[[str, Any, int], int] = whole,
+) -> None:
+    """Adds an option for a whole number that is at least `least`."""
+    parser.add_argument(
+        f"--{name}",
+        type=as_argument(lambda value: check(name, number(value), least)),
+        default=default,
+        metavar="N",
+        help=text,
+    )
 
 
 def add_json(parser: Parser, what: str = "print one JSON document") -> None:

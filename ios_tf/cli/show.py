@@ -6,9 +6,8 @@ import argparse
 from typing import Any
 
 from ios_tf.cli import arguments
-from ios_tf.options import BenchOptions, number
+from ios_tf.options import BenchOptions
 from ios_tf.printable import printable
-from ios_tf.validation import as_argument, whole
 
 
 def add_commands(commands: Any) -> None:
@@ -38,13 +37,8 @@ def add_commands(commands: Any) -> None:
     arguments.add_model(parser, arguments.CONVERTED)
     parser.add_argument("output", metavar="FILE", help="file to write")
     arguments.add_options(parser, BenchOptions, "batch_size", "inputs", "signature")
-    parser.add_argument(
-        "--opset",
-        type=as_argument(lambda value: whole("opset", number(value), 13)),
-        default=17,
-        metavar="N",
-        help="version of the ONNX operators; default: 17",
-    )
+    text = "version of the ONNX operators; default: 17"
+    arguments.add_whole(parser, "opset", 13, text, 17)
     arguments.add_json(parser)
 
 

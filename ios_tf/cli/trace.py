@@ -7,10 +7,10 @@ from typing import Any
 
 from ios_tf.cli import arguments
 from ios_tf.files import check_writable
-from ios_tf.options import BenchOptions, number
+from ios_tf.options import BenchOptions
 from ios_tf.printable import printable
 from ios_tf.tables import counted
-from ios_tf.validation import as_argument, measured_runs
+from ios_tf.validation import measured_runs
 
 
 def add_commands(commands: Any) -> None:
@@ -26,13 +26,8 @@ def add_commands(commands: Any) -> None:
     )
     arguments.add_model(parser, arguments.CONVERTED)
     parser.add_argument("output", metavar="FILE", help="JSON file to write")
-    parser.add_argument(
-        "--runs",
-        type=as_argument(lambda value: measured_runs("runs", number(value))),
-        default=10,
-        metavar="N",
-        help="recorded calls; default: 10",
-    )
+    text = "recorded calls; default: 10"
+    arguments.add_whole(parser, "runs", 1, text, 10, measured_runs)
     arguments.add_options(parser, BenchOptions, "batch_size", "inputs", "signature")
     arguments.add_json(parser)
 
