@@ -230,9 +230,11 @@ def _latencies(
     device: Any,
     callers: int,
 ) -> dict[str, Any]:
-    """Returns medians in ms, speedups over stock TensorFlow, and differences from it.
+    """Returns what was measured of each function, by name.
 
-    The entry of a function that fails is the reason.
+    These are the median latency in ms, the speedup over stock TensorFlow, and how much
+    the outputs differ from those of TensorFlow. If the function fails, it is the reason
+    instead.
     """
     from benchmarks.zoo.measure import difference
     from ios_tf.conversion import timing

@@ -276,8 +276,8 @@ class TuneOptions(MeasuringOptions):
     )
     device: str = _option(
         "cpu",
-        "device that the engine measures on: cpu, gpu, or gpu:1 for the GPU that CUDA "
-        "numbers 1. Append ,tf32=off to switch TF32 off, as in gpu:1,tf32=off",
+        "device that the engine measures on: cpu, gpu, or gpu:1 for the GPU with "
+        "number 1 in CUDA. Append ,tf32=off to switch TF32 off, as in gpu:1,tf32=off",
         "Sizes and device",
         check=validation.engine_device,
         metavar="DEVICE",

@@ -277,8 +277,9 @@ def _latency(
     """Returns the median latencies in ms, and how they compare.
 
     `ratio` is the converted model's time divided by TensorFlow's: below 1, the
-    converted model is faster. It comes from the median ratio of samples taken in turns.
-    `busy` says that other processes disturbed too many samples.
+    converted model is faster. The two functions take turns, and `ratio` is the median
+    of the ratios of neighbouring samples. `busy` says that other processes disturbed
+    too many samples.
     """
     inputs = _tensors(arrays)
     latencies = timing.latencies(

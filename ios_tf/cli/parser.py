@@ -44,7 +44,7 @@ class Parser(argparse_flags.ArgumentParser):
             message += suggestion(wrong[2], names) or f"; choose {', '.join(names)}"
         valued = _VALUED.match(message)
         if valued:
-            message = f"{valued[1]} takes no value, not {valued[2]}"
+            message = f"{valued[1]} does not take a value, but got {valued[2]}"
             if valued[1] == "--json":
                 message += "; to write the result to a file, use --json > FILE"
         self.exit(2, f"{self.prog}: error: {message} ({self.prog} --help)\n")

@@ -94,11 +94,11 @@ def slower(report: Report, made: Plan, comparison: Comparison | None) -> Report:
             )
         )
     several = sum(len(one.regions) for one in made.regions) > 1
-    why = "none of its regions is" if several else "its region is not"
+    which = "none of its regions is" if several else "its region is not"
     return report.with_decisions(
         Decision(
             Reason.NO_FAST_REGION,
-            f"{name} is left to TensorFlow, because {why} clearly faster",
+            f"{name} is left to TensorFlow, because {which} clearly faster",
         ),
         *_slow_regions(made),
     )
@@ -363,7 +363,7 @@ def _image_sizes_not_scheduled(converted: Sequence[Function]) -> list[Decision]:
             continue
         text = "has no input with an open height or width"
         if used:
-            text = f"cannot process images of this size, but {used[0]} x {used[1]}"
+            text = f"can only process images of {used[0]} x {used[1]}"
         decisions.append(
             Decision(
                 Reason.OTHER_IMAGE_SIZE,

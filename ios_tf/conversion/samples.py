@@ -95,7 +95,7 @@ class Samples:
             if len(specs) > 1:
                 raise UserError(
                     f"{self.source} does not name the inputs of its samples, but the "
-                    f"signature has several inputs. Name {', '.join(specs)}"
+                    f"signature has several inputs. Name the arrays {', '.join(specs)}"
                 )
             return dict(zip(specs, group.values(), strict=True))
         for name in group:

@@ -254,8 +254,8 @@ def least_time(jobs: Sequence[float], lanes: int) -> float:
     """Returns a lower bound of the time in which `lanes` lanes can do all jobs.
 
     One bound is the sum of all jobs divided by the number of lanes. For each k, there
-    is another bound: of the k * lanes + 1 longest jobs, some lane does at least k + 1,
-    which takes at least as long as the k + 1 shortest of them.
+    is another bound. Take the k * lanes + 1 longest jobs: some lane does at least k + 1
+    of these. This takes at least the sum of the k + 1 shortest ones among them.
     """
     longest = sorted(jobs, reverse=True)
     times = [sum(jobs) / lanes]

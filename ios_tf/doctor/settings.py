@@ -11,7 +11,7 @@ from ios_tf.doctor.finding import OK, WARNING, Finding
 # All variables of this package, with their effects.
 OWN = {
     "IOS_TF_CACHE": "directory of schedules and latencies",
-    "IOS_TF_CODE_CACHE": "directory of compiled GPU kernels; empty keeps none",
+    "IOS_TF_CODE_CACHE": "directory of compiled GPU kernels; if empty, none are kept",
     "IOS_TF_CUDA_LIBRARIES": "directories of cuDNN and NVRTC, separated by colons",
     "IOS_TF_NUM_THREADS": "number of threads of the engine",
     "IOS_TF_PLAN_CACHE": "directory of cuDNN plans",

@@ -374,8 +374,8 @@ class RayConnection:
         self._restarts += 1
         if self._restarts > _MAX_RESTARTS:
             raise UserError(
-                "the Ray cluster has lost the actor that distributes the measurements "
-                f"{_MAX_RESTARTS} times. Run the command again to continue the search"
+                "the actor that distributes measurements in the Ray cluster was lost "
+                f"{self._restarts} times. Run the command again to continue the search"
             )
         time.sleep(2**self._restarts)  # the dispatcher may soon be reachable again
         with self._lock:

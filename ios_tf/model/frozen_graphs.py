@@ -322,8 +322,8 @@ def _with_constants(
     graph_def, _ = convert_to_constants._replace_variables_by_constants(
         Converter(inlined.graph_def, inlined.captures, function, variables, left)
     )
-    # Restores the control inputs of reads (for example a check of the inputs), which
-    # TensorFlow drops.
+    # TensorFlow drops the control inputs of nodes that read variables. Such an input
+    # may be a check of the arguments that must run first, so it is restored.
     function_library.wait_as_before(inlined.graph_def, graph_def)
     function_library.drop_references(graph_def)
     mark_filters(graph_def, filters)

@@ -92,7 +92,7 @@ def headline(report: Document) -> str:
         name += f" ({best['name']})"
     if any(by_processor_time(one) for _, one in of_best):
         sizes = ", ".join(size for size, _ in of_best)
-        change += f" by processor time at batch {sizes}, on a busy machine"
+        change += f" (processor time at batch {sizes}, because the machine was busy)"
     else:
         change += ": " + ", ".join(
             f"{rounded(one['tensorflow']['ms'])} -> "

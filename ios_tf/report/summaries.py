@@ -139,7 +139,7 @@ def picture(block: Mapping[str, Any]) -> np.ndarray:
     axes.set_xlim(0, 1.02 * total)
     axes.set_ylim(rows - 0.5, -0.5)
     axes.set_yticks(range(rows), [f"group {i + 1}" for i in range(rows)])
-    axes.set_xlabel("ms" if block["ms"] else "operators, because none was measured")
+    axes.set_xlabel("ms" if block["ms"] else "operators (latencies were not measured)")
     axes.set_title(_title(block), size=9, parse_math=False)
     kinds = dict.fromkeys(one["kind"] for one in block["operators"])
     axes.legend(

@@ -267,7 +267,7 @@ def test_networks_are_in_the_package():
 
 
 def test_all_merges_of_networks_of_the_package():
-    """The checks of networks schedule all merges, even in a block of 484 operators."""
+    """`checks` runs schedules with all possible merges, even of 484 operators."""
     for network in map(Network.read, _NETWORKS):
         for problem in network.problems.values():
             schedule = checks.without_measuring(problem, "merge")

@@ -560,7 +560,7 @@ def test_bench(capfd, tmp_path, network, monkeypatch):
 
 def test_json_is_not_a_file_name(capfd, tmp_path):
     result = run(capfd, "bench", "MODEL", "--json=results.json")
-    assert_fails(result, 2, "--json takes no value", tmp_path)
+    assert_fails(result, 2, "--json does not take a value", tmp_path)
     assert "use --json > FILE" in result[2]
 
 

@@ -60,8 +60,8 @@ def test_a_busy_machine_has_no_milliseconds_in_the_headline():
     latencies = found["signatures"][0]["latencies"]["1"]
     latencies["converted_speedup"] = rd.speedup(1.39, by_processor_time=True)
     assert gain.headline(found) == (
-        "InceptionV3 is 1.39x faster by processor time at batch 1, on a busy machine; "
-        "outputs equal to 2e-7"
+        "InceptionV3 is 1.39x faster (processor time at batch 1, because the machine "
+        "was busy); outputs equal to 2e-7"
     )
     assert gain.speedup(found) == pytest.approx(1.39)
 

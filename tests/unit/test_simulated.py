@@ -120,10 +120,10 @@ def test_the_fastest_tile_is_taken():
     assert taking((16, 16)) == pytest.approx(3 * 2 * 2.0)
     assert taking((32, 16)) == pytest.approx(3 * 2 * 2.5)
     assert taking((32, 16), (16, 16)) == pytest.approx(3 * 2 * 2.0)
-    # With a slow cache, small tiles are slower, because they read more. A step of a
-    # small tile reads (16 + 16) * 8 * 4 bytes, which takes 4 ms at 256 bytes per ms and
-    # multiprocessor. A step of a large tile reads (32 + 16) * 8 * 4 bytes in 6 ms, but
-    # there are half as many steps.
+    # With a slow cache, small tiles are slower, because they read more. Each of the two
+    # multiprocessors reads 256 bytes per ms. A step of a small tile reads
+    # (16 + 16) * 8 * 4 bytes in 4 ms, and two tiles share a multiprocessor: 8 ms. A
+    # step of a large tile waits for 0.5 ms and reads (32 + 16) * 8 * 4 bytes in 6 ms.
     slow = {"cache_bytes_per_ms": 512}
     assert taking((16, 16), **slow) == pytest.approx(3 * 2 * 8.0)
     assert taking((32, 16), **slow) == pytest.approx(3 * 2 * 6.5)

@@ -95,7 +95,8 @@ absl::StatusOr<GraphDef> OpenGraph::Annotate(const std::vector<Load>& loads,
   GraphDef graph = item_->graph;
   if (IsAnnotated(graph)) return graph;
   if (loads.empty()) {
-    return absl::InvalidArgumentError("loads is empty; give at least one load");
+    return absl::InvalidArgumentError(
+        "loads is empty. Give at least one batch size");
   }
   std::vector<const Partition*> partitions;
   for (const Load& load : loads) {

@@ -38,8 +38,8 @@ bool AcceptsInvalidSizes(AnalyzedGraph* analyzed, int i,
   for (const ImportedOperator& op : emitted) {
     const Shape* y = shapes.shape(op.output);
     if (!y) continue;
-    // The output has a constant number of images, but the number of images of
-    // the inputs varies. TensorFlow refuses other numbers.
+    // The output has a constant number of images, but the inputs may have any
+    // number. TensorFlow reports an error for inputs with another number.
     if (shapes.known(op.output, 0) &&
         std::all_of(op.inputs.begin(), op.inputs.end(), [&](TensorRef t) {
           return shapes.fixed(t, 0) && !shapes.known(t, 0);

@@ -222,8 +222,10 @@ Result Slice(ImportContext& in, int i) {
   for (size_t d = 1; x->size() == 4 && d < 3; ++d) {
     const bool asks = from[d] > 0 || (d < most.size() && most[d] >= 0);
     if (asks && !in.shapes().known(input, d)) {
-      return Refuse(Reason::kRejectedSizes,
-                    "TensorFlow rejects images that are too small");
+      return Refuse(
+          Reason::kRejectedSizes,
+          "TensorFlow rejects images that are too small, and the size "
+          "of the image varies");
     }
   }
   return EmitRange(in, i, *begin);

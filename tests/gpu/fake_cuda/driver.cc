@@ -840,8 +840,8 @@ CUresult CUDAAPI cuModuleUnload(CUmodule module) {
   FAKE_CONTEXT();
   FAKE_NOT_WHILE_CAPTURING();
   if (!machine.Unmade("module", module)) return CUDA_ERROR_INVALID_HANDLE;
-  // The shared object stays loaded, so that a graph that is launched too late
-  // is reported as a violation and does not crash.
+  // The module's shared object stays loaded. So a graph that is launched after
+  // its module was unloaded is reported as a violation, and does not crash.
   machine.RunAll();
   return CUDA_SUCCESS;
 }

@@ -357,9 +357,10 @@ class Depthwise<T>::Walk {
   // the vectors of a row of the output for the same channels, in `apart_`.
   const bool at_once_;
   float* apart_;
-  int64_t block_rows_ = 1;           // of the output, if kDirect
-  int64_t first_;                    // first column that windows reach
-  int64_t number_ = -1, ready_ = 0;  // current image; next row to copy of it
+  int64_t block_rows_ = 1;  // of the output, if kDirect
+  int64_t first_;           // first column that windows reach
+  int64_t number_ = -1;     // the current image
+  int64_t ready_ = 0;       // the next row of this image to be copied
   InputRow<T> input_;
   OutputRow<Element> output_;
 };

@@ -1,6 +1,6 @@
-// Units of a WinogradPlan: their tiles and filters, and their layout in scratch
-// memory. The layout follows the rows and vectors that matrix products keep in
-// registers.
+// Divides the work of a WinogradPlan into units. A unit computes some filters
+// of some tiles. The layout of a unit's data in scratch memory fits the rows
+// and vectors that matrix products keep in registers.
 #ifndef IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_UNITS_H_
 #define IOS_TF_CC_ENGINE_CPU_KERNELS_WINOGRAD_UNITS_H_
 

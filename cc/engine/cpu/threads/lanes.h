@@ -8,7 +8,10 @@
 // - A crew is the leader and the workers of a session. Crews have about equally
 //   many workers, and no more threads together than there are cores.
 // - A section is a parallel loop, cut into pieces that run on the lane's
-//   threads (see team.h). Crews exchange workers between sections.
+//   threads. The threads that run one section are a team (see team.h).
+// - Between two sections, a crew takes over workers of larger crews, and gives
+//   workers to smaller ones.
+// - A spare thread is a worker that belongs to no crew.
 //
 // No thread waits for work that another thread has not started yet (team.h). If
 // other callers or processes occupy the cores, the threads of a lane that have
@@ -131,17 +134,17 @@ class LanePool {
   }
 
   // Opens a section of `count` pieces to the other threads of the current
-  // thread's lane. Before that, crews exchange workers. A lane's section has at
-  // most one piece per thread; `count` 0 means one piece for each thread. The
-  // caller then runs piece 0 itself and ends with EndParallel. If the thread
-  // has no lane or is inside a section, the new section has one piece.
+  // thread's lane. Before that, crews are balanced again. A lane's section has
+  // at most one piece per thread; `count` 0 means one piece for each thread.
+  // The caller then runs piece 0 itself and ends with EndParallel. If the
+  // thread has no lane or is inside a section, the new section has one piece.
   static void StartParallel(Job job, int count);
   static void EndParallel();
 
   // Waits until all pieces of the team's section have called Barrier().
   static void Barrier(Team* team);
 
-  // First lets crews exchange workers. Then returns the number of the lane's
+  // First balances the crews. Then returns the number of the lane's
   // threads, including its leader, that would start a section as soon as it is
   // opened.
   static int ReadyThreads(const Lane& lane);
@@ -167,7 +170,7 @@ class LanePool {
   // Moves the calling worker to a core where no other thread of its session was
   // last seen.
   void ClaimCore(const Worker& worker);
-  // Wakes a spare thread, which does not belong to a crew, to help the team.
+  // Wakes a spare thread, which then runs pieces of the team's section.
   void CallSpare(Team* team);
 
   // Begins and ends a session.

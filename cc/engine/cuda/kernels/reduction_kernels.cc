@@ -30,9 +30,9 @@ StatusOr<GlobalPoolKernel> GlobalPoolKernel::Create(const Device* device,
   const int64_t vector =
       std::min(VectorOf(dtype, input), VectorOf(dtype, output));
   const int64_t vectors = input.channels() / vector;
-  // A block gets as many channels as possible, but so few that every
-  // multiprocessor gets a block, and at least 32 bytes, the sector that a GPU
-  // reads.
+  // A block gets as many channels as possible while there is still a block for
+  // every multiprocessor. But it gets at least 32 bytes of channels, because a
+  // GPU reads memory in sectors of 32 bytes.
   int least_bits = 0;
   while ((vector * SizeOf(dtype) << least_bits) < 32) ++least_bits;
   int bits = 5;
