@@ -88,7 +88,8 @@ std::vector<Bracket> Brackets(
 
 // Adds sizes inside of the bracket: multiples of 32 near the root of the
 // secant, because some networks accept only multiples of 32. If none of them is
-// new, adds the middle of the bracket.
+// new, adds the sizes on both sides of the root, or else the middle of the
+// bracket.
 void Narrow(const Bracket& bracket, const Line& line,
             std::set<int64_t>* sizes) {
   constexpr int64_t kMultiple = 32;
@@ -110,6 +111,12 @@ void Narrow(const Bracket& bracket, const Line& line,
     const int64_t whole = std::llround(root);
     add((whole - step) / kMultiple * kMultiple);
     add((whole + step + kMultiple) / kMultiple * kMultiple);
+  }
+  if (!narrowed) {
+    // If the distance is linear, these two sizes are next to the bound.
+    const int64_t above = std::llround(std::ceil(root));
+    add(above - 1);
+    add(above);
   }
   if (!narrowed) add(bracket.below + width / 2);
 }
@@ -225,9 +232,9 @@ std::vector<ShapeSample> AddBoundSamples(const ShapeSample& example,
   std::set<int> unresolved;  // nodes that need too many samples
   std::vector<Vary> lines;
   if (varying.batches) lines.push_back(Vary::kBatch);
-  if (varying.images) {
-    lines.insert(lines.end(), {Vary::kHeight, Vary::kWidth, Vary::kBoth});
-  }
+  if (varying.heights) lines.push_back(Vary::kHeight);
+  if (varying.widths) lines.push_back(Vary::kWidth);
+  if (varying.heights && varying.widths) lines.push_back(Vary::kBoth);
   for (Vary vary : lines) {
     Line line;
     std::set<int64_t> next = {1, 2, 5, 17, 61, 131};

@@ -22,9 +22,8 @@ void SetInputShape(tensorflow::TensorShapeProto shape, NodeDef* node) {
 // is the width.
 int OnlySize(int dimension, int rank) { return dimension + 2 >= rank; }
 
-// Replaces the unknown dimensions of an input's shape by the sample's sizes.
-// The leading dimension is the batch size. If two other dimensions are unknown,
-// they are the height and the width.
+}  // namespace
+
 tensorflow::TensorShapeProto WithSample(tensorflow::TensorShapeProto shape,
                                         const ShapeSample& sample,
                                         bool first_input) {
@@ -50,8 +49,6 @@ tensorflow::TensorShapeProto WithSample(tensorflow::TensorShapeProto shape,
   }
   return shape;
 }
-
-}  // namespace
 
 const tensorflow::TensorShapeProto* InputShape(const NodeDef& node) {
   const tensorflow::TensorShapeProto* shape = nullptr;

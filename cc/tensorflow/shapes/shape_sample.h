@@ -35,6 +35,13 @@ struct ShapeSample {
 // null.
 const tensorflow::TensorShapeProto* InputShape(const tensorflow::NodeDef& node);
 
+// Replaces the unknown dimensions of an input's shape by the sample's sizes.
+// The leading dimension is the batch size. If two other dimensions are unknown,
+// they are the height and the width.
+tensorflow::TensorShapeProto WithSample(tensorflow::TensorShapeProto shape,
+                                        const ShapeSample& sample,
+                                        bool first_input);
+
 // Sets the unknown sizes of the inputs in `sized` to those of the sample.
 // `sized` is a copy of `graph`, except that nodes which are not inputs may
 // differ.

@@ -78,8 +78,11 @@ absl::Status ShapeTable::InferSamples(int64_t batch_size,
     }
   }
   if (samples.size() > 1) {
-    const VaryingSizes sampled = {varying.any(),
-                                  varying.images || values_matter};
+    VaryingSizes sampled = varying;
+    sampled.batches = varying.any();
+    // Sizes that depend on values are those of the sample, too.
+    sampled.heights = varying.heights || values_matter;
+    sampled.widths = varying.widths || values_matter;
     bound_samples_ = AddBoundSamples(samples[0], sampled, &sampler);
   }
   example_ = samples[0];

@@ -14,6 +14,16 @@ struct OpenSizes {
   int batches = 0, images = 0;
 };
 
+// Returns whether the shape of an input depends on this size of a sample: 0 is
+// the height, 1 is the width.
+bool DependsOn(int size, const tensorflow::TensorShapeProto& shape) {
+  ShapeSample sample;
+  const auto before = WithSample(shape, sample, /*first_input=*/true);
+  ++sample.sizes[size];
+  const auto after = WithSample(shape, sample, /*first_input=*/true);
+  return before.SerializeAsString() != after.SerializeAsString();
+}
+
 OpenSizes FindOpenSizes(const GraphDef& graph) {
   OpenSizes open;
   for (const NodeDef& node : graph.node()) {
@@ -55,7 +65,14 @@ void AddVariedSizes(const ImageSize& image_size,
 
 VaryingSizes FindVaryingSizes(const GraphDef& graph) {
   const OpenSizes open = FindOpenSizes(graph);
-  return {open.batches > 0, open.images > 0};
+  VaryingSizes varying = {open.batches > 0, open.images > 0};
+  for (const NodeDef& node : graph.node()) {
+    const auto* shape = InputShape(node);
+    if (!shape) continue;
+    varying.heights = varying.heights || DependsOn(0, *shape);
+    varying.widths = varying.widths || DependsOn(1, *shape);
+  }
+  return varying;
 }
 
 std::vector<ShapeSample> UsualSamples(const GraphDef& graph, int64_t batch_size,

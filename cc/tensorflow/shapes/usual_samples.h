@@ -14,6 +14,8 @@ namespace ios::tf {
 // Which sizes of the graph's inputs vary: batch sizes, image sizes, or both.
 struct VaryingSizes {
   bool batches = false, images = false;
+  // Which sizes of images a sample changes. In a sequence, this is the width.
+  bool heights = false, widths = false;
   bool any() const { return batches || images; }
 };
 
