@@ -130,6 +130,31 @@ def test_lengths_around_a_large_constant(name: str) -> None:
     check(function, faster, [(1, n, 2) for n in LENGTHS])
 
 
+def test_graphs_that_differ_in_one_number() -> None:
+    """The shapes of a graph are not used for one that differs in a small constant."""
+    for bound in (40, 41, 40):
+
+        def function(x: tf.Tensor, bound: int = bound) -> tf.Tensor:
+            return first(x[:, :bound])
+
+        faster = optimized(lambda x, f=function: f(x), [None, None, 2])
+        check(function, faster, [(1, n, 2) for n in (39, 40, 41, 42)])
+
+
+def test_dilated_convolutions() -> None:
+    """The padding of each convolution depends on a remainder of the length."""
+    filters = [tf.constant(random.random((2, 2, 2)) - 0.5, tf.float32)] * 4
+
+    def function(x: tf.Tensor) -> tf.Tensor:
+        for k, w in enumerate(filters):
+            padded = tf.pad(x, [[0, 0], [2**k, 0], [0, 0]])
+            x += tf.nn.convolution(padded, w, padding="VALID", dilations=2**k)
+        return x
+
+    faster = optimized(function, [None, None, 2])
+    check(function, faster, [(2, n, 2) for n in (1, 2, 7, 8, 9, 16, 17, 31, 100)])
+
+
 def test_batches_around_a_large_constant() -> None:
     def function(x: tf.Tensor) -> tf.Tensor:
         return first(x[:BOUND])

@@ -79,7 +79,12 @@ ARROWS = {
     ],
     "cc/tensorflow": ["cc/core"],
     "cc/tensorflow/graph": [*CORE, "cc/tensorflow"],
-    "cc/tensorflow/shapes": [*CORE, "cc/tensorflow", "cc/tensorflow/graph"],
+    "cc/tensorflow/shapes": [
+        *CORE,
+        "cc/engine/host",
+        "cc/tensorflow",
+        "cc/tensorflow/graph",
+    ],
     "cc/tensorflow/import": [*CORE, "cc/tensorflow/graph", "cc/tensorflow/shapes"],
     "cc/tensorflow/fuse": [
         "cc/core/ops",

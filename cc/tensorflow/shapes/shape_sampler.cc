@@ -5,10 +5,13 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cc/tensorflow/graph/dtypes.h"
 #include "cc/tensorflow/shapes/strip_weights.h"
 #include "cc/tensorflow/shapes/unpredictable_nodes.h"
 #include "tensorflow/core/graph/tensor_id.h"
+#include "tensorflow/core/lib/strings/proto_serialization.h"
 
 namespace ios::tf {
 namespace {
@@ -51,6 +54,21 @@ ShapeSampler::ShapeSampler(const GraphView& view, const GrapplerItem& item,
       batch_size_(batch_size),
       inputs_vary_(inputs_vary),
       stripped_(StripWeights(item, UnknownNumbers(view, item, inputs_vary))) {}
+
+std::string ShapeSampler::Key() const {
+  std::string key = absl::StrCat(batch_size_, " ", inputs_vary_);
+  for (const auto& [name, tensor] : item_.feed) {
+    absl::StrAppend(&key, "\n", name, " ", tensor.dtype(), " ",
+                    tensor.shape().DebugString());
+  }
+  for (const auto* names : {&item_.fetch, &item_.init_ops, &item_.keep_ops}) {
+    absl::StrAppend(&key, "\n\n", absl::StrJoin(*names, "\n"));
+  }
+  std::string graph;
+  tensorflow::SerializeToStringDeterministic(stripped_.graph, &graph);
+  absl::StrAppend(&key, "\n\n", graph);
+  return key;
+}
 
 absl::StatusOr<bool> ShapeSampler::Add(const ShapeSample& sample) {
   GrapplerItem sized = stripped_;

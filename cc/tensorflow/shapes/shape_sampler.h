@@ -5,6 +5,7 @@
 #define IOS_TF_CC_TENSORFLOW_SHAPES_SHAPE_SAMPLER_H_
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,9 @@ class ShapeSampler {
   ShapeSampler(const GraphView& view,
                const tensorflow::grappler::GrapplerItem& item,
                int64_t batch_size, bool inputs_vary);
+
+  // Returns a text that is equal for samplers that infer equal shapes.
+  std::string Key() const;
 
   // Infers the shapes of a sample and stores them. The first sample is the
   // example. Returns whether shapes depend on values of the inputs.

@@ -4,100 +4,24 @@
 #include <functional>
 #include <utility>
 
-#include "cc/tensorflow/shapes/bound_samples.h"
-#include "cc/tensorflow/shapes/fitting_sizes.h"
 #include "cc/tensorflow/shapes/layout_map.h"
-#include "cc/tensorflow/shapes/shape_sampler.h"
-#include "cc/tensorflow/shapes/usual_samples.h"
 #include "cc/tensorflow/shapes/zero_batch_shapes.h"
 
 namespace ios::tf {
-namespace {
-
 using ::tensorflow::grappler::GrapplerItem;
-
-// Returns whether the tensor has a shape in all required samples, and the same
-// rank in all samples in which it has a shape.
-bool HasCertainShape(const ShapeSampler& sampler, TensorRef tensor,
-                     int required_samples) {
-  const int samples = sampler.samples().size();
-  for (int sample = 0; sample < samples; ++sample) {
-    const Shape* shape = sampler.shape(tensor, sample);
-    if (shape ? shape->size() != sampler.shape(tensor, 0)->size()
-              : sample < required_samples) {
-      return false;
-    }
-  }
-  return true;
-}
-
-void ForgetUncertainShapes(int required_samples, ShapeSampler* sampler) {
-  for (int i = 0; i < sampler->view().size(); ++i) {
-    const int ports = sampler->types().dtypes[i].size();
-    for (int port = 0; port < ports; ++port) {
-      if (!HasCertainShape(*sampler, {i, port}, required_samples)) {
-        sampler->ForgetShape({i, port});
-      }
-    }
-  }
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<ShapeTable>> ShapeTable::Create(
     const GraphView& view, const GrapplerItem& item, int64_t batch_size,
     const ImageSize& image_size) {
   std::unique_ptr<ShapeTable> table(new ShapeTable(view, item));
-  TF_RETURN_IF_ERROR(table->InferSamples(batch_size, image_size));
+  TF_ASSIGN_OR_RETURN(table->inferred_,
+                      InferGraphShapes(view, item, batch_size, image_size));
   return table;
-}
-
-absl::Status ShapeTable::InferSamples(int64_t batch_size,
-                                      const ImageSize& image_size) {
-  const VaryingSizes varying = FindVaryingSizes(item_.graph);
-  std::vector<ShapeSample> samples =
-      UsualSamples(item_.graph, batch_size, image_size);
-  ShapeSampler sampler(view_, item_, batch_size, varying.any());
-  TF_ASSIGN_OR_RETURN(const bool values_matter, sampler.Add(samples[0]));
-  if (varying.images && HasMisfits(sampler)) {
-    TF_ASSIGN_OR_RETURN(fitting_sizes_, FindFittingSizes(samples[0], &sampler));
-    if (fitting_sizes_) UseFittingSizes(*fitting_sizes_, &samples);
-    TF_RETURN_IF_ERROR(sampler.Add(samples[0]).status());
-  }
-  if (values_matter && !varying.images) AddVariedSizes(image_size, &samples);
-  // One sample is enough if the sizes of all inputs are known and shapes do not
-  // depend on values.
-  if (!values_matter && !varying.any()) samples.resize(1);
-  for (size_t k = 1; k < samples.size(); ++k) {
-    TF_RETURN_IF_ERROR(sampler.Add(samples[k]).status());
-  }
-  if (sampler.has_zero_batch()) {
-    for (int64_t batch : {2, 4}) {
-      const ShapeSample few = {batch, samples[0].sizes, /*optional=*/true};
-      TF_RETURN_IF_ERROR(sampler.Add(few).status());
-    }
-  }
-  if (samples.size() > 1) {
-    VaryingSizes sampled = varying;
-    sampled.batches = varying.any();
-    // Sizes that depend on values are those of the sample, too.
-    sampled.heights = varying.heights || values_matter;
-    sampled.widths = varying.widths || values_matter;
-    bound_samples_ = AddBoundSamples(samples[0], sampled, &sampler);
-  }
-  example_ = samples[0];
-  required_samples_ =
-      std::count_if(samples.begin(), samples.end(),
-                    [](const ShapeSample& sample) { return !sample.optional; });
-  ForgetUncertainShapes(required_samples_, &sampler);
-  types_ = sampler.types();
-  samples_ = sampler.Take();
-  return absl::OkStatus();
 }
 
 void ShapeTable::UseLayouts(const LayoutMap& layouts) {
   layouts_ = &layouts;
-  for (SampleShapes& sample : samples_) ToChannelsLast(&sample.shapes);
+  for (SampleShapes& sample : inferred_.samples) ToChannelsLast(&sample.shapes);
 }
 
 void ShapeTable::ToChannelsLast(OutputShapes* shapes) const {
@@ -113,7 +37,7 @@ void ShapeTable::ToChannelsLast(OutputShapes* shapes) const {
 std::set<TensorRef> ShapeTable::sequences() const {
   std::set<TensorRef> result;
   for (int i = 0; i < view_.size(); ++i) {
-    const int ports = types_.sequences[i].size();
+    const int ports = inferred_.types.sequences[i].size();
     for (int port = 0; port < ports; ++port) {
       if (is_sequence({i, port})) result.insert({i, port});
     }
@@ -123,7 +47,7 @@ std::set<TensorRef> ShapeTable::sequences() const {
 
 const std::vector<int64_t>* ShapeTable::integers(TensorRef tensor,
                                                  int sample) const {
-  const auto& integers = samples_[sample].integers;
+  const auto& integers = inferred_.samples[sample].integers;
   const auto it = integers.find(tensor);
   return it == integers.end() ? nullptr : &it->second;
 }
@@ -141,7 +65,8 @@ bool ShapeTable::known(TensorRef tensor, int d) {
   if (!shape(tensor) || !fixed(tensor, d)) return false;
   if (samples() == 1) return true;
   if (!zero_batch_shapes_) {
-    zero_batch_shapes_ = InferZeroBatchShapes(view_, item_, example_, types_);
+    zero_batch_shapes_ =
+        InferZeroBatchShapes(view_, item_, inferred_.example, inferred_.types);
     if (layouts_) {
       for (OutputShapes& shapes : *zero_batch_shapes_) ToChannelsLast(&shapes);
     }

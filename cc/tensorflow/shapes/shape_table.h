@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "cc/core/ir/block.h"
 #include "cc/tensorflow/graph/graph_view.h"
+#include "cc/tensorflow/shapes/inferred_shapes.h"
 #include "cc/tensorflow/shapes/shape_inference.h"
 #include "cc/tensorflow/shapes/shape_sample.h"
 #include "tensorflow/core/framework/types.h"
@@ -40,10 +41,12 @@ class ShapeTable {
 
   // Returns DT_INVALID if TensorFlow does not know the type.
   tensorflow::DataType dtype(TensorRef tensor) const {
-    return types_.dtype(tensor);
+    return inferred_.types.dtype(tensor);
   }
   // Returns whether the tensor has rank 3 in the graph.
-  bool is_sequence(TensorRef tensor) const { return types_.IsSequence(tensor); }
+  bool is_sequence(TensorRef tensor) const {
+    return inferred_.types.IsSequence(tensor);
+  }
   // Returns all tensors that have rank 3 in the graph.
   std::set<TensorRef> sequences() const;
 
@@ -53,10 +56,10 @@ class ShapeTable {
   // small and very large sizes, and with batches of inputs that broadcast. Null
   // in an optional sample means that TensorFlow rejects these sizes.
   const Shape* shape(TensorRef tensor, int sample = 0) const {
-    return FindShape(samples_[sample].shapes, tensor);
+    return FindShape(inferred_.samples[sample].shapes, tensor);
   }
-  int samples() const { return samples_.size(); }
-  int required_samples() const { return required_samples_; }
+  int samples() const { return inferred_.samples.size(); }
+  int required_samples() const { return inferred_.required_samples; }
   // Returns the elements of an integer tensor that CompleteShapes()
   // (shape_completion.h) evaluated for this sample, or null.
   const std::vector<int64_t>* integers(TensorRef tensor, int sample) const;
@@ -89,7 +92,7 @@ class ShapeTable {
   bool Agree(TensorRef a, TensorRef b, Predicate holds) const {
     for (int sample = 0; sample < samples(); ++sample) {
       const Shape *x = shape(a, sample), *y = shape(b, sample);
-      if ((!x || !y) && (x == y || sample >= required_samples_)) continue;
+      if ((!x || !y) && (x == y || sample >= required_samples())) continue;
       if (!x || !y || !holds(*x, *y)) return false;
     }
     return true;
@@ -104,13 +107,13 @@ class ShapeTable {
   // The image size that the graph's constants require, if the graph does not
   // accept the requested size; sample 0 then has this size.
   const std::optional<ImageSize>& fitting_sizes() const {
-    return fitting_sizes_;
+    return inferred_.fitting_sizes;
   }
   // The samples that were added because the usual samples are all on one side
   // of some bound (see size_bounds.h). A converted graph should be compared at
   // these sizes.
   const std::vector<ShapeSample>& bound_samples() const {
-    return bound_samples_;
+    return inferred_.bound_samples;
   }
 
  private:
@@ -118,17 +121,11 @@ class ShapeTable {
              const tensorflow::grappler::GrapplerItem& item)
       : view_(view), item_(item) {}
 
-  absl::Status InferSamples(int64_t batch_size, const ImageSize& image_size);
   void ToChannelsLast(OutputShapes* shapes) const;
 
   const GraphView& view_;
   const tensorflow::grappler::GrapplerItem& item_;
-  ShapeSample example_;
-  OutputTypes types_;
-  std::vector<SampleShapes> samples_;
-  int required_samples_ = 0;
-  std::optional<ImageSize> fitting_sizes_;
-  std::vector<ShapeSample> bound_samples_;
+  InferredShapes inferred_;
   // The shapes for inputs without images and for inputs without pixels.
   std::optional<std::vector<OutputShapes>> zero_batch_shapes_;
   const LayoutMap* layouts_ = nullptr;

@@ -1,7 +1,10 @@
 #include "cc/tensorflow/shapes/strip_weights.h"
 
+#include <cstdint>
+#include <iterator>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "cc/tensorflow/graph/annotations.h"
 #include "cc/tensorflow/graph/dtypes.h"
 #include "cc/tensorflow/names.h"
@@ -46,6 +49,26 @@ void LeaveSliceToKernel(NodeDef* node) {
   mask->second.set_i(mask->second.i() | kNoDimension);
 }
 
+// Removes this package's attributes, because no shape depends on them. Graphs
+// that differ only in their schedules then have equal copies.
+void RemoveAnnotations(NodeDef* node) {
+  auto& attributes = *node->mutable_attr();
+  for (auto it = attributes.begin(); it != attributes.end();) {
+    it = absl::StartsWith(it->first, "_ios_") ? attributes.erase(it)
+                                              : std::next(it);
+  }
+}
+
+// Returns whether the constant is large: its value, or the number of elements
+// that the value stands for.
+bool IsLarge(const tensorflow::TensorProto& value) {
+  constexpr int64_t kBytes = 1024, kElements = 256;
+  return tensorflow::TensorShape::IsValid(value.tensor_shape()) &&
+         (value.ByteSizeLong() >= kBytes ||
+          tensorflow::TensorShape(value.tensor_shape()).num_elements() >=
+              kElements);
+}
+
 bool StandsForVariable(const NodeDef& node) {
   const auto type = node.attr().find(kTypeOfVariable);
   const auto shape = node.attr().find(kShapeOfVariable);
@@ -59,7 +82,6 @@ bool StandsForVariable(const NodeDef& node) {
 
 GrapplerItem StripWeights(const GrapplerItem& item,
                           const std::set<std::string>& unknown) {
-  constexpr int64_t kLarge = 1024;
   tensorflow::GraphDef graph;
   *graph.mutable_library() = item.graph.library();
   *graph.mutable_versions() = item.graph.versions();
@@ -103,10 +125,9 @@ GrapplerItem StripWeights(const GrapplerItem& item,
       continue;
     }
     if (node.op() != "Const" || value == node.attr().end() ||
-        value->second.tensor().ByteSizeLong() < kLarge ||
-        tensorflow::TensorShape::IsValid(
-            value->second.tensor().tensor_shape()) == false) {
+        !IsLarge(value->second.tensor())) {
       *copy = node;
+      RemoveAnnotations(copy);
       constexpr int kStrides = 3;
       if (node.op() == "StridedSlice" && node.input_size() > kStrides &&
           negative.count(std::string(
