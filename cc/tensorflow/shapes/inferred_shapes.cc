@@ -111,14 +111,16 @@ class LatestResults {
     return found->second;
   }
 
+  // Does not keep a result that is too large.
   void Add(std::string key, std::shared_ptr<const InferredShapes> result) {
+    if (SizeOf(*result) > kMostSize) return;
     const ForkGuard no_fork;
     std::lock_guard<std::mutex> lock(mutex_);
     results_.emplace_front(std::move(key), std::move(result));
-    size_t shapes = 0, kept = 0;
+    size_t size = 0, kept = 0;
     for (auto it = results_.begin(); it != results_.end(); ++it, ++kept) {
-      shapes += Shapes(*it->second);
-      if (kept == kMost || shapes > kMostShapes) {
+      size += SizeOf(*it->second);
+      if (kept == kMost || size > kMostSize) {
         results_.erase(it, results_.end());
         break;
       }
@@ -127,11 +129,19 @@ class LatestResults {
 
  private:
   static constexpr size_t kMost = 8;
-  // All results together may have this many shapes, which need about 50 MB.
-  static constexpr size_t kMostShapes = size_t{1} << 19;
+  // All results together may have this size, about 50 MB.
+  static constexpr size_t kMostSize = size_t{1} << 19;
 
-  static size_t Shapes(const InferredShapes& result) {
-    return result.samples.size() * result.types.dtypes.size();
+  // Returns the number of shapes and integers.
+  static size_t SizeOf(const InferredShapes& result) {
+    size_t size = 0;
+    for (const SampleShapes& sample : result.samples) {
+      size += sample.shapes.size();
+      for (const auto& integers : sample.integers) {
+        size += integers.second.size();
+      }
+    }
+    return size;
   }
 
   std::mutex mutex_;
