@@ -153,28 +153,6 @@ struct Scheduled {
   Parameters parameters;
 };
 
-// Locks a mutex, and blocks fork() meanwhile, so that no child gets a locked
-// mutex.
-class ForkSafeLock {
- public:
-  explicit ForkSafeLock(std::mutex* mutex)
-      : no_fork_(std::in_place), lock_(*mutex) {}
-
-  // Unlocks the mutex. Unless `allow_fork`, fork() stays blocked.
-  void Unlock(bool allow_fork = true) {
-    lock_.unlock();
-    if (allow_fork) no_fork_.reset();
-  }
-  void Lock() {
-    if (!no_fork_) no_fork_.emplace();
-    lock_.lock();
-  }
-
- private:
-  std::optional<ForkGuard> no_fork_;
-  std::unique_lock<std::mutex> lock_;  // is destroyed before no_fork_
-};
-
 // Counts a call as long as the object exists.
 class CountedCall {
  public:

@@ -224,7 +224,7 @@ class OriginalCalls:
         self._cases[batch_size] = case
 
     def _repeat(self, case: Case) -> tuple[float | None, dict[str, str]]:
-        """Compares the outputs of one more call with those of the case."""
+        """Calls the function once more, and compares with the case's outputs."""
         outputs = self._function(**case.inputs)
         return compare_outputs(outputs, case.expected, case.spreads)
 

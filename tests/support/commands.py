@@ -1,4 +1,4 @@
-"""Runs Python in processes of its own, and the command line in this process."""
+"""Runs Python in separate processes, and the command line in this process."""
 
 from __future__ import annotations
 

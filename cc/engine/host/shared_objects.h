@@ -22,15 +22,13 @@ class SharedObjects {
  public:
   // Returns the key's object, or null if there is none.
   std::shared_ptr<T> Find(const Key& key) {
-    const ForkGuard no_fork;
-    std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(&mutex_);
     return Known(key);
   }
 
   // Returns all objects.
   std::vector<std::shared_ptr<T>> All() {
-    const ForkGuard no_fork;
-    std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(&mutex_);
     std::vector<std::shared_ptr<T>> all;
     for (const auto& [key, object] : objects_) {
       if (auto known = object.lock()) all.push_back(std::move(known));
@@ -41,8 +39,7 @@ class SharedObjects {
   // Returns the object of `key`. If the key has none, stores and returns
   // `made`.
   std::shared_ptr<T> Put(const Key& key, std::shared_ptr<T> made) {
-    const ForkGuard no_fork;
-    std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(&mutex_);
     if (auto known = Known(key)) return known;
     if (objects_.size() >= most_) {
       for (auto it = objects_.begin(); it != objects_.end();) {

@@ -41,8 +41,7 @@ std::set<std::string>& Warned() {
 
 // Warns once per path, even if a server loads its models again and again.
 void WarnOnce(Reason reason, const std::string& path, const std::string& text) {
-  const ForkGuard no_fork;
-  std::lock_guard<std::mutex> lock(WarnedMutex());
+  const ForkSafeLock lock(&WarnedMutex());
   if (Warned().insert(path).second) {
     Warn(reason, absl::StrCat(path, " ", text));
   }
@@ -123,8 +122,7 @@ bool ScheduleCache::AddPending(const Block& block) const {
 }
 
 int ScheduleCache::warnings() {
-  const ForkGuard no_fork;
-  std::lock_guard<std::mutex> lock(WarnedMutex());
+  const ForkSafeLock lock(&WarnedMutex());
   return Warned().size();
 }
 

@@ -41,8 +41,7 @@ Registry& TheRegistry() {
 std::vector<std::shared_ptr<WatchedRegion>> ExistingRegions() {
   std::vector<std::shared_ptr<WatchedRegion>> result;
   Registry& registry = TheRegistry();
-  const ForkGuard no_fork;
-  std::lock_guard<std::mutex> lock(registry.mutex);
+  const ForkSafeLock lock(&registry.mutex);
   for (auto it = registry.regions.begin(); it != registry.regions.end();) {
     if (std::shared_ptr<WatchedRegion> region = it->second.lock()) {
       result.push_back(std::move(region));
@@ -164,8 +163,7 @@ WatchedRegion::WatchedRegion(RegionWatch watch, Block block,
 
 void WatchedRegion::Register(const std::shared_ptr<WatchedRegion>& region) {
   Registry& registry = TheRegistry();
-  const ForkGuard no_fork;
-  std::lock_guard<std::mutex> lock(registry.mutex);
+  const ForkSafeLock lock(&registry.mutex);
   registry.regions.emplace(region->key_, region);
 }
 
@@ -177,8 +175,7 @@ void WatchedRegion::Detach() {
     built_.wait(lock, [this] { return building_ != ForkGeneration(); });
   }
   std::shared_ptr<Program> program;  // destroyed after the mutex is released
-  const ForkGuard no_fork;
-  std::lock_guard<std::mutex> lock(mutex_);
+  const ForkSafeLock lock(&mutex_);
   program.swap(program_);
 }
 
@@ -191,8 +188,7 @@ void WatchedRegion::MarkAsCalled() {
 
 std::shared_ptr<Program> WatchedRegion::Current() {
   MarkAsCalled();
-  const ForkGuard no_fork;
-  std::lock_guard<std::mutex> lock(mutex_);
+  const ForkSafeLock lock(&mutex_);
   return program_;
 }
 
@@ -201,8 +197,7 @@ bool WatchedRegion::IsReady(const std::string& key,
   Registry& registry = TheRegistry();
   bool exists = false, ready = true;
   std::vector<std::shared_ptr<WatchedRegion>> regions;  // outlive the locks
-  const ForkGuard no_fork;
-  std::lock_guard<std::mutex> lock(registry.mutex);
+  const ForkSafeLock lock(&registry.mutex);
   const auto [first, last] = registry.regions.equal_range(key);
   for (auto it = first; it != last; ++it) {
     regions.push_back(it->second.lock());
@@ -230,8 +225,7 @@ std::vector<WatchedRegion::State> WatchedRegion::States() {
   for (const std::shared_ptr<WatchedRegion>& region : ExistingRegions()) {
     State& state = states.emplace_back();
     state.name = region->block_.operators[0].name;
-    const ForkGuard no_fork;
-    std::lock_guard<std::mutex> lock(region->mutex_);
+    const ForkSafeLock lock(&region->mutex_);
     state.waits = !region->program_;
     state.picked_up = region->picked_up_;
     for (const WatchedBlock& watched : region->blocks_) {
@@ -251,8 +245,7 @@ std::vector<WatchedRegion::State> WatchedRegion::States() {
 void WatchedRegion::Refresh(std::map<std::string, FileVersion>* versions) {
   if (!called_.exchange(false)) return;
   {
-    const ForkGuard no_fork;
-    std::lock_guard<std::mutex> lock(building_mutex_);
+    const ForkSafeLock lock(&building_mutex_);
     if (detached_) return;
     building_ = ForkGeneration();
   }
@@ -265,8 +258,7 @@ void WatchedRegion::Refresh(std::map<std::string, FileVersion>* versions) {
          absl::StrCat("the region at '", block_.operators[0].name,
                       "' keeps its schedule: ", status.message()));
   }
-  const ForkGuard no_fork;
-  std::lock_guard<std::mutex> lock(building_mutex_);
+  const ForkSafeLock lock(&building_mutex_);
   building_ = -1;
   built_.notify_all();
 }
@@ -320,8 +312,7 @@ void WatchedRegion::Adopt(std::vector<WatchedBlock> blocks) {
     }
   }
   int64_t filled = 0;
-  const ForkGuard no_fork;
-  std::lock_guard<std::mutex> lock(mutex_);
+  const ForkSafeLock lock(&mutex_);
   for (size_t i = 0; i < blocks.size(); ++i) {
     if (builds && !program) {
       // Keeps the old schedules, but does not read the same files again.
@@ -353,8 +344,7 @@ StatusOr<std::shared_ptr<Program>> WatchedRegion::Build(
 std::vector<std::vector<Shape>> WatchedRegion::UsedShapes() const {
   std::shared_ptr<Program> program;
   {
-    const ForkGuard no_fork;
-    std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(&mutex_);
     if (!program_) return {seen_.rbegin(), seen_.rend()};
     program = program_;
   }

@@ -76,7 +76,7 @@ absl::StatusOr<InferredShapes> Infer(const GraphDef& graph, int64_t batch_size,
   if (samples.size() > 1) {
     VaryingSizes sampled = varying;
     sampled.batches = varying.any();
-    // Sizes that depend on values are those of the sample, too.
+    // The sample's height and width also replace sizes that depend on values.
     sampled.heights = varying.heights || values_matter;
     sampled.widths = varying.widths || values_matter;
     result.bound_samples = AddBoundSamples(samples[0], sampled, sampler);
@@ -101,8 +101,7 @@ class LatestResults {
 
   // Returns null if there is no result with this key.
   std::shared_ptr<const InferredShapes> Find(const std::string& key) {
-    const ForkGuard no_fork;
-    std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(&mutex_);
     const auto found =
         std::find_if(results_.begin(), results_.end(),
                      [&](const auto& result) { return result.first == key; });
@@ -111,12 +110,12 @@ class LatestResults {
     return found->second;
   }
 
-  // Does not keep a result that is too large.
-  void Add(std::string key, std::shared_ptr<const InferredShapes> result) {
-    if (SizeOf(*result) > kMostSize) return;
-    const ForkGuard no_fork;
-    std::lock_guard<std::mutex> lock(mutex_);
-    results_.emplace_front(std::move(key), std::move(result));
+  // Keeps a copy of the result, unless it is too large.
+  void Add(std::string key, const InferredShapes& result) {
+    if (SizeOf(result) > kMostSize) return;
+    auto copy = std::make_shared<const InferredShapes>(result);
+    const ForkSafeLock lock(&mutex_);
+    results_.emplace_front(std::move(key), std::move(copy));
     size_t size = 0, kept = 0;
     for (auto it = results_.begin(); it != results_.end(); ++it, ++kept) {
       size += SizeOf(*it->second);
@@ -163,8 +162,7 @@ absl::StatusOr<InferredShapes> InferGraphShapes(
   TF_ASSIGN_OR_RETURN(
       InferredShapes inferred,
       Infer(item.graph, batch_size, image_size, varying, &sampler));
-  LatestResults::Get().Add(std::move(key),
-                           std::make_shared<const InferredShapes>(inferred));
+  LatestResults::Get().Add(std::move(key), inferred);
   return inferred;
 }
 

@@ -12,6 +12,7 @@ using ::tensorflow::NodeDef;
 // of its inputs with an unknown image size.
 struct OpenSizes {
   int batches = 0, images = 0;
+  bool heights = false, widths = false;  // as in VaryingSizes
 };
 
 // Returns whether the shape of an input depends on this size of a sample: 0 is
@@ -35,6 +36,8 @@ OpenSizes FindOpenSizes(const GraphDef& graph) {
       unknown = unknown || shape->dim(d).size() < 0;
     }
     open.images += unknown;
+    open.heights = open.heights || DependsOn(0, *shape);
+    open.widths = open.widths || DependsOn(1, *shape);
   }
   return open;
 }
@@ -65,14 +68,7 @@ void AddVariedSizes(const ImageSize& image_size,
 
 VaryingSizes FindVaryingSizes(const GraphDef& graph) {
   const OpenSizes open = FindOpenSizes(graph);
-  VaryingSizes varying = {open.batches > 0, open.images > 0};
-  for (const NodeDef& node : graph.node()) {
-    const auto* shape = InputShape(node);
-    if (!shape) continue;
-    varying.heights = varying.heights || DependsOn(0, *shape);
-    varying.widths = varying.widths || DependsOn(1, *shape);
-  }
-  return varying;
+  return {open.batches > 0, open.images > 0, open.heights, open.widths};
 }
 
 std::vector<ShapeSample> UsualSamples(const GraphDef& graph, int64_t batch_size,

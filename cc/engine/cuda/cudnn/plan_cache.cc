@@ -159,9 +159,13 @@ void PlanCache::Load(const std::string& device) {
   const FileVersion version = VersionOf(path);
   if (loaded_[device] == version) return;
   loaded_[device] = version;
+  ReadFile(device);
+}
+
+void PlanCache::ReadFile(const std::string& device) {
   // insert() does not replace the plans that this process measured itself and
   // stores. Its other plans may not be the fastest.
-  const Plans plans = Read(path);
+  const Plans plans = Read(Path(device));
   plans_[device].insert(plans.begin(), plans.end());
   for (const auto& plan : plans) temporary_[device].erase(plan.first);
 }
@@ -172,8 +176,7 @@ void PlanCache::Store(const std::string& device) {
   const std::string path = Path(device);
   // Reads the file again first, because other processes may have added plans
   // since it was loaded.
-  const Plans plans = Read(path);
-  plans_[device].insert(plans.begin(), plans.end());
+  ReadFile(device);
   const Json json = {{"format", kFormat}, {"plans", plans_[device]}};
 
   const std::string temporary = path + "." + std::to_string(getpid());

@@ -48,6 +48,8 @@ class PlanCache {
   static FileVersion VersionOf(const std::string& path);
   // Reads the device's file if it has changed since it was read.
   void Load(const std::string& device);
+  // Adds the plans in the device's file, which are all certain.
+  void ReadFile(const std::string& device);
   void Store(const std::string& device);
 
   static constexpr int kMostUnsaved = 16;
